@@ -302,6 +302,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             submitted: true,
             time_limit_ms: None,
             time_left_ms: None,
+            queue: None,
         },
         uid: 1000,
         gid: 1000,

@@ -9,7 +9,7 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use tutti_types::{ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, Weights};
+use tutti_types::{ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, Weights};
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
@@ -51,10 +51,14 @@ pub struct JobOptions {
     #[arg(help_heading = SCHEDULING)]
     pub deadline: Option<Nanos>,
 
-    /// Class of the job; `tutti params` lists them [default: interactive for run, production for
-    /// submit]
+    /// Class of the job; `tutti params` lists them [default: that of the queue, or interactive for
+    /// run, production for submit]
     #[arg(long, value_name = "NAME", help_heading = SCHEDULING)]
     pub class: Option<String>,
+
+    /// Queue of the job; `tutti queue` lists them [default: none, so no limits of a queue]
+    #[arg(short = 'q', long, alias = "partition", value_name = "NAME", help_heading = SCHEDULING)]
+    pub queue: Option<String>,
 
     /// Choose nodes by performance in int, float, double and memory, such as int=1,double=3
     /// [default: the parameters weight_...]
@@ -210,6 +214,8 @@ pub fn job_request(
             adopt: Vec::new(),
             nice: tutti_linux::rt::nice(),
         },
+        queue: options.queue.as_deref().map(QueueName::new),
+        names_class: options.class.is_some(),
     };
     let bytes = request.launch.bytes();
     anyhow::ensure!(

@@ -18,8 +18,8 @@ use tutti_node::codes::code_of_refusal;
 use tutti_node::instance::may_run_instance;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{
-    ClusterTime, EndReason, Figures, GroupId, JobId, JobSpec, Nanos, NodeId, OnNodeLoss, Rank,
-    Refusal, UserId,
+    ClusterTime, EndReason, Figures, GroupId, JobId, JobSpec, Nanos, NodeId, NodeWish, OnNodeLoss,
+    QueueName, Rank, Refusal, RequestId, UserId,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
@@ -158,7 +158,8 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Measured { .. }
         | Request::SetBank { .. }
         | Request::SetWeights { .. }
-        | Request::SetAccess { .. } => Some(Change::Set),
+        | Request::SetAccess { .. }
+        | Request::Configure { .. } => Some(Change::Set),
         Request::Cancel { .. } | Request::Suspend { .. } | Request::Resume { .. } => {
             Some(Change::Job)
         }
@@ -181,20 +182,26 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Bank
         | Request::Weights
         | Request::Access
+        | Request::Queues
+        | Request::StandingParams
         | Request::Switches { .. }
         | Request::Status
         | Request::Down => None,
     }
 }
 
+fn submit_event(request: RequestId, queue: Option<QueueName>, spec: JobSpec) -> Event {
+    match queue {
+        Some(queue) => Event::SubmitTo { request, queue, spec },
+        None => Event::Submit { request, spec },
+    }
+}
+
 impl Driver {
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
         let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
-        if let Some(change) = change_of(&request) {
-            if let Some(reason) = self.why_nothing_is_set().filter(|_| change == Change::Set) {
-                return self.fail(token, Problem::new(Code::JournalUnusable, reason));
-            }
-            self.memory.change(token);
+        if !self.can_store(token, &request) {
+            return;
         }
         match request {
             Request::Run(job) => self.on_submit(token, uid, job, None),
@@ -252,6 +259,11 @@ impl Driver {
             Request::SetWeights { settings } => self.on_set_weights(token, uid, &settings),
             Request::Access => self.reply_access(token),
             Request::SetAccess { settings } => self.on_set_access(token, uid, &settings),
+            Request::Queues => self.reply_queues(token),
+            Request::StandingParams => self.reply_standing_params(token),
+            Request::Configure { settings, dry_run } => {
+                self.on_configure(token, uid, &settings, dry_run);
+            }
             Request::Switches { count, from } => self.on_switches(token, count, from),
             Request::Status => self.on_status(token),
             Request::Down => match self.admin(uid) {
@@ -259,6 +271,18 @@ impl Driver {
                 Err(error) => self.fail(token, error),
             },
         }
+    }
+
+    /// Whether a request may be carried out while the disk is as it is.
+    fn can_store(&mut self, token: u64, request: &Request) -> bool {
+        if let Some(change) = change_of(request) {
+            if let Some(reason) = self.why_nothing_is_set().filter(|_| change == Change::Set) {
+                self.fail(token, Problem::new(Code::JournalUnusable, reason));
+                return false;
+            }
+            self.memory.change(token);
+        }
+        true
     }
 
     /// Why nothing can be set at present, if so: the next controller would not know of it.
@@ -397,9 +421,9 @@ impl Driver {
             self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
             return;
         }
-        let nodes = match self.node_wish(&self.nodes_for(token, &request)) {
+        let nodes = match self.in_queue(token, &mut request, &credentials) {
             Ok(nodes) => nodes,
-            Err(error) => return self.reply(token, &Problem::from(error).declined()),
+            Err(problem) => return self.reply(token, &problem.declined()),
         };
         let launch = kept::Request::new(request.launch);
         if let Err(error) = self.check_room(uid, &launch) {
@@ -439,10 +463,10 @@ impl Driver {
             return self.reply(token, &problem.declined());
         }
         let made = Some((job, spec.clone(), launch));
-        let within = request.within;
+        let (within, queue) = (request.within, request.queue);
         self.submitting = Some(Submission { token, front, within, made, accepted: None });
         let request = self.next_request();
-        self.apply(&Event::Submit { request, spec });
+        self.apply(&submit_event(request, queue, spec));
         match self.submitting.take() {
             Some(Submission { accepted: Some(job), front: false, .. }) => self.promise(token, job),
             // It would end with its front end in any case: the disk is not waited for.
@@ -452,6 +476,18 @@ impl Driver {
             }
             _ => {}
         }
+    }
+
+    /// Fills in what its queue decides. On which nodes it may be.
+    fn in_queue(
+        &self,
+        token: u64,
+        request: &mut JobRequest,
+        who: &Credentials,
+    ) -> Result<NodeWish, Problem> {
+        self.apply_queue(request, who)?;
+        let nodes = self.node_wish(&self.nodes_for(token, request))?;
+        self.nodes_of_queue(request.queue.as_ref(), nodes)
     }
 
     /// On which nodes it wants to be. Processes that are adopted are where who asks is.
@@ -482,9 +518,11 @@ impl Driver {
         {
             return Err(Improper::SecondFront);
         }
-        for (what, option, bytes) in
-            [("job", "-J", request.launch.name.len()), ("class", "--class", request.class.0.len())]
-        {
+        for (what, option, bytes) in [
+            ("job", "-J", request.launch.name.len()),
+            ("class", "--class", request.class.0.len()),
+            ("queue", "-q", request.queue.as_ref().map_or(0, |queue| queue.0.len())),
+        ] {
             if bytes > NAME_BYTES_MAX {
                 return Err(Improper::LongName { what, option, bytes });
             }
@@ -587,7 +625,7 @@ impl Driver {
         let made = Job { job, launch: launch.segments(), ..made };
         self.memory.journal.note_job(&made);
         self.submitted.note(uid, made.key, job);
-        let mut entry = Entry::new(made, &spec, launch);
+        let mut entry = Entry::new(made, &spec, self.core.queue_of(job), launch);
         entry.front = front.then_some(token);
         entry.within = within;
         self.jobs.insert(job, Box::new(entry));

@@ -139,6 +139,8 @@ const fn patience(event: &Event) -> Nanos {
         | Event::SetBank { .. }
         | Event::SetWeight { .. }
         | Event::SetAccess { .. }
+        | Event::SetQueue { .. }
+        | Event::SetClassUsers { .. }
         | Event::SetNodeSet { .. }
         | Event::SetDrained { .. }
         | Event::NodeRemoved { .. }
@@ -148,6 +150,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Resume { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
+        | Event::SubmitTo { .. }
         | Event::JobsEnded { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

@@ -8,7 +8,7 @@ use tutti_core::PlacementView;
 use tutti_journal::Job;
 use tutti_node::exit::Exit;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, Rank, TaskStatus,
+    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, QueueName, Rank, TaskStatus,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Usage, cut};
@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) user: String,
     /// Its class.
     pub(super) class: String,
+    /// Its queue, if any.
+    pub(super) queue: Option<String>,
     /// How many tasks.
     pub(super) tasks: u32,
     /// How many processors it asked for; once it has some, how many these are.
@@ -92,7 +94,7 @@ const DETAILS_MAX: usize = 64;
 
 impl Entry {
     /// A job of which nothing has happened yet.
-    pub(super) fn new(job: Job, spec: &JobSpec, launch: Kept) -> Self {
+    pub(super) fn new(job: Job, spec: &JobSpec, queue: Option<&QueueName>, launch: Kept) -> Self {
         let Job { credentials, key, user, accepted, accepted_ms, .. } = job;
         Self {
             submitted: key.is_some(),
@@ -100,6 +102,7 @@ impl Entry {
             key,
             user,
             class: spec.class.to_string(),
+            queue: queue.map(ToString::to_string),
             tasks: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
             time_limit: spec.time_limit,

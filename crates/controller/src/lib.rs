@@ -35,6 +35,7 @@ mod questions;
 mod removal;
 mod report;
 mod settings;
+mod site;
 #[cfg(feature = "simulation")]
 mod stepped;
 mod submitted;

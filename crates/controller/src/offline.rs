@@ -46,7 +46,8 @@ impl Offline {
 
     fn answer(&mut self, request: &Request) -> Result<Option<Reply>, JournalError> {
         let reply = match request {
-            Request::Params => report::settings(self.core.settings()),
+            Request::Params | Request::StandingParams => report::settings(&self.core),
+            Request::Queues => super::site::queues(&self.core),
             Request::Past(query) => self.past(query)?,
             Request::Jobs { ended: true, from } | Request::JobsWithUsage { from } => {
                 self.jobs(*from)?

@@ -5,14 +5,14 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use std::collections::BTreeMap;
-use tutti_core::{JobState, JobView, NodeView, Place, RowView};
+use tutti_core::{Core, JobState, JobView, NodeView, Place, RowView};
 use tutti_node::codes::code_of_end;
 use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
 use tutti_types::params::TABLE;
 use tutti_types::{
     ClassName, ClassSpec, Classes, ClusterTime, JobId, Nanos, NodeId, Outcome, Overrides, Param,
-    Params, Period, Settings, default_classes,
+    Params, Period, default_classes,
 };
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
@@ -123,7 +123,7 @@ fn live_job(
         u32::try_from(share).unwrap_or(100)
     });
     let (state, reason) = match view.state {
-        JobState::Queued { ref why, .. } => ("queued", waits.say(view.spec, why)),
+        JobState::Queued { ref why, .. } => ("queued", waits.say(view.spec, view.queue, why)),
         JobState::Running { .. } if view.suspended => ("suspended", String::new()),
         JobState::Running { .. } => {
             (place_word(view.place), view.why_aside.map_or_else(String::new, |why| why.to_string()))
@@ -165,6 +165,7 @@ fn live_job(
         submitted: entry.submitted,
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, view.service),
+        queue: view.queue.map(ToString::to_string),
     }
 }
 
@@ -241,14 +242,17 @@ pub(super) fn ended_job(
         submitted: entry.submitted,
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, outcome.service),
+        queue: entry.queue.clone(),
     }
 }
 
 /// Why an accepted job is not being started; empty if it is.
 pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
-    match driver.core.job(job, driver.now()).map(|view| (view.spec, view.state)) {
-        Some((spec, JobState::Queued { why, .. })) => Waits::new(driver).say(spec, &why),
-        Some((_, JobState::Running { .. } | JobState::Ending { .. })) | None => String::new(),
+    match driver.core.job(job, driver.now()).map(|view| (view.spec, view.queue, view.state)) {
+        Some((spec, queue, JobState::Queued { why, .. })) => {
+            Waits::new(driver).say(spec, queue, &why)
+        }
+        Some((_, _, JobState::Running { .. } | JobState::Ending { .. })) | None => String::new(),
     }
 }
 
@@ -321,17 +325,21 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
 pub(super) fn params(driver: &Driver) -> Reply {
     let core = &driver.core;
     let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
-    params_of(in_force, core.week(driver.now()))
+    let users = |class: &ClassName| super::site::allowed_text(core.class_users(class));
+    params_of(in_force, core.week(driver.now()), &users)
 }
 
 /// The same of an instance that does not run: as they are set, and no period holds.
-pub(super) fn settings(settings: &Settings) -> Reply {
-    params_of((&settings.params, &settings.classes, &settings.periods), None)
+pub(super) fn settings(core: &Core) -> Reply {
+    let settings = core.settings();
+    let users = |class: &ClassName| super::site::allowed_text(core.class_users(class));
+    params_of((&settings.params, &settings.classes, &settings.periods), None, &users)
 }
 
 fn params_of(
     (params, classes, periods): (&Params, &Classes, &[(Period, Overrides)]),
     week: Option<Nanos>,
+    users: &dyn Fn(&ClassName) -> String,
 ) -> Reply {
     let params = params.iter();
     let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
@@ -340,7 +348,14 @@ fn params_of(
         let usual = known.get(name).copied().unwrap_or_default();
         let rules = spec.iter().zip(usual.iter());
         let rules = rules.map(|((rule, value), (_, usual))| param_report(rule, value, usual));
-        ClassReport { name: name.to_string(), rules: rules.collect() }
+        let users = ParamReport {
+            name: "users".into(),
+            value: users(name),
+            default: "all".into(),
+            range: "users and groups, such as ada,@staff, or all".into(),
+            help: "The users and groups that may use the class.".into(),
+        };
+        ClassReport { name: name.to_string(), rules: rules.chain([users]).collect() }
     };
     let classes = classes.iter().map(class).collect();
     let period = |&(period, ref overrides): &(Period, Overrides)| PeriodReport {

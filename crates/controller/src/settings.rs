@@ -8,6 +8,7 @@ use tutti_core::{Event, ShortestSlot, shortest_slot};
 use tutti_node::platform::time::local_week;
 use tutti_node::platform::time::system_clock;
 use tutti_types::{ClassName, ClockSource, ClusterTime, Nanos, Overrides, Period, Settings};
+use tutti_wire::local::{Section, Setting};
 use tutti_wire::parameter::{override_param, override_rule, set_param, set_rule};
 use tutti_wire::report::{ClocksReport, SlotReport};
 use tutti_wire::tree::ToAgent;
@@ -46,6 +47,20 @@ impl Driver {
         class: ClassName,
         values: &[(String, String)],
     ) {
+        if values.iter().any(|(name, _)| name == "users") {
+            let setting = |(name, value): &(String, String)| Setting {
+                line: 0,
+                section: Section::Class(class.clone()),
+                during: None,
+                name: name.clone(),
+                value: value.clone(),
+            };
+            let settings: Vec<Setting> = values.iter().map(setting).collect();
+            if self.configure(token, uid, &settings, false).is_some() {
+                self.reply_params(token);
+            }
+            return;
+        }
         self.change(token, uid, |settings| {
             let mut spec = settings.classes.get(&class).copied().unwrap_or_default();
             for (name, value) in values {
@@ -129,7 +144,7 @@ impl Driver {
     }
 
     /// Nodes whose clocks differ by a good part of a slot would not switch together.
-    fn check_slots(&self, settings: &Settings) -> Result<(), String> {
+    pub(super) fn check_slots(&self, settings: &Settings) -> Result<(), String> {
         let Some(slot) = shortest_slot(settings) else { return Ok(()) };
         let before = shortest_slot(self.core.settings());
         if before.is_some_and(|before| slot.length >= before.length) {
@@ -164,7 +179,7 @@ impl Driver {
     }
 
     /// Where nobody keeps this machine's clock, the others can't go by theirs.
-    fn check_clock(&self, settings: &Settings) -> Result<(), String> {
+    pub(super) fn check_clock(&self, settings: &Settings) -> Result<(), String> {
         let is_new = self.core.settings().params.clock() != settings.params.clock();
         if is_new && settings.params.clock() == ClockSource::System {
             system_clock().map_err(|reason| format!("clock=system can't be: {reason}"))?;
@@ -174,7 +189,8 @@ impl Driver {
 
     /// Tells the core what people's clocks say, if anything rests on that and it does not know.
     pub(super) fn watch_calendar(&mut self) {
-        if self.core.settings().periods.is_empty() {
+        let hours = self.core.queues().values().any(|queue| !queue.periods.is_empty());
+        if self.core.settings().periods.is_empty() && !hours {
             self.calendar_due = ClusterTime::NEVER;
             return;
         }

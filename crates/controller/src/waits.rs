@@ -3,7 +3,8 @@
 use super::driver::Driver;
 use std::cell::OnceCell;
 use tutti_core::WaitReason;
-use tutti_types::{JobSpec, NodeId};
+use tutti_types::param::Shown;
+use tutti_types::{JobSpec, NodeId, QueueName};
 use tutti_wire::launch::cut;
 
 /// The most nodes that a reason names.
@@ -24,7 +25,16 @@ impl<'a> Waits<'a> {
     }
 
     /// Why a job with this wish waits.
-    pub(super) fn say(&self, spec: &JobSpec, why: &WaitReason) -> String {
+    pub(super) fn say(
+        &self,
+        spec: &JobSpec,
+        queue: Option<&QueueName>,
+        why: &WaitReason,
+    ) -> String {
+        if let (Some(queue), WaitReason::Queue { limit, most }) = (queue, why) {
+            let most = Shown(limit.param(), *most);
+            return format!("as much of queue {queue} runs as may: {limit}={most} (`tutti queue`)");
+        }
         if *why != WaitReason::Nodes {
             return why.to_string();
         }

@@ -53,6 +53,9 @@ pub enum Rule {
     /// 5: every job is either resident or in exactly one place of the queue, and none waits for
     /// nothing.
     Queue,
+    /// 5: what counts towards the limits of queues is what its jobs have; no job in line exceeds a
+    /// limit, and none waits for a limit that has room.
+    Limits,
     /// 7: a job with a reservation is not moved back by later jobs, while jobs end by their limits.
     Reservations,
     /// A place is kept for a job that goes on on other processors.

@@ -28,6 +28,7 @@ use crate::nodes::Nodes;
 use crate::plan::{Outbox, Sent};
 use crate::policy::{self, Machine, Policy};
 use crate::queue::Queue;
+use crate::queues::Queues;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::reserved_rows::Quick;
 use crate::table::Table;
@@ -38,7 +39,7 @@ use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use tutti_types::access::Access;
 use tutti_types::class::{ClassSpec, Classes};
-use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, QueueName, Rank, RequestId, RowId};
 use tutti_types::job::{EndReason, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;
 use tutti_types::params::Params;
@@ -105,6 +106,8 @@ pub struct Core {
     pub(crate) weights: UserWeights,
     /// The jobs in line of classes that keep rows.
     pub(crate) quick: Quick,
+    /// Queues, and the jobs in them.
+    pub(crate) queues: Queues,
 }
 
 impl Core {
@@ -152,6 +155,7 @@ impl Core {
             kills: true,
             weights: UserWeights::default(),
             quick: Quick::default(),
+            queues: Queues::default(),
         }
     }
 
@@ -197,7 +201,12 @@ impl Core {
             Event::SetNodeSet { name, nodes } => self.nodes.set_named(name, nodes),
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
-            Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
+            Event::Submit { request, spec } => {
+                self.on_submit(now, *request, (spec, None), actions);
+            }
+            Event::SubmitTo { request, queue, spec } => {
+                self.on_submit(now, *request, (spec, Some(queue)), actions);
+            }
             Event::TasksEnded { job, ranks, status } => {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
             }
@@ -229,15 +238,23 @@ impl Core {
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
             Event::SetWeight { account, weight } => self.on_set_weight(*account, *weight),
+            Event::SetQueue { name, spec } => self.on_set_queue(name, spec.as_ref()),
+            Event::SetClassUsers { class, allowed } => self.on_set_class_users(class, allowed),
             Event::Began => self.on_began(now),
             Event::ShutDown => self.on_shut_down(now, |_| false, actions),
             Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
+        self.settle(now, event, actions);
+    }
+
+    /// Carries out what is due, seats jobs where there is room now, and publishes the difference.
+    fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         self.carry_out_due(now, event, actions);
         self.reclassify();
         self.drop_kept_rows();
+        self.let_in();
         if self.policy().plans() {
             self.seat_planned(now);
         } else {
@@ -325,7 +342,7 @@ impl Core {
             .hash(&mut digest);
         (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake, self.longer_leases)
             .hash(&mut digest);
-        (&self.access, &self.weights, &self.quick).hash(&mut digest);
+        (&self.access, &self.weights, &self.quick, &self.queues).hash(&mut digest);
         digest.finish()
     }
 
@@ -349,7 +366,7 @@ impl Core {
         &mut self,
         now: ClusterTime,
         request: RequestId,
-        spec: &JobSpec,
+        (spec, queue): (&JobSpec, Option<&QueueName>),
         actions: &mut Vec<Action>,
     ) {
         let refusal = if self.stopping {
@@ -359,15 +376,21 @@ impl Core {
         } else {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
+                .and_then(|()| queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec)))
         };
-        actions.push(match refusal.and_then(|()| self.take_on(now, spec)) {
+        actions.push(match refusal.and_then(|()| self.take_on(now, spec, queue)) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },
         });
     }
 
     /// Takes a job on, if what it asks to be promised can be.
-    fn take_on(&mut self, now: ClusterTime, spec: &JobSpec) -> Result<JobId, Refusal> {
+    fn take_on(
+        &mut self,
+        now: ClusterTime,
+        spec: &JobSpec,
+        queue: Option<&QueueName>,
+    ) -> Result<JobId, Refusal> {
         let id = JobId(self.jobs_made + 1);
         let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
         let (spec, former) = (spec.clone(), None);
@@ -378,10 +401,13 @@ impl Core {
         self.update_promises(now);
         let promise = self.promise_for(now, &record)?;
         self.jobs_made = id.0;
-        self.queue.add(id, &record.spec, self.matrix.widths());
-        self.queue.newcomer = Some(id);
-        self.quick.come(id, &record.spec.class, &self.classes);
+        if let Some(queue) = queue {
+            self.join_queue(id, queue, &record.spec);
+        }
         self.jobs.insert(id, record);
+        if self.enter_line(id) {
+            self.queue.newcomer = Some(id);
+        }
         if let Some((sharers, promise)) = promise {
             self.enter_promise(&sharers, id, promise);
         }
@@ -501,7 +527,7 @@ impl Core {
         match &record.phase {
             Phase::Queued { .. } => {
                 record.suspended = true;
-                self.queue.remove(job, &record.spec, self.matrix.widths());
+                self.leave_line(job);
                 self.queue.suspended.insert(job);
             }
             Phase::Resident(residence) if !residence.ending() => {
@@ -523,7 +549,7 @@ impl Core {
             Phase::Queued { .. } => {
                 let machine = self.matrix.widths();
                 self.queue.remove(job, &record.spec, machine);
-                self.queue.add(job, &record.spec, machine);
+                self.enter_line(job);
                 self.queue.reconsider();
             }
             Phase::Resident(_) => self.give_turns(job),
@@ -584,8 +610,12 @@ impl Core {
     /// Makes what holds at this hour hold, and notes when to look again.
     pub(crate) fn take_settings(&mut self, now: ClusterTime) {
         let week = self.calendar.map(|calendar| calendar.week(now));
-        let wait = week.and_then(|week| self.settings.changes_in(week));
+        let wait = week.and_then(|week| {
+            let queues = self.queues.changes_in(week);
+            self.settings.changes_in(week).into_iter().chain(queues).min()
+        });
         self.settings_until = wait.map_or(ClusterTime::NEVER, |wait| now + wait);
+        self.take_queue_limits(week);
         // They were checked for every hour when they were set.
         let Ok((params, classes)) = self.settings.at(week) else { return };
         if params != self.params {
@@ -649,6 +679,8 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::NodeMeasured { .. }
         | Event::NodeLoad { .. }
         | Event::Submit { .. }
+        | Event::SubmitTo { .. }
+        | Event::SetClassUsers { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
@@ -672,6 +704,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::MovedIn { .. }
         | Event::FrontEndLost { .. }
         | Event::SetParams { .. }
+        | Event::SetQueue { .. }
         | Event::SetClass { .. }
         | Event::ForgetClass { .. }
         | Event::SetPeriod { .. }
@@ -696,6 +729,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::SetParams { .. }
+        | Event::SetQueue { .. }
         | Event::SetClass { .. }
         | Event::ForgetClass { .. }
         | Event::SetPeriod { .. }
@@ -705,6 +739,8 @@ const fn is_interference(event: &Event) -> bool {
         | Event::NodeMeasured { .. }
         | Event::NodeLoad { .. }
         | Event::Submit { .. }
+        | Event::SubmitTo { .. }
+        | Event::SetClassUsers { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }
         | Event::JobsEnded { .. }

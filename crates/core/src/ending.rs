@@ -142,6 +142,7 @@ impl Core {
         self.drop_promise(job);
         if let Some(record) = self.jobs.remove(&job) {
             self.queue.remove(job, &record.spec, self.matrix.widths());
+            self.queues.forget(job, &record.spec);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
@@ -174,8 +175,10 @@ impl Core {
         self.queue.reconsider();
         if record.goes_on_in_line(residence) {
             self.drop_promise(job);
+            self.wait_again(&record);
             return self.queue_again(record, actions);
         }
+        self.queues.forget(job, &record.spec);
         actions.push(Action::Ended { job, outcome: residence.outcome(service) });
     }
 

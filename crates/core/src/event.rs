@@ -9,11 +9,12 @@ use tutti_types::account::{BankAccount, ProcessorTime};
 use tutti_types::class::ClassSpec;
 use tutti_types::figures::{Figures, LoadAverages};
 use tutti_types::ids::{
-    CircuitName, ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RequestId,
+    CircuitName, ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
 };
 use tutti_types::job::{CircuitSpec, EndReason, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
+use tutti_types::queue::{Allowed, QueueSpec};
 use tutti_types::settings::Overrides;
 use tutti_types::time::Nanos;
 
@@ -243,5 +244,29 @@ pub enum Event {
         account: BankAccount,
         /// From 1 to [`USER_WEIGHT_MAX`](tutti_types::limits::USER_WEIGHT_MAX); `None`: none of its own.
         weight: Option<u32>,
+    },
+    /// A user asks for a job in a queue: as [`Event::Submit`].
+    SubmitTo {
+        /// The driver's number for the request.
+        request: RequestId,
+        /// The queue.
+        queue: QueueName,
+        /// What is asked.
+        spec: JobSpec,
+    },
+    /// An administrator makes a queue, changes it, or removes it. Nothing happens if there are too many, or if
+    /// jobs are in a queue that is to go.
+    SetQueue {
+        /// Its name.
+        name: QueueName,
+        /// All of it, already checked by [`QueueSpec::check`]; `None`: there is to be no such queue.
+        spec: Option<QueueSpec>,
+    },
+    /// An administrator sets the users that may use a class. The driver checks it: only it knows a user's groups.
+    SetClassUsers {
+        /// The class.
+        class: ClassName,
+        /// The users and groups; neither: all.
+        allowed: Allowed,
     },
 }

@@ -4,7 +4,7 @@ use crate::controller::Core;
 use crate::record::Record;
 use tutti_types::class::default_classes;
 use tutti_types::counted::Counted;
-use tutti_types::ids::ClassName;
+use tutti_types::ids::{ClassName, QueueName};
 use tutti_types::period::Period;
 use tutti_types::time::ClusterTime;
 
@@ -24,6 +24,16 @@ pub enum ClassStays {
         class: ClassName,
         /// How many.
         jobs: usize,
+    },
+    /// It is the class of jobs of a queue that name none.
+    #[error(
+        "the class {class} is the default of queue {queue}; `tutti queue {queue} default_class=none` first"
+    )]
+    HasQueue {
+        /// The class.
+        class: ClassName,
+        /// The queue.
+        queue: QueueName,
     },
     /// Its rules are otherwise in some hours.
     #[error(
@@ -54,6 +64,10 @@ impl Core {
         if jobs > 0 {
             return Some(ClassStays::HasJobs { class: name(), jobs });
         }
+        let mut queues = self.queues().iter();
+        if let Some((queue, _)) = queues.find(|(_, spec)| spec.class.as_ref() == Some(class)) {
+            return Some(ClassStays::HasQueue { class: name(), queue: queue.clone() });
+        }
         let mut periods = self.settings.periods.iter();
         let period = periods.find(|(_, overrides)| overrides.classes.contains_key(class))?.0;
         Some(ClassStays::HasPeriod { class: name(), period })
@@ -62,6 +76,7 @@ impl Core {
     pub(crate) fn on_forget_class(&mut self, now: ClusterTime, class: &ClassName) {
         if self.why_class_stays(class).is_none() {
             self.settings.classes.remove(class);
+            self.queues.forget_class(class);
             self.take_settings(now);
         }
     }

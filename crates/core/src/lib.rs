@@ -47,6 +47,7 @@ mod ordered;
 mod plan;
 pub mod policy;
 mod queue;
+mod queues;
 pub mod record;
 mod reserve;
 mod reserved_rows;

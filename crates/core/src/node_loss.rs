@@ -98,13 +98,14 @@ impl Core {
         if record.deadline.is_some() {
             self.plans.at_risk.entry(job).or_insert(now);
         }
-        if record.suspended {
+        let suspended = record.suspended;
+        self.jobs.insert(job, record);
+        if suspended {
             self.queue.suspended.insert(job);
         } else {
-            self.queue.add(job, &record.spec, self.matrix.widths());
+            self.enter_line(job);
             self.quick.look_again();
         }
-        self.jobs.insert(job, record);
         // It may come before others that were promised something.
         self.queue.disturbed = true;
         self.queue.reconsider();

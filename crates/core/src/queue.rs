@@ -486,6 +486,7 @@ impl Core {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         let owner = Owner::of(&record.spec);
         self.queue.remove(job, &record.spec, machine);
+        self.queues.started(job, &record.spec);
         if self.params.placement() == Placement::RoundRobin
             && let Some(next) = after(&parts, self.nodes.in_turn())
         {

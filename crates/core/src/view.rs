@@ -17,7 +17,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use tutti_types::class::Classes;
 use tutti_types::figures::Figures;
-use tutti_types::ids::{ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RowId};
+use tutti_types::ids::{
+    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId,
+};
 use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::params::Params;
 use tutti_types::settings::Settings;
@@ -32,6 +34,8 @@ pub struct JobView<'a> {
     pub spec: &'a JobSpec,
     /// The class that it had before its owner's allowance was spent.
     pub former_class: Option<&'a ClassName>,
+    /// The queue that it is in, if any.
+    pub queue: Option<&'a QueueName>,
     /// Where it stands.
     pub state: JobState,
     /// By when it must be done, if it named that.
@@ -340,6 +344,7 @@ impl Core {
             state: JobState::Queued { since: now, why: WaitReason::Suspended },
             deadline: record.deadline,
             at_risk: self.at_risk(record.id),
+            queue: self.queue_of(record.id),
             suspended: record.suspended,
             requeues: record.requeues,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
@@ -385,6 +390,9 @@ impl Core {
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
+        }
+        if let Some(reason) = self.why_beside(job) {
+            return reason;
         }
         if self.queue.parked.contains(&job) {
             return WaitReason::Nodes;

@@ -63,6 +63,8 @@ fn request(plan: Plan) -> JobRequest {
         },
     };
     JobRequest {
+        queue: None,
+        names_class: true,
         class: ClassName::new(plan.class),
         tasks: plan.tasks,
         processors_per_task: Some(1),

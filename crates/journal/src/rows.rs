@@ -221,6 +221,8 @@ impl From<JobReport> for ReportRow {
             submitted: _,
             time_limit_ms: _,
             time_left_ms: _,
+            // A row has no room for it.
+            queue: _,
         } = report;
         Self {
             job,
@@ -313,6 +315,7 @@ impl From<ReportRow> for JobReport {
             submitted: false,
             time_limit_ms: None,
             time_left_ms: None,
+            queue: None,
         }
     }
 }

@@ -48,6 +48,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             submitted: true,
             time_limit_ms: None,
             time_left_ms: None,
+            queue: None,
         },
         uid,
         gid: uid,

@@ -5,7 +5,7 @@ use crate::link::LinkError;
 use crate::trusted::NotOurs;
 use std::fmt;
 use tutti_journal::JournalError;
-use tutti_types::{EndReason, Outcome, Refusal, TaskStatus};
+use tutti_types::{EndReason, Outcome, QueueRefusal, Refusal, TaskStatus};
 use tutti_wire::code::Code;
 
 /// A text with its code.
@@ -107,6 +107,8 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
             Code::DeadlineTooSoon
         }
         Refusal::DeadlineWithoutLimit | Refusal::NoDeadlines => Code::NoDeadlines,
+        Refusal::Queue(QueueRefusal::Unknown { .. }) => Code::NoQueue,
+        Refusal::Queue(_) => Code::QueueLimit,
         Refusal::ShuttingDown => Code::ShuttingDown,
     }
 }

@@ -134,6 +134,11 @@ name!(
     NodeSetName
 );
 
+name!(
+    /// The name of a queue, such as `short`.
+    QueueName
+);
+
 /// A set of processors of one node, by the kernel's processor numbers.
 ///
 /// A bit per processor, 64 to a word. The first word is kept apart, so that the sets of most nodes

@@ -26,6 +26,7 @@ pub mod param;
 pub mod params;
 pub mod period;
 pub mod placing;
+pub mod queue;
 pub mod refusal;
 pub mod settings;
 pub mod time;
@@ -38,8 +39,8 @@ pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use counted::Counted;
 pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{
-    CircuitName, ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, Rank,
-    RequestId, RowId, UserId,
+    CircuitName, ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName,
+    Rank, RequestId, RowId, UserId,
 };
 pub use job::{
     CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,
@@ -49,6 +50,9 @@ pub use param::{Param, ParamError, ParamKind};
 pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};
 pub use placing::{Packing, Placement};
+pub use queue::{
+    Allowed, QueueError, QueueLimit, QueueLimits, QueueRefusal, QueueScope, QueueSpec, Tally,
+};
 pub use refusal::{Refusal, TaskPlacement};
 pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};

@@ -95,6 +95,12 @@ pub const CIRCUITS_MAX: u32 = 1024;
 /// Classes that an administrator may define.
 pub const CLASSES_MAX: usize = 64;
 
+/// Queues that an administrator may make.
+pub const QUEUES_MAX: usize = 256;
+
+/// Users and groups that may be listed for a queue or a class.
+pub const ALLOWED_MAX: usize = 1024;
+
 /// Periods with parameters of their own: some for each day of a week.
 pub const PERIODS_MAX: usize = 64;
 

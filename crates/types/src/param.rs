@@ -23,6 +23,8 @@ pub enum ParamKind {
     Count,
     /// A number of things, or this word for [`UNBOUNDED`].
     CountOr(&'static str),
+    /// Bytes, or this word for [`UNBOUNDED`].
+    BytesOr(&'static str),
     /// A part of a whole, in ten-thousandths.
     Share,
     /// One of these words, by its place.
@@ -42,9 +44,12 @@ impl ParamKind {
     #[must_use]
     pub const fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Duration | Self::DurationOr(_) | Self::Count | Self::CountOr(_) | Self::Share => {
-                &[]
-            }
+            Self::Duration
+            | Self::DurationOr(_)
+            | Self::Count
+            | Self::CountOr(_)
+            | Self::BytesOr(_)
+            | Self::Share => &[],
             Self::Choice(words) => words,
         }
     }
@@ -52,7 +57,7 @@ impl ParamKind {
     /// What stands for [`UNBOUNDED`].
     const fn unbounded(self) -> Option<&'static str> {
         match self {
-            Self::DurationOr(word) | Self::CountOr(word) => Some(word),
+            Self::DurationOr(word) | Self::CountOr(word) | Self::BytesOr(word) => Some(word),
             Self::Duration | Self::Count | Self::Share | Self::Choice(_) => None,
         }
     }
@@ -190,11 +195,13 @@ pub struct Shown(pub &'static Param, pub u64);
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.kind, self.1) {
-            (ParamKind::DurationOr(word) | ParamKind::CountOr(word), UNBOUNDED) => {
-                f.write_str(word)
-            }
+            (
+                ParamKind::DurationOr(word) | ParamKind::CountOr(word) | ParamKind::BytesOr(word),
+                UNBOUNDED,
+            ) => f.write_str(word),
             (ParamKind::Duration | ParamKind::DurationOr(_), ns) => Nanos(ns).fmt(f),
             (ParamKind::Count | ParamKind::CountOr(_), count) => count.fmt(f),
+            (ParamKind::BytesOr(_), bytes) => Bytes(bytes).fmt(f),
             (ParamKind::Share, share) => Percent(share).fmt(f),
             (ParamKind::Choice(words), value) => {
                 match usize::try_from(value).ok().and_then(|index| words.get(index)) {
@@ -202,6 +209,20 @@ impl fmt::Display for Shown {
                     None => value.fmt(f),
                 }
             }
+        }
+    }
+}
+
+/// Bytes in the largest unit that gives a whole number: `4G`, `1536M`.
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+        let whole = |shift: u32| self.0 > 0 && self.0.is_multiple_of(1 << shift);
+        match units.into_iter().find(|&(shift, _)| whole(shift)) {
+            Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}B", self.0),
         }
     }
 }

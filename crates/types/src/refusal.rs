@@ -2,6 +2,7 @@
 
 use crate::counted::Asked;
 use crate::ids::{CircuitName, ClassName, ProcessorSet, Rank};
+use crate::queue::QueueRefusal;
 use crate::time::Nanos;
 use crate::wish::WishRefusal;
 use alloc::vec::Vec;
@@ -103,6 +104,8 @@ pub enum Refusal {
     ShuttingDown,
     /// No node has joined yet.
     NoNodes,
+    /// Its queue does not take it.
+    Queue(QueueRefusal),
 }
 
 /// Bytes, as people ask for them: in the largest unit that gives a whole number.
@@ -213,6 +216,7 @@ impl fmt::Display for Refusal {
                 "too little memory is free to promise the job any by a deadline; ask for less, leave \
                  out --deadline, or try again when a job has ended",
             ),
+            Self::Queue(refusal) => refusal.fmt(f),
             Self::ShuttingDown => f.write_str("the instance is shutting down"),
             Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
         }

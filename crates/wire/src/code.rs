@@ -267,6 +267,14 @@ codes! {
         "The kernel, or the filter of a container, lacks a system call that Tutti needs."
         "No instance was started."
         "Use Linux 5.3 or later. In a container, allow the call that the message names.";
+    78 NoQueue
+        "There is no such queue."
+        "The job was declined, or nothing was done."
+        "`tutti queue` lists the queues; `tutti queue NAME LIMIT=VALUE` makes one.";
+    79 QueueLimit
+        "The job exceeds a limit of its queue."
+        "The job was declined."
+        "Ask for what the message names, or for another queue; `tutti queue NAME` shows the limits.";
     99 Other
         "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."

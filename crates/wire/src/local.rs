@@ -6,7 +6,7 @@ use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
     AccessReport, BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport,
-    PeriodReport, StatusReport, SwitchRecord, Target, TaskReport, WeightReport,
+    PeriodReport, QueueReport, StatusReport, SwitchRecord, Target, TaskReport, WeightReport,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, Weights,
+    ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, QueueName, Weights,
 };
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
@@ -203,6 +203,44 @@ pub enum Request {
         /// Users (`ada`) and groups (`@physics`) with their weights, as text; all are set or none.
         settings: Vec<(String, String)>,
     },
+    /// `Queues`.
+    Queues,
+    /// `Params`, as they are set for all hours.
+    StandingParams,
+    /// Change what a site sets, all of it or nothing: `Configured`.
+    Configure {
+        /// What to set, in this order.
+        settings: Vec<Setting>,
+        /// Whether only to report what would change.
+        dry_run: bool,
+    },
+}
+
+/// What a setting belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Section {
+    /// The parameters.
+    Params,
+    /// A class.
+    Class(ClassName),
+    /// A queue.
+    Queue(QueueName),
+}
+
+/// One thing to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The line of the file that it is from, counted from 1; 0: of no file.
+    pub line: u32,
+    /// What it belongs to.
+    pub section: Section,
+    /// The hours in which it holds, such as `mon-fri 08:00-18:00`; `None`: always.
+    pub during: Option<String>,
+    /// Its name. Empty for a queue: with the value `new`, all that is not set becomes as in a new
+    /// queue; with `remove`, there is to be no such queue.
+    pub name: String,
+    /// Its value, as text.
+    pub value: String,
 }
 
 impl Request {
@@ -223,6 +261,8 @@ impl Request {
             | Self::Params
             | Self::Bank
             | Self::Access
+            | Self::Queues
+            | Self::StandingParams
             | Self::Switches { .. }
             | Self::Weights
             | Self::Status => true,
@@ -245,6 +285,7 @@ impl Request {
             | Self::SetPeriod { .. }
             | Self::ForgetPeriod { .. }
             | Self::Measured { .. }
+            | Self::Configure { .. }
             | Self::Down => false,
         }
     }
@@ -315,6 +356,10 @@ pub struct JobRequest {
     pub within: Option<JobId>,
     /// What to run.
     pub launch: LaunchSpec,
+    /// The queue that it is for, if any.
+    pub queue: Option<QueueName>,
+    /// Whether the user named the class, so that the queue's default does not count.
+    pub names_class: bool,
 }
 
 /// Where a front end finds a keeper.
@@ -427,4 +472,11 @@ pub enum Reply {
     Status(StatusReport),
     /// The weights that were set, users first.
     Weights(Vec<WeightReport>),
+    /// All queues, by name.
+    Queues(Vec<QueueReport>),
+    /// What was changed, or would be, in lines; none: nothing.
+    Configured {
+        /// The lines.
+        changes: Vec<String>,
+    },
 }

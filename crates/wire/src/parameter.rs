@@ -4,10 +4,11 @@ use crate::units;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use tutti_types::class::RULES;
 use tutti_types::limits::SHARE_WHOLE;
 use tutti_types::params::TABLE;
-use tutti_types::{ClassName, ClassSpec, Overrides, Param, ParamKind, Params};
+use tutti_types::{ClassName, ClassSpec, Overrides, Param, ParamKind, Params, queue};
 
 /// Sets a parameter from text.
 ///
@@ -54,6 +55,9 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
         ParamKind::Count | ParamKind::CountOr(_) => {
             text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))
         }
+        ParamKind::BytesOr(_) => {
+            units::parse_bytes(text).map_err(|error| format!("{name}: {error}"))
+        }
         ParamKind::Share => share(text).ok_or_else(|| match text.parse::<f64>() {
             Ok(_) => format!("{name}={text} has no unit; write {text}%"),
             Err(_) => format!("{name} can't be {text:?}; it may be 0% to 100%, such as 12.5%"),
@@ -77,6 +81,24 @@ fn share(text: &str) -> Option<u64> {
     let share = whole.checked_mul(100)?.checked_add(part)?;
     (share <= u64::from(SHARE_WHOLE)).then_some(share)
 }
+
+/// Sets a limit of a queue by what people write.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub fn limit_value(name: &str, text: &str) -> Result<(&'static str, u64), String> {
+    let known = queue::LIMITS.iter().find(|limit| limit.name == name);
+    let param = known.ok_or_else(|| {
+        let names: Vec<&str> = queue::LIMITS.iter().map(|limit| limit.name).collect();
+        format!("a queue has no {name:?}; there are {QUEUE_SETTINGS}, {}", names.join(", "))
+    })?;
+    let number = value(param, text)?;
+    param.check(number).map_err(|error| error.to_string())?;
+    Ok((param.name, number))
+}
+
+/// What a queue has besides limits.
+pub const QUEUE_SETTINGS: &str = "users, nodes, default_class, default_time, default_memory";
 
 /// Says what a parameter is in a period, from text as in [`set_param`].
 ///

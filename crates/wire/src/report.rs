@@ -74,6 +74,36 @@ pub struct JobReport {
     pub time_limit_ms: Option<u64>,
     /// What is left of that: the limit less the time that its turns gave it, in milliseconds.
     pub time_left_ms: Option<u64>,
+    /// The queue that it is in, if any; `null` once a later controller has read it from the journal.
+    pub queue: Option<String>,
+}
+
+/// A queue, as `tutti queue` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueReport {
+    /// Its name.
+    pub name: String,
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Processors that jobs in it have, or that are kept for those next in line.
+    pub processors: u64,
+    /// Limits that hold at this hour, by name and value.
+    pub limits: Vec<QueueSetting>,
+    /// All that is set, as it would be set again.
+    pub settings: Vec<QueueSetting>,
+}
+
+/// One setting of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSetting {
+    /// The hours in which it holds; `null`: always.
+    pub during: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its value with its unit.
+    pub value: String,
 }
 
 impl JobReport {

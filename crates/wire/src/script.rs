@@ -485,9 +485,9 @@ mod tests {
             "#!/bin/sh\n\
              #SBATCH --mail-type ALL --mail-user=me@example.org -A lab\n\
              #SBATCH -p debug --qos=high --comment='a word' -n 2 --nice --no-requeue\n",
-            "3: -n|2\n\
+            "3: --partition=debug|-n|2\n\
              note 2: --mail-type\nnote 2: --mail-user\nnote 2: -A\n\
-             note 3: -p\nnote 3: --qos\nnote 3: --comment\nnote 3: --nice\n",
+             note 3: --qos\nnote 3: --comment\nnote 3: --nice\n",
         );
         let many = "#SBATCH -A x\n".repeat(2 * PROBLEMS_MAX);
         assert_eq!(parse(many.as_bytes()).unwrap().notes.len(), PROBLEMS_MAX);
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn long_options_of_sbatch_may_be_cut_short() {
-        check("#SBATCH --job=x --cpus-per-t 2 --part=a", "1: --name=x|-c|2\nnote 1: --partition\n");
+        check("#SBATCH --job=x --cpus-per-t 2 --part=a", "1: --name=x|-c|2|--partition=a\n");
         check("#SBATCH --mem=2G", "1: --memory=2147483648\n");
     }
 

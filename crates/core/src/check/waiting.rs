@@ -16,6 +16,9 @@ use tutti_types::time::ClusterTime;
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_queue(core, report);
     check_kept_rows(core, report);
+    if let Some(what) = core.wrong_queues() {
+        report(Rule::Limits, what);
+    }
     check_reservations(core, report);
     check_by_class(core, report);
     check_bank(core, report);
@@ -26,7 +29,8 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     let queue = &core.queue;
     for (job, record) in core.jobs.iter() {
         let places = [&queue.waiting, &queue.parked, &queue.suspended];
-        let count = places.iter().filter(|place| place.contains(&job)).count();
+        let beside = usize::from(core.queues.is_beside(job, &record.spec));
+        let count = places.iter().filter(|place| place.contains(&job)).count() + beside;
         let queued = matches!(record.phase, Phase::Queued { .. });
         if count != usize::from(queued)
             || queue.suspended.contains(&job) != (queued && record.suspended)

@@ -56,6 +56,7 @@ impl From<FormerCore> for Core {
             kills: true,
             weights: UserWeights::default(),
             quick: Quick::to_look_for(),
+            queues: Queues::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -39,7 +39,9 @@ use tutti_types::class::{ClassSpec, Classes};
 use tutti_types::counted::Counted;
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
+use tutti_types::param::Shown;
 use tutti_types::params::Params;
+use tutti_types::queue::QueueLimit;
 use tutti_types::refusal::Refusal;
 use tutti_types::time::Nanos;
 use tutti_types::timetable::IfAbsent;
@@ -304,6 +306,13 @@ pub enum WaitReason {
         /// How many more its class keeps.
         kept: u32,
     },
+    /// A limit of its queue is used up.
+    Queue {
+        /// Which limit.
+        limit: QueueLimit,
+        /// How much it is.
+        most: u64,
+    },
 }
 
 /// When a job starts. No time within the last second: jobs that leave for it may take longer.
@@ -339,6 +348,10 @@ const UNDISTURBED: &str = "too few processors are free, and the jobs that have t
 const NEVER_PREEMPTS: &str = "too few processors are free, and jobs of its class never preempt others; a job with fewer tasks or \
      of another class (--class) could start sooner";
 
+fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) -> fmt::Result {
+    write!(f, "{what} may have at most {most} {when}")
+}
+
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -370,27 +383,19 @@ impl fmt::Display for WaitReason {
             }
             Self::Reserved { within } => write!(f, "starts {}", Start(*within)),
             Self::JobLimit { limit } => {
-                write!(f, "a job may have at most {} now (job_limit)", Counted(*limit, "processor"))
+                at_most(f, "a job", Counted(*limit, "processor"), "now (job_limit)")
             }
             Self::LargeLimit { limit } => {
-                write!(
-                    f,
-                    "large jobs may have at most {} now (large_limit)",
-                    Counted(*limit, "processor")
-                )
+                at_most(f, "large jobs", Counted(*limit, "processor"), "now (large_limit)")
             }
             Self::ClassLimit { limit } => {
-                write!(f, "its class may have at most {} now", Counted(*limit, "processor"))
+                at_most(f, "its class", Counted(*limit, "processor"), "now")
             }
             Self::ClassJobs { limit } => {
-                write!(f, "its class may have at most {} at a time now", Counted(*limit, "job"))
+                at_most(f, "its class", Counted(*limit, "job"), "at a time now")
             }
             Self::UserJobs { limit } => {
-                write!(
-                    f,
-                    "its user may have at most {} of the class at a time now",
-                    Counted(*limit, "job")
-                )
+                at_most(f, "its user", Counted(*limit, "job"), "of the class at a time now")
             }
             Self::Circuit => f.write_str("the circuits that it asks for are in use"),
             Self::Patience { left } => write!(
@@ -413,6 +418,10 @@ impl fmt::Display for WaitReason {
                 f,
                 "all {limit} rows are in use, and so are the {kept} more that its class keeps"
             ),
+            Self::Queue { limit, most } => {
+                let most = Shown(limit.param(), *most);
+                write!(f, "a limit of its queue is used up: {limit}={most}")
+            }
         }
     }
 }

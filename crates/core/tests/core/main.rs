@@ -6,6 +6,7 @@ mod classes;
 mod deadlines;
 mod external_load;
 mod in_time;
+mod limits;
 mod migration;
 mod nested;
 mod node_loss;

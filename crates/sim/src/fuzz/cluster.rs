@@ -9,8 +9,8 @@ use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, check};
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
     ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
-    Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, ProcessorSet, Rank,
-    Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, default_classes,
+    Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, ProcessorSet,
+    QueueName, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -188,6 +188,14 @@ impl Cluster {
         self.requests += 1;
         let before = self.accepted.len();
         self.event(Event::Submit { request: RequestId(self.requests), spec });
+        self.accepted.get(before).copied()
+    }
+
+    /// Submits to a queue and gives the number, if it was accepted.
+    pub fn try_submit_to(&mut self, queue: QueueName, spec: JobSpec) -> Option<JobId> {
+        self.requests += 1;
+        let before = self.accepted.len();
+        self.event(Event::SubmitTo { request: RequestId(self.requests), queue, spec });
         self.accepted.get(before).copied()
     }
 

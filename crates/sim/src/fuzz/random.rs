@@ -9,7 +9,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
 use tutti_types::{
     CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, TaskStatus,
-    class, params,
+    class, params, queue,
 };
 
 const MS: u64 = 1_000_000;
@@ -74,6 +74,12 @@ const KINDS: &[Kind] = &[
         Step::Rule(random.place(), rule.name.to_owned(), value(random, rule))
     }),
     (17, Who::Everybody, |random| Step::ForgetClass(random.place())),
+    (102, Who::Everybody, |random| Step::SubmitTo(random.place(), Box::new(spec(random)))),
+    (51, Who::Everybody, |random| {
+        let limit = random.any(queue::LIMITS);
+        Step::Limit(random.place(), limit.name.to_owned(), value(random, limit))
+    }),
+    (9, Who::Everybody, |random| Step::ForgetQueue(random.place())),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know
@@ -201,14 +207,20 @@ fn value(random: &mut Random, param: &Param) -> u64 {
     let most = match param.kind {
         ParamKind::Duration | ParamKind::DurationOr(_) => 150 * MS,
         ParamKind::Count | ParamKind::CountOr(_) => 12,
+        ParamKind::BytesOr(_) => 1000,
         ParamKind::Share => 6000,
         ParamKind::Choice(_) => u64::MAX,
     };
     let value = param.min + random.below((param.max - param.min).min(most) + 1);
     match param.kind {
-        ParamKind::DurationOr(_) | ParamKind::CountOr(_) if random.one_in(4) => UNBOUNDED,
+        ParamKind::DurationOr(_) | ParamKind::CountOr(_) | ParamKind::BytesOr(_)
+            if random.one_in(4) =>
+        {
+            UNBOUNDED
+        }
         ParamKind::DurationOr(_)
         | ParamKind::CountOr(_)
+        | ParamKind::BytesOr(_)
         | ParamKind::Duration
         | ParamKind::Count
         | ParamKind::Share

@@ -91,6 +91,9 @@ impl Step {
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)
+            | Self::SubmitTo(..)
+            | Self::Limit(..)
+            | Self::ForgetQueue(_)
             | Self::EndTask(..)
             | Self::EndTasks(_)
             | Self::EndJob(..)

@@ -106,6 +106,13 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Submit(spec) => {
             simpler_spec(&spec).into_iter().map(Box::new).map(Step::Submit).collect()
         }
+        Step::SubmitTo(queue, spec) => {
+            let to = |spec| Step::SubmitTo(queue % 2, Box::new(spec));
+            simpler_spec(&spec).into_iter().map(to).collect()
+        }
+        Step::Limit(queue, name, value) => {
+            lower(value).map(|value| Step::Limit(queue % 2, name.clone(), value)).collect()
+        }
         Step::EndTask(job, rank, status) => {
             let status = [TaskStatus::Exited(0), status];
             let places =
@@ -148,6 +155,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Circuits(..)
         | Step::Bank(..)
         | Step::Weight(..)
+        | Step::ForgetQueue(_)
         | Step::Nonsense(..) => Vec::new(),
     };
     // Only what comes before the step itself is simpler.

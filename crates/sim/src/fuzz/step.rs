@@ -9,7 +9,7 @@ use tutti_types::param::{Param, Shown};
 use tutti_types::{
     BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Figures, Grantee, GroupId,
     JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime,
-    Rank, TaskStatus, UserId, class, params,
+    QueueName, Rank, TaskStatus, UserId, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -73,6 +73,12 @@ pub enum Step {
     Hold(u64),
     /// The machine with the journal loses its power; jobs up to this number may be known to nodes.
     Forget(u64),
+    /// A user asks for a job in a queue.
+    SubmitTo(usize, #[serde(with = "asked")] Box<JobSpec>),
+    /// A limit of a queue gets a value; a queue without it is made.
+    Limit(usize, String, u64),
+    /// A queue is to be no more.
+    ForgetQueue(usize),
     /// Reports of an unknown job and an unknown node.
     Nonsense(u64, u32),
 }
@@ -92,6 +98,11 @@ pub(super) const USERS: u32 = 4;
 /// The user of this number: the first is the one of most jobs.
 pub(super) fn user_name(number: u32) -> UserId {
     UserId(job(1).owner.0 + number % USERS)
+}
+
+/// The queue in this place.
+pub(super) fn queue_name(place: usize) -> QueueName {
+    QueueName::new(["short", "long"][place % 2])
 }
 
 /// The class in this place.
@@ -154,20 +165,38 @@ impl Step {
                 let circuits = CircuitSpec { count: *count, jobs_each: *jobs_each };
                 cluster.event(Event::SetCircuits { name: CircuitName::new(CIRCUITS), circuits });
             }
-            Self::Bank(of_user, ns) => {
-                let account = if *of_user { BankAccount::User(user_name(0)) } else { GROUP };
-                let allowance = ns.map(|ns| ProcessorTime::of_one(Nanos(ns)));
-                cluster.event(Event::SetBank { account, allowance });
-            }
             Self::Weight(user, weight) => {
                 let account = user.map_or(GROUP, |user| BankAccount::User(user_name(user)));
                 cluster.event(Event::SetWeight { account, weight: *weight });
             }
+            Self::Bank(of_user, ns) => bank(cluster, *of_user, *ns),
             Self::Hold(job) => cluster.hold(*job),
             Self::Forget(job) => cluster.forget(*job),
+            Self::SubmitTo(queue, spec) => {
+                let _ = cluster.try_submit_to(queue_name(*queue), (**spec).clone());
+            }
+            Self::Limit(queue, name, value) => limit(cluster, queue_name(*queue), name, *value),
+            Self::ForgetQueue(queue) => {
+                cluster.event(Event::SetQueue { name: queue_name(*queue), spec: None });
+            }
             Self::Nonsense(job, node) => nonsense(cluster, JobId(1000 + job), NodeId(50 + node)),
         }
     }
+}
+
+/// A limit of a queue gets a value; a queue without it is made.
+fn limit(cluster: &mut Cluster, name: QueueName, limit: &str, value: u64) {
+    let mut spec = cluster.core.queues().get(&name).cloned().unwrap_or_default();
+    if spec.limits.set(limit, value).is_ok() {
+        cluster.event(Event::SetQueue { name, spec: Some(spec) });
+    }
+}
+
+/// The user of all jobs, or the user's group, may use so much processor time.
+fn bank(cluster: &mut Cluster, of_user: bool, ns: Option<u64>) {
+    let account = if of_user { BankAccount::User(user_name(0)) } else { GROUP };
+    let allowance = ns.map(|ns| ProcessorTime::of_one(Nanos(ns)));
+    cluster.event(Event::SetBank { account, allowance });
 }
 
 fn pick(cluster: &Cluster, place: usize) -> JobId {

@@ -136,6 +136,8 @@ fn request(
     adopt: Vec<AdoptedProcess>,
 ) -> JobRequest {
     JobRequest {
+        queue: None,
+        names_class: true,
         class: ClassName::new(&args.class),
         tasks: 1,
         processors_per_task: args.processors,

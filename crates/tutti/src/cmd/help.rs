@@ -8,7 +8,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 8] = [
     ("Run jobs", &["run", "submit", "adopt", "wait"]),
     ("Look at jobs", &["ps", "top", "history"]),
     ("Change jobs", &["cancel", "signal", "suspend", "resume"]),
-    ("Share a machine", &["params", "bank", "weight", "access"]),
+    ("Share a machine", &["params", "queue", "bank", "weight", "access"]),
     ("Administer an instance", &["up", "down", "upgrade"]),
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),
     ("Find faults", &["doctor", "explain", "switches", "replay"]),

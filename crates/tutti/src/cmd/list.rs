@@ -109,6 +109,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
     // What most instances never use takes no room there.
     let foretold = jobs.iter().any(|job| job.deadline_s.is_some() || job.ends_s.is_some());
     let is_limited = has_limits(jobs);
+    let in_queues = jobs.iter().any(|job| job.queue.is_some());
     let mut columns = vec![
         ("JOB", Align::Right),
         ("NAME", Align::Left),
@@ -126,9 +127,12 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
     if foretold {
         columns.extend([("DUE", Align::Left), ("ENDS", Align::Left)]);
     }
+    if in_queues {
+        columns.push(("QUEUE", Align::Left));
+    }
     columns.push(("WHERE", Align::Left));
     let mut table = Table::new(&columns)
-        .can_spare(&["CLASS", "SERVICE", "TASKS", "USER", "AGE", "LIMIT", "ENDS"]);
+        .can_spare(&["CLASS", "QUEUE", "SERVICE", "TASKS", "USER", "AGE", "LIMIT", "ENDS"]);
     for job in jobs {
         let mut row = vec![
             job.job.to_string(),
@@ -146,6 +150,9 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         }
         if foretold {
             row.extend([due(job), job.ends_s.map_or("-".into(), within)]);
+        }
+        if in_queues {
+            row.push(job.queue.clone().unwrap_or_else(|| "-".into()));
         }
         row.push(whereabouts(job));
         table.row(row);

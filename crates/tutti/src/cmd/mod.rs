@@ -18,11 +18,13 @@ mod leftovers;
 mod list;
 mod nodes;
 mod params;
+mod queue;
 mod reference;
 mod replay;
 mod run;
 mod several;
 mod sim;
+mod site_file;
 mod submit;
 mod switches;
 mod top;
@@ -80,6 +82,8 @@ pub(crate) enum Verb {
     Resume(jobs::TargetArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
+    /// Show, make and change queues: limits and defaults that jobs are submitted to
+    Queue(queue::QueueArgs),
     /// Show and set how much processor time users and groups may use
     Bank(bank::BankArgs),
     /// Show and set how much more some users may use than others
@@ -204,6 +208,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Suspend(args) => jobs::suspend(&args),
         Verb::Resume(args) => jobs::resume(&args),
         Verb::Params(args) => params::execute(args),
+        Verb::Queue(args) => queue::execute(&args),
         Verb::Bank(args) => bank::execute(&args),
         Verb::Weight(args) => weight::execute(&args),
         Verb::Access(args) => access::execute(&args),

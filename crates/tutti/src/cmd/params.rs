@@ -1,5 +1,6 @@
 //! `tutti params`.
 
+use super::site_file::{self, Part, Source};
 use super::{all_jobs, ask_of_the_past};
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -12,7 +13,7 @@ use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_types::ClassName;
 use tutti_wire::code::Code;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::{Reply, Request, Section, Setting};
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
 
 const EXAMPLES: &str = "\
@@ -21,10 +22,20 @@ Examples:
   tutti params quantum=20ms rows=4       change two, while jobs run
   tutti params --class standby share=10% a rule of a class
   tutti params --during 'mon-fri 08:00-18:00' policy=gang
-                                         other values in working hours";
+                                         other values in working hours
+  tutti params --class vip users=ada,@staff
+                                         only these may use the class
+  tutti params --file site.toml --dry-run
+                                         what a file would change";
+
+/// Sets of values that are built in.
+pub(super) const PRESETS: &[(&str, &str)] =
+    &[("llnl-t3d-day", include_str!("presets/llnl-t3d-day.toml"))];
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("source").args(["file", "toml", "preset"])
+    .conflicts_with_all(["what", "settings", "forget"]))]
 #[command(group = clap::ArgGroup::new("what").args(["during", "class"]).multiple(true))]
 pub(crate) struct ParamsArgs {
     /// Show, change or define a class, by rules such as share=25% or priority=4; without rules,
@@ -40,6 +51,23 @@ pub(crate) struct ParamsArgs {
     /// Delete the values of --during, or the class of --class once no job belongs to it
     #[arg(long, requires = "what", conflicts_with = "settings")]
     forget: bool,
+
+    /// Set the parameters, classes and hours of a TOML file (- for standard input): all of it or
+    /// nothing
+    #[arg(long, value_name = "FILE")]
+    file: Option<String>,
+
+    /// Print all of them in the form that --file reads
+    #[arg(long, conflicts_with = "json")]
+    toml: bool,
+
+    /// Set values that are built in: llnl-t3d-day, those of a published T3D by day
+    #[arg(long, value_name = "SET")]
+    preset: Option<String>,
+
+    /// Only print what would change
+    #[arg(long)]
+    dry_run: bool,
 
     /// As JSON
     #[arg(long)]
@@ -67,7 +95,61 @@ fn by_name<S: Serializer>(classes: &[ClassReport], serializer: S) -> Result<S::O
     serializer.collect_seq(classes.iter().map(class))
 }
 
+/// What a file or a preset asks for, if there is one; or all values as a file.
+fn execute_file(args: &ParamsArgs) -> anyhow::Result<Option<Exit>> {
+    if args.toml {
+        let all = All::from(ask_of_the_past(&Request::StandingParams)?)?;
+        print(&site_file::params(&all.params, &all.classes, &all.periods))?;
+        return Ok(Some(Exit::OK));
+    }
+    let source = match (&args.file, &args.preset) {
+        (Some(path), _) => Source::read(path)?,
+        (None, Some(name)) => Source::preset(name, PRESETS)?,
+        (None, None) if args.dry_run => {
+            return dry_run(args).map(Some);
+        }
+        (None, None) => return Ok(None),
+    };
+    if Instance::locate() == Instance::to_start() {
+        connect_or_start()?;
+    }
+    say_changes(&source.apply(Part::Params, args.dry_run)?)?;
+    Ok(Some(Exit::OK))
+}
+
+/// Says what settings of the command line would change.
+fn dry_run(args: &ParamsArgs) -> anyhow::Result<Exit> {
+    let section = || match &args.class {
+        Some(class) => Section::Class(ClassName::new(class)),
+        None => Section::Params,
+    };
+    let setting = |text: &String| {
+        let (name, value) = text.split_once('=')?;
+        let (name, value) = (name.trim().into(), value.trim().into());
+        Some(Setting { line: 0, section: section(), during: args.during.clone(), name, value })
+    };
+    let settings: Option<Vec<Setting>> = args.settings.iter().map(setting).collect();
+    match settings.filter(|settings| !settings.is_empty()) {
+        Some(settings) => say_changes(&site_file::configure(settings, true, None)?)?,
+        None => {
+            let reason = "--dry-run goes with --file, --preset or settings such as quantum=50ms";
+            return Err(coded(Code::CannotUnderstand, reason));
+        }
+    }
+    Ok(Exit::OK)
+}
+
+fn say_changes(lines: &[String]) -> anyhow::Result<()> {
+    match lines.is_empty() {
+        true => print("nothing changes\n"),
+        false => print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
+    }
+}
+
 pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
+    if let Some(exit) = execute_file(&args)? {
+        return Ok(exit);
+    }
     let (mut settings, mut wanted) = (Vec::new(), Vec::new());
     for setting in &args.settings {
         match setting.split_once('=') {

@@ -212,7 +212,15 @@ fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitO
         return Err(failed(&all_of(&problems)));
     }
     let typed = typed_options();
-    let words = script.directives.iter().flat_map(|d| d.words.iter().map(OsString::from));
+    // A script for Slurm runs where no administrator has made a queue, too.
+    let is_partition = |word: &&String| word.starts_with(PARTITION);
+    let partition = script.directives.iter().flat_map(|d| &d.words).find(is_partition);
+    let ignored = partition.filter(|_| !has_queues());
+    if let Some(ignored) = ignored.filter(|_| !args.parsable) {
+        say!("tutti: {name}: no effect here, since there is no queue: {ignored}");
+    }
+    let words = script.directives.iter().flat_map(|d| &d.words);
+    let words = words.filter(|word| ignored.is_none() || !is_partition(word)).map(OsString::from);
     let matches = command
         .try_get_matches_from(words.chain(typed))
         .map_err(|error| failed(&super::usage::what_is_wrong(&error, "submit")))?;
@@ -222,6 +230,14 @@ fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitO
         say!("tutti: {name}: {noted}");
     }
     Ok(SubmitOptions::from_arg_matches(&matches)?)
+}
+
+/// How the queue of a `#SBATCH` line is written.
+const PARTITION: &str = "--partition=";
+
+fn has_queues() -> bool {
+    let queues = super::ask_of_the_past(&Request::Queues);
+    matches!(queues, Ok(Reply::Queues(queues)) if !queues.is_empty())
 }
 
 /// What is wrong with a script, by its lines: what its reader has found, and what the verb's own parser

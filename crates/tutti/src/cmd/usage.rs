@@ -9,7 +9,7 @@ use std::num::{ParseFloatError, ParseIntError};
 /// What people type who come from elsewhere, and which verb it is here.
 const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
     ("cancel", &["kill", "stop", "scancel", "qdel", "delete", "rm", "abort"]),
-    ("ps", &["ls", "list", "jobs", "job", "queue", "squeue", "qstat", "status", "show"]),
+    ("ps", &["ls", "list", "jobs", "job", "squeue", "qstat", "status", "show"]),
     ("run", &["exec", "start", "launch", "srun", "mpirun", "mpiexec"]),
     ("submit", &["sbatch", "batch", "qsub", "bsub"]),
     ("suspend", &["pause", "freeze"]),

@@ -68,7 +68,8 @@ fn check_keys(entries: &Value, keys: &[&str]) {
 }
 
 /// The rules of a class, as JSON names them.
-const CLASS_RULES: [&str; 14] = [
+const CLASS_RULES: [&str; 15] = [
+    "users",
     "share",
     "empty",
     "control",
@@ -153,6 +154,7 @@ fn json_has_the_documented_keys() {
             "submitted",
             "time_limit_ms",
             "time_left_ms",
+            "queue",
         ],
     );
     check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);

@@ -113,11 +113,14 @@ fn jobs(instance: &Instance, provoked: &mut Provoked) {
 }
 
 fn declined(instance: &Instance, provoked: &mut Provoked) {
+    instance.tutti(&["queue", "tiny", "job_processors=1"]).expect(0);
     for (code, words) in [
         ("T030", &["run", "-c", "4000", "true"][..]),
         ("T031", &["run", "-m", "900T", "true"]),
         ("T032", &["run", "--nodes", "nosuch", "true"]),
         ("T034", &["run", "--class", "nosuch", "true"]),
+        ("T078", &["run", "-q", "nosuch", "true"]),
+        ("T079", &["run", "-q", "tiny", "-c", "2", "true"]),
         ("T037", &["run", "--time", "1m", "--deadline", "1h", "true"]),
     ] {
         provoked.said(code, &instance.tutti(words).expect(120));

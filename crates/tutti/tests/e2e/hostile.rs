@@ -80,6 +80,8 @@ fn send(pid: i32, signal: Signal) {
 
 fn request() -> JobRequest {
     JobRequest {
+        queue: None,
+        names_class: true,
         class: ClassName::new("interactive"),
         tasks: 1,
         processors_per_task: None,

@@ -50,6 +50,7 @@ mod pmi;
 mod port;
 mod priority;
 mod private;
+mod queues;
 mod reboot;
 mod recovery;
 mod run;

@@ -171,7 +171,7 @@ fn options_of_a_script_without_effect_are_noted() {
          true\n\
          #SBATCH -n 7\n",
     );
-    let noted = "./job: no effect here, ignored: --mail-type (line 2), -A (line 2), --partition (line 3); \
+    let noted = "./job: no effect here, ignored: --mail-type (line 2), -A (line 2); \
                  line 5: an option line below the first command, and has no effect";
     instance.tutti(&["submit", "./job"]).expect(0).says(noted);
     let done = instance.tutti(&["submit", "--parsable", "./job"]).expect(0);

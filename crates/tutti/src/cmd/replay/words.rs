@@ -7,7 +7,7 @@ use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
 use tutti_types::{
     BankAccount, ClassName, ClassSpec, ClusterTime, Grantee, JobSpec, Nanos, NodeId, NodeSpec,
-    Origin, Outcome, Overrides, Params, Rank, TaskStatus, default_classes,
+    Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus, default_classes,
 };
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -57,6 +57,9 @@ fn of_a_job(event: &Event) -> Option<String> {
     Some(match event {
         Event::Held { job } => format!("a node holds job {job} of an earlier controller"),
         Event::Submit { request, spec } => format!("request {request}: {}", asked(spec)),
+        Event::SubmitTo { request, queue, spec } => {
+            format!("request {request}, queue {queue}: {}", asked(spec))
+        }
         Event::TasksEnded { job, ranks, status } => {
             format!("job {job}: {} {}", of_ranks(ranks), ended(*status))
         }
@@ -141,6 +144,21 @@ fn of_users(event: &Event) -> Option<String> {
                 None => format!("{account} has no weight of its own"),
             }
         }
+        Event::SetQueue { name, spec: None } => format!("there is no queue {name} any more"),
+        Event::SetQueue { name, spec: Some(spec) } => {
+            let limit = |(param, value): (&'static Param, u64)| {
+                format!("{}={}", param.name, Shown(param, value))
+            };
+            format!("queue {name}: {}", list(spec.limits.iter().map(limit)))
+        }
+        Event::SetClassUsers { class, allowed } if allowed.is_all() => {
+            format!("all users may use class {class}")
+        }
+        Event::SetClassUsers { class, allowed } => format!(
+            "class {class} is for users {} and groups {}",
+            list(allowed.users.iter()),
+            list(allowed.groups.iter())
+        ),
         Event::SetAccess { grantee, origin } => {
             let who = match grantee {
                 Grantee::Everybody => "all users".into(),

@@ -154,7 +154,7 @@ impl Was {
                 _ => {}
             }
         }
-        if matches!(event, Event::Submit { .. }) {
+        if matches!(event, Event::Submit { .. } | Event::SubmitTo { .. }) {
             self.submits.push(accepted);
         }
     }
@@ -209,7 +209,8 @@ impl<'a> World<'a> {
         (self.overrides)(&mut params);
         self.apply(begin, &Event::SetParams { params });
         for Entry { at, event, .. } in entries {
-            if matches!(event, Event::Submit { .. }) && self.was_declined() {
+            if matches!(event, Event::Submit { .. } | Event::SubmitTo { .. }) && self.was_declined()
+            {
                 // It ran nowhere, so nobody knows what it needs.
                 self.submits += 1;
                 continue;
@@ -218,7 +219,7 @@ impl<'a> World<'a> {
             while let Some(next) = self.next_inside().filter(|next| next <= at) {
                 self.inside(next);
             }
-            let submits = matches!(event, Event::Submit { .. });
+            let submits = matches!(event, Event::Submit { .. } | Event::SubmitTo { .. });
             self.apply(*at, &event);
             self.submits += usize::from(submits);
         }

@@ -283,6 +283,7 @@ pub(super) mod tests {
             submitted: true,
             time_limit_ms: None,
             time_left_ms: None,
+            queue: None,
         }
     }
 

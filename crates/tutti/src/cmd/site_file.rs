@@ -1,0 +1,435 @@
+//! A site's settings as a TOML file: read with the line of each setting, and printed in that form.
+//!
+//! ```toml
+//! [params]
+//! quantum = "100ms"
+//! [class.vip]
+//! users = ["ada", "@staff"]
+//! [during."mon-fri 08:00-18:00".params]
+//! rows = 2
+//! [queue.short]
+//! user_jobs = 2
+//! [queue.short.during."22:00-06:00"]
+//! user_jobs = 8
+//! ```
+
+use anyhow::Context;
+use std::fmt::Write as _;
+use std::io::Read;
+use toml::de::{DeTable, DeValue};
+use tutti_client::ask::{ask, unexpected};
+use tutti_node::codes::coded;
+use tutti_types::{ClassName, QueueName};
+use tutti_wire::code::Code;
+use tutti_wire::local::{Reply, Request, Section, Setting};
+use tutti_wire::report::{ClassReport, ParamReport, PeriodReport, QueueReport, QueueSetting};
+
+/// The largest file that is read, in bytes: far more than all settings take.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What of a file a verb is for; it leaves the rest to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Queues.
+    Queues,
+    /// Parameters, classes and hours.
+    Params,
+}
+
+/// A file, or a set of settings that is built in.
+pub(super) struct Source {
+    /// Its name, for messages.
+    pub(super) name: String,
+    text: String,
+}
+
+impl Source {
+    /// Reads a file; `-` is standard input.
+    ///
+    /// # Errors
+    /// If it can't be read, or is too long.
+    pub(super) fn read(path: &str) -> anyhow::Result<Self> {
+        let mut text = String::new();
+        let unreadable = || format!("cannot read {path}");
+        let mut from: Box<dyn Read> = match path {
+            "-" => Box::new(std::io::stdin()),
+            path => Box::new(std::fs::File::open(path).with_context(unreadable)?),
+        };
+        from.by_ref()
+            .take(FILE_BYTES_MAX + 1)
+            .read_to_string(&mut text)
+            .with_context(unreadable)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let reason = format!("{path} is longer than {} KiB", FILE_BYTES_MAX >> 10);
+            return Err(coded(Code::BadValue, reason));
+        }
+        Ok(Self { name: path.into(), text })
+    }
+
+    /// A set that is built in.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub(super) fn preset(name: &str, known: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let found = known.iter().find(|(preset, _)| *preset == name);
+        let Some((_, text)) = found else {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            let reason = format!("there is no preset {name:?}; there is {}", names.join(", "));
+            return Err(coded(Code::BadValue, reason));
+        };
+        Ok(Self { name: format!("preset {name}"), text: (*text).into() })
+    }
+
+    /// The settings of a part, in the order of their lines.
+    ///
+    /// # Errors
+    /// Names the line that can't be read, and what could stand there.
+    pub(super) fn settings(&self, part: Part) -> anyhow::Result<Vec<Setting>> {
+        let at = |line: u32, reason: &str| {
+            coded(Code::BadValue, format!("{}:{line}: {reason}", self.name))
+        };
+        let parsed = DeTable::parse(&self.text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(&self.text, span.start));
+            at(line, error.message())
+        })?;
+        let mut reading = Reading { text: &self.text, part, settings: Vec::new() };
+        reading.file(parsed.get_ref()).map_err(|(line, reason)| at(line, &reason))?;
+        reading.settings.sort_by_key(|setting| setting.line);
+        Ok(reading.settings)
+    }
+
+    /// Applies them, or says what would change.
+    ///
+    /// # Errors
+    /// Names the line that is wrong; nothing is changed then.
+    pub(super) fn apply(&self, part: Part, dry_run: bool) -> anyhow::Result<Vec<String>> {
+        let settings = self.settings(part)?;
+        if settings.is_empty() {
+            let sections = match part {
+                Part::Queues => "[queue.NAME]",
+                Part::Params => "[params], [class.NAME] or [during.\"HOURS\".params]",
+            };
+            let reason = format!("{} sets nothing: it has no {sections}", self.name);
+            return Err(coded(Code::BadValue, reason));
+        }
+        configure(settings, dry_run, Some(&self.name))
+    }
+}
+
+/// Sends settings to the controller; what was changed, or would be.
+///
+/// # Errors
+/// What is wrong, behind the name of the file and the line.
+pub(super) fn configure(
+    settings: Vec<Setting>,
+    dry_run: bool,
+    file: Option<&str>,
+) -> anyhow::Result<Vec<String>> {
+    match ask(&Request::Configure { settings, dry_run }) {
+        Ok(Reply::Configured { changes }) => Ok(changes),
+        Ok(_) => unexpected(),
+        Err(error) => {
+            let Some(file) = file else { return Err(error) };
+            let (code, text) = (tutti_node::codes::code_of(&error), format!("{error:#}"));
+            let has_line = text.starts_with(|first: char| first.is_ascii_digit());
+            let between = if has_line { "" } else { " " };
+            Err(coded(code, format!("{file}:{between}{text}")))
+        }
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> u32 {
+    let before = text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count();
+    u32::try_from(before + 1).unwrap_or(u32::MAX)
+}
+
+type Wrong = (u32, String);
+
+struct Reading<'a> {
+    text: &'a str,
+    part: Part,
+    settings: Vec<Setting>,
+}
+
+/// One table of a file.
+struct Place {
+    section: Section,
+    during: Option<String>,
+}
+
+impl Reading<'_> {
+    fn each<'t, 'i>(
+        &self,
+        table: &'t DeTable<'i>,
+    ) -> impl Iterator<Item = (u32, String, &'t DeValue<'i>)> + use<'_, 't, 'i> {
+        let text = self.text;
+        table.iter().map(move |(key, value)| {
+            (line_of(text, key.span().start), key.get_ref().to_string(), value.get_ref())
+        })
+    }
+
+    fn file(&mut self, table: &DeTable<'_>) -> Result<(), Wrong> {
+        let sections: Vec<_> = self.each(table).collect();
+        for (line, name, value) in sections {
+            let inner = table_of(line, &name, value)?;
+            match (&*name, self.part) {
+                ("queue", Part::Queues) => self.queues(inner)?,
+                ("params", Part::Params) => self.values(inner, &Place::params(None))?,
+                ("class", Part::Params) => self.classes(inner, None)?,
+                ("during", Part::Params) => self.hours(inner)?,
+                ("queue" | "params" | "class" | "during", _) => {}
+                _ => {
+                    let known = "[params], [class.NAME], [during.\"HOURS\".params], [queue.NAME]";
+                    return Err((line, format!("there is no section {name:?}; there are {known}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn queues(&mut self, table: &DeTable<'_>) -> Result<(), Wrong> {
+        let queues: Vec<_> = self.each(table).collect();
+        for (line, name, value) in queues {
+            let inner = table_of(line, &name, value)?;
+            let section = Section::Queue(QueueName::new(&name));
+            let place = Place { section: section.clone(), during: None };
+            // What the file does not name is as in a new queue.
+            self.settings.push(Setting {
+                line,
+                section: section.clone(),
+                during: None,
+                name: String::new(),
+                value: "new".into(),
+            });
+            let entries: Vec<_> = self.each(inner).collect();
+            for (line, name, value) in entries {
+                if name != "during" {
+                    self.value((line, name), value, &place)?;
+                    continue;
+                }
+                let hours: Vec<_> = self.each(table_of(line, &name, value)?).collect();
+                for (line, period, value) in hours {
+                    let limits = table_of(line, &period, value)?;
+                    let place = Place { section: section.clone(), during: Some(period) };
+                    self.values(limits, &place)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn classes(&mut self, table: &DeTable<'_>, during: Option<&str>) -> Result<(), Wrong> {
+        let classes: Vec<_> = self.each(table).collect();
+        for (line, name, value) in classes {
+            let rules = table_of(line, &name, value)?;
+            let section = Section::Class(ClassName::new(&name));
+            let place = Place { section: section.clone(), during: during.map(str::to_owned) };
+            if during.is_none() {
+                let (name, value) = (String::new(), String::new());
+                self.settings.push(Setting { line, section, during: None, name, value });
+            }
+            self.values(rules, &place)?;
+        }
+        Ok(())
+    }
+
+    fn hours(&mut self, table: &DeTable<'_>) -> Result<(), Wrong> {
+        let periods: Vec<_> = self.each(table).collect();
+        for (line, period, value) in periods {
+            let parts: Vec<_> = self.each(table_of(line, &period, value)?).collect();
+            for (line, name, value) in parts {
+                let inner = table_of(line, &name, value)?;
+                match &*name {
+                    "params" => self.values(inner, &Place::params(Some(&period)))?,
+                    "class" => self.classes(inner, Some(&period))?,
+                    _ => {
+                        let reason = format!("{name:?} can't be by hours; params and class can");
+                        return Err((line, reason));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&mut self, table: &DeTable<'_>, place: &Place) -> Result<(), Wrong> {
+        let values: Vec<_> = self.each(table).collect();
+        for (line, name, value) in values {
+            self.value((line, name), value, place)?;
+        }
+        Ok(())
+    }
+
+    fn value(
+        &mut self,
+        (line, name): (u32, String),
+        value: &DeValue<'_>,
+        place: &Place,
+    ) -> Result<(), Wrong> {
+        let value = match value {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.as_str().replace('_', ""),
+            DeValue::Array(items) => {
+                let texts = items.iter().map(|item| item.get_ref().as_str());
+                let texts: Option<Vec<&str>> = texts.collect();
+                let texts = texts.filter(|texts| !texts.is_empty());
+                let wrong = || (line, format!("{name} needs texts, such as [\"ada\", \"@staff\"]"));
+                texts.ok_or_else(wrong)?.join(",")
+            }
+            other => {
+                let kind = other.type_str();
+                return Err((line, format!("{name} needs a number or a text, not a {kind}")));
+            }
+        };
+        let (section, during) = (place.section.clone(), place.during.clone());
+        self.settings.push(Setting { line, section, during, name, value });
+        Ok(())
+    }
+}
+
+impl Place {
+    fn params(during: Option<&str>) -> Self {
+        Self { section: Section::Params, during: during.map(str::to_owned) }
+    }
+}
+
+fn table_of<'t, 'i>(
+    line: u32,
+    name: &str,
+    value: &'t DeValue<'i>,
+) -> Result<&'t DeTable<'i>, Wrong> {
+    value
+        .as_table()
+        .ok_or_else(|| (line, format!("{name} needs a section of its own: [{name}...]")))
+}
+
+/// A name, in quotes where it needs some.
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match !name.is_empty() && name.chars().all(bare) {
+        true => name.into(),
+        false => text(name),
+    }
+}
+
+fn text(value: &str) -> String {
+    toml::Value::String(value.into()).to_string()
+}
+
+fn line(name: &str, value: &str) -> String {
+    let shown = match name {
+        "users" if value != "all" => {
+            let names: Vec<String> = value.split(',').map(text).collect();
+            format!("[{}]", names.join(", "))
+        }
+        _ if !value.is_empty() && value.len() < 19 && value.bytes().all(|b| b.is_ascii_digit()) => {
+            value.into()
+        }
+        _ => text(value),
+    };
+    format!("{} = {shown}\n", key(name))
+}
+
+/// Queues as a file that makes them again.
+pub(super) fn queues(queues: &[QueueReport]) -> String {
+    let mut file = String::new();
+    for queue in queues {
+        let name = key(&queue.name);
+        let between = if file.is_empty() { "" } else { "\n" };
+        let _ = writeln!(file, "{between}[queue.{name}]");
+        let mut hours: Option<&String> = None;
+        for QueueSetting { during, name: setting, value } in &queue.settings {
+            if let Some(period) = during.as_ref().filter(|period| hours != Some(*period)) {
+                let _ = writeln!(file, "\n[queue.{name}.during.{}]", text(period));
+                hours = Some(period);
+            }
+            file.push_str(&line(setting, value));
+        }
+    }
+    file
+}
+
+/// Parameters, classes and hours as a file that sets them again.
+pub(super) fn params(
+    params: &[ParamReport],
+    classes: &[ClassReport],
+    periods: &[PeriodReport],
+) -> String {
+    let mut file = String::from("[params]\n");
+    for param in params {
+        file.push_str(&line(&param.name, &param.value));
+    }
+    for class in classes {
+        let _ = writeln!(file, "\n[class.{}]", key(&class.name));
+        for rule in &class.rules {
+            file.push_str(&line(&rule.name, &rule.value));
+        }
+    }
+    for period in periods {
+        let hours = text(&period.period);
+        let mut last = None;
+        for setting in &period.settings {
+            let (class, setting) = match setting.split_once(' ') {
+                Some((class, rule)) => (Some(class), rule),
+                None => (None, setting.as_str()),
+            };
+            if last != Some(class) {
+                let _ = match class {
+                    None => writeln!(file, "\n[during.{hours}.params]"),
+                    Some(class) => writeln!(file, "\n[during.{hours}.class.{}]", key(class)),
+                };
+                last = Some(class);
+            }
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            file.push_str(&line(name, value));
+        }
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, Source};
+
+    fn source(text: &str) -> Source {
+        Source { name: "site.toml".into(), text: text.into() }
+    }
+
+    #[test]
+    fn each_setting_has_its_line() {
+        let text = "[params]\nrows = 2\n\n[queue.short]\nuser_jobs = 1_0\nusers = [\"ada\", \"@b\"]\n\
+                    [queue.short.during.\"22:00-06:00\"]\njobs = \"none\"\n";
+        let settings = source(text).settings(Part::Queues).unwrap();
+        let shown: Vec<(u32, &str, &str, bool)> = settings
+            .iter()
+            .map(|it| (it.line, &*it.name, &*it.value, it.during.is_some()))
+            .collect();
+        let expected = [
+            (4, "", "new", false),
+            (5, "user_jobs", "10", false),
+            (6, "users", "ada,@b", false),
+            (8, "jobs", "none", true),
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(source(text).settings(Part::Params).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_line() {
+        let says = |text: &str| source(text).settings(Part::Queues).unwrap_err().to_string();
+        assert!(says("[queue.a]\njobs = \n").starts_with("site.toml:2: "));
+        assert!(says("[queue.a]\n\njobs = true\n").starts_with("site.toml:3: jobs needs a number"));
+        assert!(says("[quue.a]\n").starts_with("site.toml:1: there is no section"));
+        assert!(says("[queue]\na = 1\n").starts_with("site.toml:2: a needs a section"));
+    }
+
+    #[test]
+    fn presets_can_be_read() {
+        for (name, text) in super::super::queue::PRESETS {
+            assert!(source(text).settings(Part::Queues).unwrap().len() > 7, "{name}");
+        }
+        for (name, text) in super::super::params::PRESETS {
+            assert!(source(text).settings(Part::Params).unwrap().len() > 7, "{name}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Queues: limits, access, and files with a site's settings.
+
+use crate::harness::{Instance, NOBODY, Running};
+use serde_json::Value;
+use std::fs;
+
+fn queue(instance: &Instance, name: &str) -> Value {
+    instance.tutti(&["queue", name, "--json"]).expect(0).json()[0].clone()
+}
+
+#[test]
+fn a_user_has_as_many_jobs_running_as_the_queue_allows() {
+    let instance = Instance::new().up();
+    let made = instance.tutti(&["queue", "short", "user_jobs=1", "default_time=1h"]).expect(0);
+    assert!(made.text().contains("queue short is new"), "{}", made.text());
+    let submit = |options: &[&str]| {
+        instance.submit(&[&["-o", "/dev/null"], options, &["sleep", &instance.nap]].concat())
+    };
+    let first = submit(&["-q", "short"]);
+    instance.wait_for_state(first, "running");
+    let second = submit(&["-q", "short"]);
+    let free = submit(&[]);
+    instance.wait_for_state(free, "running");
+    let held = instance.wait_for_state(second, "queued");
+    let reason = held["reason"].as_str().unwrap();
+    assert!(reason.contains("queue short") && reason.contains("user_jobs=1"), "{reason}");
+    assert_eq!(held["queue"], "short");
+    assert_eq!(held["time_limit_ms"], 3_600_000, "the default of the queue");
+    let shown = queue(&instance, "short");
+    assert_eq!((&shown["running"], &shown["waiting"]), (&1.into(), &1.into()), "{shown}");
+    instance.tutti(&["queue", "short", "--remove"]).expect(1).says("has 2 job(s)");
+    instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
+    instance.wait_for_state(second, "running");
+    instance.tutti(&["run", "-q", "shrt", "true"]).expect(120).says("the queues are short");
+    instance.tutti(&["queue", "short", "job_time=30m"]).expect(1).says("default_time=1h");
+    instance.tutti(&["queue", "short", "jobs=0"]).expect(1).says("no job could ever run");
+    instance.tutti(&["queue", "short", "colour=red"]).expect(1).says("user_jobs");
+    instance.tutti(&["queue", "short", "default_class=nosuch"]).expect(1).says("the classes are");
+}
+
+#[test]
+fn a_script_for_slurm_names_a_queue_by_its_partition() {
+    let instance = Instance::new().up();
+    let script = "#!/bin/sh\n#SBATCH -p debug\ntrue\n";
+    fs::write(instance.work.join("job"), script).unwrap();
+    let submit = || instance.tutti(&["submit", "-o", "/dev/null", "./job"]);
+    submit().expect(0).says("there is no queue: --partition=debug");
+    instance.tutti(&["queue", "short", "user_jobs=4"]).expect(0);
+    submit().expect(120).says("there is no queue debug; the queues are short");
+    instance.tutti(&["queue", "debug", "user_jobs=4"]).expect(0);
+    submit().expect(0);
+    assert_eq!(instance.job(2)["queue"], "debug");
+}
+
+#[test]
+fn only_listed_users_may_use_a_queue_or_a_class() {
+    let instance = Instance::of_the_system().up();
+    let run = |words: &[&str]| {
+        let words = [&["run"], words, &["true"]].concat();
+        Running::start(instance.command_as(Some(NOBODY), &words)).wait()
+    };
+    instance.tutti(&["queue", "all", "user_jobs=4"]).expect(0);
+    instance.tutti(&["queue", "staff", "users=1234,@1234"]).expect(0);
+    run(&["-q", "all"]).expect(0);
+    run(&["-q", "staff"]).expect(120).says("may use are all").says("[T039]");
+    instance.tutti(&["run", "-q", "staff", "true"]).expect(0);
+    instance.tutti(&["queue", "staff", "users=nosuchuser"]).expect(1).says("no user nosuchuser");
+    instance.tutti(&["params", "--class", "benchmark", "users=1234"]).expect(0);
+    let shown = instance.tutti(&["params", "--class", "benchmark"]).expect(0).text();
+    assert!(shown.contains("1234"), "{shown}");
+    run(&["--class", "benchmark"]).expect(120).says("may use are interactive, production, standby");
+    instance.tutti(&["run", "--class", "benchmark", "true"]).expect(0);
+    instance.tutti(&["queue", "fast", "default_class=benchmark"]).expect(0);
+    run(&["-q", "fast"]).expect(120).says("may not use class benchmark");
+    instance.tutti(&["params", "--class", "benchmark", "users=all"]).expect(0);
+    run(&["--class", "benchmark"]).expect(0);
+    let words = ["queue", "all", "user_jobs=9"];
+    let own = Running::start(instance.command_as(Some(NOBODY), &words)).wait();
+    own.expect(1).says("only root");
+}
+
+#[test]
+fn a_file_is_applied_whole_or_not_at_all() {
+    let instance = Instance::new().up();
+    let file = |text: &str| fs::write(instance.work.join("site.toml"), text).unwrap();
+    let apply = |verb: &str, more: &[&str]| {
+        instance.tutti(&[&[verb, "--file", "site.toml"], more].concat())
+    };
+    file("[queue.a]\nuser_jobs = 2\n\n[queue.b]\njobs = \"many\"\n");
+    apply("queue", &[]).expect(1).says("site.toml:5: jobs is a number");
+    assert_eq!(instance.tutti(&["queue", "--json"]).expect(0).json(), serde_json::json!([]));
+    let text = "[queue.a]\nuser_jobs = 2\nusers = [\"nobody\"]\nmemory = \"4G\"\n\n\
+                [queue.a.during.\"mon-fri 08:00-18:00\"]\nuser_jobs = 1\n\n[queue.b]\n\
+                job_time = \"1h\"\n";
+    file(text);
+    let said = apply("queue", &["--dry-run"]).expect(0).text();
+    assert!(said.contains("queue a is new"), "{said}");
+    assert_eq!(instance.tutti(&["queue", "--json"]).expect(0).json(), serde_json::json!([]));
+    apply("queue", &[]).expect(0);
+    let printed = instance.tutti(&["queue", "--toml"]).expect(0).text();
+    file(&printed);
+    assert_eq!(apply("queue", &[]).expect(0).text(), "nothing changes\n", "{printed}");
+    assert_eq!(instance.tutti(&["queue", "--toml"]).expect(0).text(), printed);
+    // What the file leaves out is as in a new queue; other queues stay.
+    file("[queue.a]\nuser_jobs = 3\n");
+    apply("queue", &[]).expect(0);
+    let settings = queue(&instance, "a")["settings"].as_array().unwrap().len();
+    assert_eq!((settings, &queue(&instance, "b")["name"]), (1, &"b".into()));
+}
+
+#[test]
+fn parameters_go_to_a_file_and_back() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "--during", "sat,sun", "rows=2"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "users=nobody", "share=10%"]).expect(0);
+    let printed = instance.tutti(&["params", "--toml"]).expect(0).text();
+    fs::write(instance.work.join("site.toml"), &printed).unwrap();
+    let apply = || instance.tutti(&["params", "--file", "site.toml"]);
+    assert_eq!(apply().expect(0).text(), "nothing changes\n", "{printed}");
+    let wrong = printed.replace("quantum = \"100ms\"", "quantum = \"1ms\"");
+    fs::write(instance.work.join("site.toml"), wrong.replace("rows = 4", "rows = 3")).unwrap();
+    apply().expect(1).says("site.toml:2: quantum can't be 1ms");
+    assert_eq!(instance.tutti(&["params", "--toml"]).expect(0).text(), printed);
+    instance.tutti(&["queue", "--preset", "llnl-t3d"]).expect(0);
+    instance.tutti(&["params", "--preset", "llnl-t3d-day"]).expect(0);
+    assert!(instance.tutti(&["params", "policy"]).expect(0).text().contains("classes"));
+    let queues = instance.tutti(&["queue", "--json"]).expect(0).json();
+    assert_eq!(queues.as_array().unwrap().len(), 7);
+    instance.tutti(&["queue", "--preset", "nosuch"]).expect(1).says("llnl-t3d");
+}
