@@ -167,8 +167,18 @@ impl Place {
         self.read("member.json")
     }
 
-    /// Keeps what this machine is.
+    /// Keeps what this machine is, which is a member or head already.
+    ///
+    /// # Errors
+    /// If it is in no cluster any more, or the file can't be written.
     pub fn keep(&self, membership: &Membership) -> anyhow::Result<()> {
+        // Another process may write the same file, over the same temporary one.
+        let _lock = self.lock()?;
+        self.put(membership)
+    }
+
+    /// Writes what this machine is; the caller holds the lock.
+    fn put(&self, membership: &Membership) -> anyhow::Result<()> {
         self.write("member.json", membership)
     }
 
@@ -222,14 +232,14 @@ impl Place {
         let mut register = Register::default();
         register.enter(&name, &certificate, now)?;
         self.write("register.json", &register)?;
-        self.keep(membership)
+        self.put(membership)
     }
 
     /// Makes this machine a member; false if it is one, or a head, already.
     pub fn join(&self, membership: &Membership, credentials: &Credentials) -> anyhow::Result<bool> {
         self.begin(|| {
             credentials.save(&self.path)?;
-            self.keep(membership)
+            self.put(membership)
         })
     }
 
@@ -510,6 +520,18 @@ mod tests {
 
     fn request() -> Vec<u8> {
         Key::generate().unwrap().request().unwrap()
+    }
+
+    #[test]
+    fn several_processes_keep_what_the_machine_is_at_the_same_time() {
+        let head = Head::new("several");
+        let known = head.place.membership().unwrap().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..50).for_each(|_| head.place.keep(&known).unwrap()));
+            }
+        });
+        assert_eq!(head.place.membership().unwrap(), Some(known));
     }
 
     #[test]

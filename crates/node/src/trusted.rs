@@ -256,10 +256,22 @@ pub fn listens(path: &Path) -> bool {
 }
 
 fn connect_with(path: &Path, flags: SockFlag) -> io::Result<UnixStream> {
+    connect_in(path, flags, CONNECT_WITHIN_S)
+}
+
+/// Connects to a daemon of the machine that may have more connections than it takes.
+///
+/// # Errors
+/// What the kernel says if the connection is not taken within so many seconds.
+pub(crate) fn connect_within(path: &Path, seconds: i64) -> io::Result<UnixStream> {
+    connect_in(path, SockFlag::empty(), seconds)
+}
+
+fn connect_in(path: &Path, flags: SockFlag, within_s: i64) -> io::Result<UnixStream> {
     let flags = flags | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     // It bounds the wait of `connect`, too.
-    setsockopt(&socket, SendTimeout, &TimeVal::seconds(CONNECT_WITHIN_S))?;
+    setsockopt(&socket, SendTimeout, &TimeVal::seconds(within_s))?;
     nix::sys::socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     let stream = UnixStream::from(socket);
     stream.set_write_timeout(None)?;

@@ -1,11 +1,13 @@
 //! Asking daemons of the machine over D-Bus, by `busctl`, the client that comes with systemd: it is wherever
 //! systemd is, and what is asked is asked once, at the start of an instance.
 
-use anyhow::{Context, bail};
+use super::bounded;
+use crate::trusted;
+use anyhow::bail;
 use nix::unistd::geteuid;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 use tutti_linux::cgroup::is_systemd_here;
 use tutti_linux::peer::peer_credentials;
 
@@ -14,6 +16,9 @@ const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// How long an answer may take, in seconds.
 const WITHIN_S: u32 = 5;
+
+/// How long the whole call may take: a bus that hangs takes no connection, and answers nothing.
+const WITHIN: Duration = Duration::from_secs(WITHIN_S as u64 + 2);
 
 /// A bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,14 +59,14 @@ impl Bus {
             Self::System => Path::new(SYSTEM_BUS),
             Self::User(socket) => socket,
         };
-        let stream = UnixStream::connect(socket);
+        let stream = trusted::connect_within(socket, i64::from(WITHIN_S));
         stream.is_ok_and(|stream| peer_credentials(&stream).is_ok_and(|peer| peer.pid > 0))
     }
 
     /// Calls a method with arguments as `busctl` takes them: what it answers, in the same form.
     ///
     /// # Errors
-    /// If there is no `busctl`, or with what it says.
+    /// If there is no `busctl`, it does not end in time, or with what it says.
     pub(super) fn call<S: AsRef<str>>(
         &self,
         method: Method,
@@ -76,11 +81,10 @@ impl Bus {
         command.arg(format!("--timeout={WITHIN_S}")).arg("call").arg("--");
         command.args([service, object, interface, name, takes]);
         command.args(arguments.iter().map(S::as_ref));
-        let output = command.stdin(Stdio::null()).output().context("cannot run busctl")?;
+        let output = bounded::run(&mut command, WITHIN)?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{name} is refused: {}", said.trim());
+            bail!("{name} is refused: {}", output.stderr.trim());
         }
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        Ok(output.stdout.trim().to_owned())
     }
 }

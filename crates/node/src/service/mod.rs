@@ -14,10 +14,12 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tracing::warn;
 use tutti_linux::cgroup::{DAEMONS, Unit, is_systemd_here};
 use tutti_wire::code::Code;
 
+mod bounded;
 mod bus;
 mod scope;
 
@@ -94,18 +96,25 @@ fn version() -> Option<u32> {
     said.strip_prefix("systemd ")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
+/// How long `systemctl` may take: longer than a start or a stop of the unit may.
+const SYSTEMCTL_WITHIN: Duration = Duration::from_secs(120);
+
 /// What it printed.
 fn systemctl(args: &[&str]) -> anyhow::Result<String> {
-    let done =
-        Command::new("systemctl").args(args).output().map_err(|error| match error.kind() {
-            ErrorKind::NotFound => anyhow::anyhow!("systemd runs here, but there is no systemctl"),
-            _ => anyhow::Error::from(error).context("cannot run systemctl"),
-        })?;
+    let done = bounded::run(Command::new("systemctl").args(args), SYSTEMCTL_WITHIN);
+    let done = done.map_err(|error| {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        match kind {
+            Some(ErrorKind::NotFound) => {
+                anyhow::anyhow!("systemd runs here, but there is no systemctl")
+            }
+            _ => error,
+        }
+    })?;
     if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        anyhow::bail!("systemctl {}: {}", args.join(" "), said.trim());
+        anyhow::bail!("systemctl {}: {}", args.join(" "), done.stderr.trim());
     }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    Ok(done.stdout)
 }
 
 /// The unit of the instance in this directory, by this executable, for this version of systemd.
