@@ -2,18 +2,20 @@
 //!
 //! Where a cpuset can be written, the kernel sees to it: each job's group has one, and each task's within it where
 //! tasks have own processors. Elsewhere processes can bind themselves to any processor: those that did are looked
-//! for once a second and brought back, so many threads at a time. A program's own binding within its processors
+//! for once a second by a thread and brought back, so many threads at a time. A program's own binding within its processors
 //! stays. A job that goes on on other processors takes its processes along, when the first timetable comes that says so.
 
 use super::driver::Agent;
 use super::job::Job;
-use super::track::TaskId;
-use std::collections::BTreeMap;
+use super::track::{List, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
 use tutti_linux::affinity;
 use tutti_linux::cgroup::LimitBy;
-use tutti_linux::pidfd::Held;
+use tutti_linux::pidfd::{Held, for_each_listed};
 use tutti_node::log::PROVOKED;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time as clock;
@@ -28,6 +30,9 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Threads that are looked at each time.
 const THREADS_MAX: usize = 4_096;
 
+/// For whom processes are looked for, as threads are counted by user.
+const WATCH: u32 = u32::MAX - 1;
+
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Affinity {
@@ -37,6 +42,8 @@ pub(super) struct Affinity {
     due_ns: Option<u64>,
     /// Where the next look begins.
     next: Option<(TaskId, usize)>,
+    /// Whether a thread looks.
+    is_looking: bool,
 }
 
 impl Affinity {
@@ -72,8 +79,8 @@ impl Affinity {
         self.due_ns.get_or_insert_with(|| clock::monotonic_ns() + LOOK_NS);
     }
 
-    pub(super) const fn due_ns(&self) -> Option<u64> {
-        self.due_ns
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.due_ns.filter(|_| !self.is_looking)
     }
 }
 
@@ -119,82 +126,210 @@ impl Agent {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let old: Vec<u32> = std::mem::replace(&mut job.processors, new).iter().collect();
         let new: Vec<u32> = job.processors.iter().collect();
+        let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
+        job.masks.note_stale([old.clone(), common]);
         let Some(job) = self.jobs.get(&id) else { return };
         let moved_sets = if job.is_held { move_sets(job, &old, &new) } else { Ok(()) };
         if let Err(error) = moved_sets {
             warn!(code = %Code::GoesWithout, "job {id} is not held to its new processors: {error}");
         }
-        let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
-        for rank in job.roots.keys() {
-            let own = job.own_processors(*rank).unwrap_or_else(|| new.clone());
-            for pid in self.tracker.processes((id, *rank)) {
-                self.confine((id, *rank), pid, &own, &[old.clone(), common.clone()]);
-            }
-        }
+        let task = |&rank: &Rank| {
+            let own = job.own_processors(rank).unwrap_or_else(|| new.clone());
+            Some((self.tracker.list_of((id, rank))?, own))
+        };
+        let tasks: Vec<(List, Vec<u32>)> = job.roots.keys().filter_map(task).collect();
+        let change = job.masks.begin();
+        self.beside.start(self.owner_of(id), move || {
+            let is_done = change.make(id, &tasks);
+            Box::new(move |agent: &mut Self| {
+                if let Some(job) = agent.jobs.get_mut(&id).filter(|_| is_done) {
+                    job.masks.end(&change);
+                }
+            })
+        });
     }
 
-    /// Brings back processes that may run elsewhere than their jobs, if it is time to look.
+    /// Has processes brought back that may run elsewhere than their jobs, if it is time to look.
     pub(super) fn watch_affinity(&mut self, now_ns: u64) {
-        if self.affinity.due_ns.is_none_or(|due_ns| due_ns > now_ns) {
+        if self.affinity.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
             return;
         }
-        let mut left = THREADS_MAX;
-        let mut from = self.affinity.next.take();
+        self.affinity.due_ns = None;
         let tasks = self.unheld();
-        for &task in &tasks {
-            let first = match from {
-                Some((begin, _)) if task < begin => continue,
-                Some((begin, first)) if task == begin => first,
-                _ => 0,
-            };
-            from = None;
-            let Some(done) = self.look_at(task, first, &mut left) else { continue };
-            self.affinity.next = Some((task, done));
-            break;
+        if tasks.is_empty() {
+            return;
         }
-        let took_ns = clock::monotonic_ns().saturating_sub(now_ns);
-        let again_ns = now_ns + LOOK_NS.max(took_ns.saturating_mul(100));
-        self.affinity.due_ns = (!tasks.is_empty()).then_some(again_ns);
+        self.affinity.is_looking = true;
+        let from = self.affinity.next.take();
+        self.beside.start(WATCH, move || {
+            let next = look_at_all(&tasks, from);
+            Box::new(move |agent: &mut Self| {
+                let ended_ns = clock::monotonic_ns();
+                let took_ns = ended_ns.saturating_sub(now_ns);
+                agent.affinity.is_looking = false;
+                agent.affinity.next = next;
+                let pause_ns = LOOK_NS.max(took_ns.saturating_mul(100));
+                agent.affinity.due_ns = Some(ended_ns + pause_ns);
+            })
+        });
     }
 
-    /// The tasks that only this thread holds to their processors.
-    fn unheld(&self) -> Vec<TaskId> {
+    /// The tasks that only this agent holds to their processors.
+    fn unheld(&self) -> Vec<Unheld> {
         let is_unheld = |(_, job): &(&JobId, &Job)| !job.is_held && job.cleared.is_none();
-        let tasks = |(&id, job): (&JobId, &Job)| -> Vec<TaskId> {
+        let tasks = |(&id, job): (&JobId, &Job)| -> Vec<Unheld> {
             let lives = |rank: &&Rank| !job.ended.contains_key(rank);
-            job.roots.keys().filter(lives).map(|&rank| (id, rank)).collect()
+            let unheld = |&rank: &Rank| {
+                let (task, change) = ((id, rank), job.masks.current());
+                let (list, processors) = (self.tracker.list_of(task)?, job.processors.iter());
+                Some(Unheld { task, list, processors: processors.collect(), change })
+            };
+            job.roots.keys().filter(lives).filter_map(unheld).collect()
         };
         self.jobs.iter().filter(is_unheld).flat_map(tasks).collect()
     }
+}
 
-    /// Looks at the processes of a task, but for the first ones, until so many threads were looked at; then says at
-    /// which it stopped.
-    fn look_at(&self, task: TaskId, first: usize, left: &mut usize) -> Option<usize> {
+/// A task that no cpuset holds to its processors.
+struct Unheld {
+    task: TaskId,
+    list: List,
+    processors: Vec<u32>,
+    change: Change,
+}
+
+/// Looks at the processes of tasks from one of them on, until so many threads were looked at; gives where to go on.
+fn look_at_all(tasks: &[Unheld], from: Option<(TaskId, usize)>) -> Option<(TaskId, usize)> {
+    let mut left = THREADS_MAX;
+    let mut from = from;
+    for unheld in tasks {
+        let first = match from {
+            Some((begin, _)) if unheld.task < begin => continue,
+            Some((begin, first)) if unheld.task == begin => first,
+            _ => 0,
+        };
+        from = None;
+        if let Some(index) = unheld.look(first, &mut left) {
+            return Some((unheld.task, index));
+        }
+    }
+    None
+}
+
+impl Unheld {
+    /// Looks at the processes of the task, but for the first ones, until so many threads were looked at; then says at
+    /// which it stopped. Brings back those that may run elsewhere.
+    fn look(&self, first: usize, left: &mut usize) -> Option<usize> {
         // Nothing is known before the first timetable.
-        let own = &self.jobs.get(&task.0).filter(|job| !job.processors.is_empty())?.processors;
-        let own: Vec<u32> = own.iter().collect();
-        for (index, pid) in self.tracker.processes(task).into_iter().enumerate().skip(first) {
+        if self.processors.is_empty() {
+            return None;
+        }
+        let (mut strays, mut stopped_at) = (BTreeSet::new(), None);
+        for (index, pid) in self.list.read().into_iter().enumerate().skip(first) {
             if *left == 0 {
-                return Some(index);
+                stopped_at = Some(index);
+                break;
             }
-            let look = affinity::look(pid, &own, *left);
+            let look = affinity::look(pid, &self.processors, *left);
             *left -= look.threads.max(1).min(*left);
             if look.strays {
-                self.confine(task, pid, &own, &[]);
+                strays.insert(pid);
             }
         }
-        None
+        if !strays.is_empty() {
+            let is_stray = |pid: &i32| strays.contains(pid);
+            let list = || self.list.read().into_iter().filter(is_stray).collect();
+            self.change.confine(self.task.0, list, &self.processors);
+        }
+        stopped_at
+    }
+}
+
+/// Changes of where the processes of a job may run. They are made beside the loop, one at a time; a later one makes
+/// void what is left of those before.
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    latest: Arc<AtomicU64>,
+    turn: Arc<Mutex<()>>,
+    /// Masks that processes may have which none of the changes has taken from them.
+    stale: Vec<Vec<u32>>,
+}
+
+/// Stale masks of a job that are remembered.
+const STALE_MAX: usize = 16;
+
+/// One of the changes of a job.
+#[derive(Clone, Debug)]
+struct Change {
+    number: u64,
+    latest: Arc<AtomicU64>,
+    turn: Arc<Mutex<()>>,
+    stale: Vec<Vec<u32>>,
+}
+
+impl Masks {
+    fn note_stale(&mut self, masks: [Vec<u32>; 2]) {
+        for mask in masks {
+            if !mask.is_empty() && !self.stale.contains(&mask) {
+                self.stale.push(mask);
+            }
+        }
+        let surplus = self.stale.len().saturating_sub(STALE_MAX);
+        self.stale.drain(..surplus);
     }
 
-    /// Only what is of the task still, once it is held: its number may be another's by then.
-    fn confine(&self, task: TaskId, pid: i32, processors: &[u32], stale: &[Vec<u32>]) {
-        let Ok(process) = Held::whoever_is(pid) else { return };
-        if !self.tracker.processes(task).contains(&pid) {
-            return;
+    /// The state after the latest change: void as soon as there is another.
+    fn current(&self) -> Change {
+        let number = self.latest.load(Ordering::SeqCst);
+        let (latest, turn) = (Arc::clone(&self.latest), Arc::clone(&self.turn));
+        Change { number, latest, turn, stale: Vec::new() }
+    }
+
+    /// A new change, which makes those before void.
+    fn begin(&self) -> Change {
+        self.latest.fetch_add(1, Ordering::SeqCst);
+        Change { stale: self.stale.clone(), ..self.current() }
+    }
+
+    /// All of a change was made.
+    fn end(&mut self, change: &Change) {
+        if change.is_latest() {
+            self.stale.clear();
         }
-        if let Err(error) = affinity::confine(&process, processors, stale) {
-            warn!(target: PROVOKED, code = %Code::GoesWithout, "process {pid} of job {} stays on its processors: {error}", task.0);
+    }
+
+    /// The job has ended: its cgroups may be those of a later launch from now on.
+    pub(super) fn close(&self) {
+        self.latest.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Change {
+    fn is_latest(&self) -> bool {
+        self.latest.load(Ordering::SeqCst) == self.number
+    }
+
+    /// Confines the processes of tasks; whether that was not made void meanwhile.
+    fn make(&self, job: JobId, tasks: &[(List, Vec<u32>)]) -> bool {
+        for (list, processors) in tasks {
+            self.confine(job, || list.read(), processors);
         }
+        self.is_latest()
+    }
+
+    fn confine(&self, job: JobId, list: impl Fn() -> Vec<i32>, processors: &[u32]) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let confine = |process: &Held| {
+            if !self.is_latest() {
+                return;
+            }
+            if let Err(error) = affinity::confine(process, processors, &self.stale) {
+                let pid = process.pid();
+                warn!(target: PROVOKED, code = %Code::GoesWithout, "process {pid} of job {job} stays on its processors: {error}");
+            }
+        };
+        // The list can't fail.
+        let _ = for_each_listed(|| Ok(if self.is_latest() { list() } else { Vec::new() }), confine);
     }
 }
 
@@ -229,8 +364,6 @@ fn move_sets(job: &Job, old: &[u32], new: &[u32]) -> tutti_linux::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::sync::Arc;
     use tutti_linux::proc::{online_processors, processors_of};
     use tutti_types::{ControlMethod, LaunchId};
     use tutti_wire::launch::Usage;
@@ -247,12 +380,14 @@ mod tests {
             is_held: true,
             group: Some(Arc::new(group)),
             roots: BTreeMap::from([(Rank(0), root)]),
+            minders: BTreeMap::new(),
             ranks: BTreeSet::from([Rank(0)]),
             adopted: Vec::new(),
             stopped: BTreeMap::new(),
             ended: BTreeMap::new(),
             switches: Arc::default(),
             counted: Usage::default(),
+            masks: Masks::default(),
             cleared: None,
             frozen: BTreeSet::new(),
             output_lost: String::new(),
@@ -284,6 +419,32 @@ mod tests {
         may.unwrap();
         moved.unwrap();
         assert_eq!((before, after), (Some(vec![one]), (Some(vec![other]), Some(vec![other]))));
+    }
+
+    #[test]
+    fn the_last_of_several_changes_counts_in_whatever_order_they_are_made() {
+        let processors = online_processors();
+        let &[one, other, ..] = &processors[..] else { panic!("THIS TEST NEEDS TWO PROCESSORS") };
+        let mut sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = sleep.id().cast_signed();
+        let list = || vec![pid];
+        let mut masks = Masks::default();
+        masks.note_stale([vec![one, other], Vec::new()]);
+        let (earlier, later) = (masks.begin(), masks.begin());
+        later.confine(JobId(1), list, &[other]);
+        earlier.confine(JobId(1), list, &[one]);
+        let moved = processors_of(pid);
+        masks.end(&earlier);
+        let (is_kept, watch) = (!masks.stale.is_empty(), masks.current());
+        masks.end(&later);
+        // A look from before the job ended changes nothing after it.
+        masks.close();
+        watch.confine(JobId(1), list, &[one]);
+        let watched = processors_of(pid);
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        assert_eq!((moved, watched), (Some(vec![other]), Some(vec![other])));
+        assert!(is_kept && masks.stale.is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
-use super::affinity::{Affinity, processors_of};
+use super::affinity::{Affinity, Masks, processors_of};
 use super::beside::Beside;
 use super::clock::ClusterClock;
 use super::foreign::Foreign;
@@ -14,7 +14,7 @@ use super::switch::Switch;
 use super::taken::Taken;
 use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
-use super::upgrade::{GoingOver, SUPERVISOR};
+use super::upgrade::{SUPERVISOR, UnderWay};
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -50,7 +50,7 @@ pub struct AgentOptions {
     pub keeper: PathBuf,
     /// Where clients here find the way to other nodes.
     pub gate: PathBuf,
-    /// Where the supervisor is told to go over to another executable.
+    /// Where the supervisor is told to upgrade to another executable.
     pub supervisor: PathBuf,
     /// Whether the instance is one user's own.
     pub private: bool,
@@ -152,8 +152,8 @@ pub(super) struct Agent {
     parent: Pid,
     /// Who else told it to end.
     sent_away: Option<u32>,
-    /// The order to go over to another executable that the supervisor has not answered.
-    pub(super) going_over: Option<GoingOver>,
+    /// The order to upgrade to another executable that the supervisor has not answered.
+    pub(super) upgrade: Option<UnderWay>,
 }
 
 /// How to switch, until the controller says.
@@ -244,7 +244,7 @@ impl Agent {
             leaves_by_ns: None,
             parent: getppid(),
             sent_away: None,
-            going_over: None,
+            upgrade: None,
             options,
         })
     }
@@ -304,8 +304,8 @@ impl Agent {
         }
         let now_ns = clock::monotonic_ns();
         if self.tracker.on_time(now_ns, &self.poller, EVENTS) {
-            for ((job, _), pid) in self.tracker.new_strays() {
-                self.switch.root(job, Root::whole(pid));
+            for ((job, _), name) in self.tracker.new_strays() {
+                self.switch.root(job, Root::from(name));
             }
         }
         self.watch_affinity(now_ns);
@@ -664,8 +664,10 @@ impl Agent {
             processors,
             group,
             roots: BTreeMap::new(),
+            minders: BTreeMap::new(),
+            masks: Masks::default(),
             ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),
-            adopted: launch.spec.adopt.iter().map(|process| process.pid).collect(),
+            adopted: launch.spec.adopt.iter().map(|it| (it.pid, it.start_time)).collect(),
             stopped: BTreeMap::new(),
             frozen: BTreeSet::new(),
             ended: BTreeMap::new(),

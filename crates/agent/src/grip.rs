@@ -1,12 +1,13 @@
 //! How the switch thread reaches the processes of a job.
 
-use super::parts::Name;
-use std::collections::BTreeSet;
+use super::parts::{Name, SIGSTOP};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tutti_linux::signal::{
-    Root, Traversal, Walk, continue_named, halt_forest, resume_forest_except, stopped_among,
+    Root, Traversal, Walk, continue_named, halt_forest, resume_forest_except, signal_named,
+    stopped_among,
 };
 use tutti_node::platform::groups::{Cgroup, halt_group, resume_group_except};
 use tutti_wire::tree::Settings;
@@ -45,6 +46,11 @@ pub(super) struct Member {
     pub(super) stopped: BTreeSet<Name>,
     /// Processes that the job itself had stopped when it was last suspended by signals: they stay so, too.
     pub(super) own: BTreeSet<Name>,
+    /// Processes that users have stopped by a signal since the job was last resumed.
+    halted: BTreeSet<Name>,
+    /// Signals that stop processes unless their programs say otherwise. Sent while the processes stand still, they would
+    /// be lost: they are sent when the job is resumed.
+    later: BTreeMap<Name, i32>,
     /// Some had not stopped at the deadline.
     pub(super) late: Option<Late>,
     /// How often it was suspended or resumed; read by the main thread.
@@ -115,8 +121,9 @@ impl Grip {
 impl Member {
     /// One that has no process, or runs.
     pub(super) fn new(number: u32, grip: Grip, state: State, switches: Arc<AtomicU64>) -> Self {
-        let (stopped, own) = (BTreeSet::new(), BTreeSet::new());
-        Self { number, grip, state, stopped, own, late: None, switches }
+        let (stopped, own, halted) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let later = BTreeMap::new();
+        Self { number, grip, state, stopped, own, halted, later, late: None, switches }
     }
 
     /// Asks all to stop; where that is by signals, waits until they have. Gives whether they have stopped. Those
@@ -134,27 +141,61 @@ impl Member {
             // Of what users have suspended since, it is known already.
             self.own.retain(|name| self.stopped.contains(name));
             self.own.extend(halt.before.difference(&self.stopped));
+            // These may have been sent their signal, and not have acted upon it.
+            self.own.append(&mut self.halted);
         }
         halt.outcome.is_ok()
     }
 
-    /// Only these processes are suspended by users from now on.
-    pub(super) fn spare(&mut self, stopped: BTreeSet<Name>) {
+    /// Only these processes are suspended by users from now on. Where it `learns`, they are about to stop those that are
+    /// new, and have not yet: what has stopped of them is the job's own.
+    pub(super) fn spare(&mut self, stopped: BTreeSet<Name>, learns: Learns) {
         let before = std::mem::replace(&mut self.stopped, stopped);
         if self.state == State::Runs && self.grip.is_by_signals() {
-            // Users are about to stop these, and have not yet.
-            self.own.extend(stopped_among(self.stopped.difference(&before)));
-            let is_free = |name: &&Name| !self.stopped.contains(name) && !self.own.contains(name);
-            continue_named(&before.iter().filter(is_free).copied().collect());
+            if learns == Learns::Yes {
+                self.own.extend(stopped_among(self.stopped.difference(&before)));
+            }
+            self.let_go_on(&before);
+        }
+    }
+
+    /// Continues those of these processes that nothing is to keep from running.
+    pub(super) fn let_go_on(&self, names: &BTreeSet<Name>) {
+        let kept = [&self.stopped, &self.own, &self.halted];
+        let is_free = |name: &&Name| !kept.iter().any(|kept| kept.contains(name));
+        if self.state == State::Runs && self.grip.is_by_signals() {
+            continue_named(&names.iter().filter(is_free).copied().collect());
+        }
+    }
+
+    /// A user sends these processes of a job that is switched by signals one that stops them, at once or as their programs
+    /// say. They stay stopped until they are to go on, also if it is not the job's turn.
+    pub(super) fn halt(&mut self, names: BTreeSet<Name>, signal: i32) {
+        match (self.state, signal) {
+            _ if !self.grip.is_by_signals() => {}
+            (State::Runs, _) => {
+                signal_named(&names, signal);
+                if signal == SIGSTOP {
+                    self.halted.extend(names);
+                }
+            }
+            (_, SIGSTOP) => self.own.extend(names),
+            _ => self.later.extend(names.into_iter().map(|name| (name, signal))),
         }
     }
 
     /// These processes of a job that is switched by signals go on, or all: now, or when it is its turn.
     pub(super) fn go_on(&mut self, names: Option<&BTreeSet<Name>>, settings: Settings) {
         match names {
-            Some(names) => self.own.retain(|name| !names.contains(name)),
+            Some(names) => {
+                self.own.retain(|name| !names.contains(name));
+                self.halted.retain(|name| !names.contains(name));
+                self.later.retain(|name, _| !names.contains(name));
+            }
             None => {
                 self.own.clear();
+                self.halted.clear();
+                self.later.clear();
                 self.stopped.clear();
             }
         }
@@ -169,7 +210,8 @@ impl Member {
     /// the keeper will say so.
     pub(super) fn resume(&mut self, settings: Settings) {
         self.late = None;
-        let stopped = || self.stopped.union(&self.own).copied().collect();
+        let kept = || self.stopped.iter().chain(&self.own).chain(&self.halted);
+        let stopped = || kept().copied().collect();
         match &self.grip {
             Grip::Freeze(group) => drop(group.request_thaw()),
             Grip::Weigh(group) => {
@@ -182,6 +224,9 @@ impl Member {
             Grip::SignalTrees(trees) => {
                 drop(resume_forest_except(trees, &stopped(), &walk(settings)));
             }
+        }
+        for (name, signal) in std::mem::take(&mut self.later) {
+            signal_named(&[name], signal);
         }
     }
 

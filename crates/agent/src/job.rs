@@ -1,5 +1,6 @@
 //! A job with tasks on this node, as the agent knows it.
 
+use super::affinity::Masks;
 use super::grip::Grip;
 use super::ipc::IpcBefore;
 use super::parts::Name;
@@ -31,10 +32,14 @@ pub(super) struct Job {
     pub(super) processors: ProcessorSet,
     /// Whether its group holds it there.
     pub(super) is_held: bool,
+    /// Changes of where its processes may run.
+    pub(super) masks: Masks,
     pub(super) roots: BTreeMap<Rank, i32>,
+    /// The minders of its tasks, where it has no group.
+    pub(super) minders: BTreeMap<Rank, Name>,
     pub(super) ranks: BTreeSet<Rank>,
     /// The processes that it began with, if it was adopted.
-    pub(super) adopted: Vec<i32>,
+    pub(super) adopted: Vec<Name>,
     /// Parts that users have suspended by signals, with their processes.
     pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
     /// Tasks that users may have suspended by the freezer.
@@ -76,12 +81,13 @@ impl Job {
         self.group.is_some() && self.control != ControlMethod::Signal
     }
 
-    /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
-    /// go on itself: it reaps.
-    pub(super) fn trees(&self, root: i32) -> Vec<Root> {
+    /// What is stopped and continued of a task where there is no cgroup. A minder must go on itself: it reaps.
+    pub(super) fn trees(&self, rank: Rank) -> Vec<Root> {
         match self.adopted.as_slice() {
-            [] => vec![Root::below(root)],
-            adopted => adopted.iter().map(|&pid| Root::whole(pid)).collect(),
+            [] => {
+                self.minders.get(&rank).map(|&name| Root::below_named(name)).into_iter().collect()
+            }
+            adopted => adopted.iter().map(|&name| Root::from(name)).collect(),
         }
     }
 }
@@ -93,7 +99,7 @@ pub(super) fn grip(job: &Job) -> Grip {
         (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
         (Some(group), ControlMethod::Priority) => Grip::Weigh(Arc::clone(group)),
         (None, _) => {
-            Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
+            Grip::SignalTrees(job.roots.keys().flat_map(|&rank| job.trees(rank)).collect())
         }
     }
 }

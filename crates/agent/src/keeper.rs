@@ -1,9 +1,11 @@
 //! The agent's side of its keeper: what that reports, what it holds when it is met, and what goes with it when it ends.
 
+use super::affinity::Masks;
 use super::driver::{Agent, EVENTS};
 use super::ipc;
 use super::job::{Job, grip, remove_group};
 use super::lease::Former;
+use super::parts::{Name, name};
 use super::track::{self, Begun, TaskId};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing::warn;
-use tutti_linux::signal::kill_forest;
+use tutti_linux::proc::ProcessStat;
+use tutti_linux::signal::{Root, kill_forest};
 use tutti_node::layout;
 use tutti_node::platform::groups::Cgroup;
 use tutti_types::{JobId, LaunchId, Rank, TaskStatus};
@@ -58,13 +61,19 @@ impl Agent {
                 self.on_keeper_welcome(incarnation);
             }
             FromKeeper::TaskStarted { launch, rank, root } => {
+                let minder = self.minder_named(root);
                 if let Some(record) = self.launched(launch) {
                     record.roots.insert(rank, root);
-                    if !record.is_frozen_as_one() {
-                        for tree in record.trees(root) {
-                            self.switch.root(launch.job, tree);
+                    let trees = match &record.group {
+                        Some(_) if record.is_frozen_as_one() => Vec::new(),
+                        // All of the group is stopped again, if it is not its turn.
+                        Some(_) => vec![Root::whole(root)],
+                        None => {
+                            record.minders.extend(minder.map(|name| (rank, name)));
+                            record.trees(rank)
                         }
-                    }
+                    };
+                    trees.into_iter().for_each(|tree| self.switch.root(launch.job, tree));
                 }
                 self.track(launch.job, rank, root, Begun::Now);
                 self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
@@ -84,13 +93,24 @@ impl Agent {
         }
     }
 
+    /// A minder that lives, by its number and start time: it is a child of the keeper.
+    fn minder_named(&self, pid: i32) -> Option<Name> {
+        let stat = ProcessStat::read(pid).ok()?;
+        let is_child = self.keeper_pid == 0 || stat.ppid == self.keeper_pid;
+        is_child.then_some((pid, stat.start_time))
+    }
+
     /// Follows a task's processes from now on.
     fn track(&mut self, id: JobId, rank: Rank, root: i32, begun: Begun) {
         let Some(job) = self.jobs.get(&id) else { return };
         let place = match &job.group {
             Some(_) => track::Place::Group(job.group_of(rank)),
             None if !job.adopted.is_empty() => track::Place::Trees(job.adopted.clone()),
-            None => track::Place::Minder(root),
+            None => {
+                // One that has ended already has nothing below it.
+                let minder = job.minders.get(&rank).copied().unwrap_or((root, u64::MAX));
+                track::Place::Minder(minder)
+            }
         };
         let begun = match job.adopted.len() {
             0 => begun,
@@ -124,11 +144,11 @@ impl Agent {
 
     /// What a task leaves that its keeper does not end. Without a cgroup only the genealogy knows what adopted processes
     /// have left behind, and it knows who has left a cgroup.
-    fn what_is_left(&mut self, task: TaskId) -> Vec<i32> {
+    fn what_is_left(&mut self, task: TaskId) -> Vec<Name> {
         let strays = self.jobs.get(&task.0).is_some_and(|it| it.group.is_none() && it.is_adopted());
         let mut left = self.tracker.runaways(task);
         if strays {
-            left.extend(self.tracker.members(task).iter().map(|it| it.pid));
+            left.extend(self.tracker.members(task).iter().filter_map(name));
         }
         left
     }
@@ -172,6 +192,7 @@ impl Agent {
                 usage.io_whole = job.counted.io_whole;
             }
             usage.switches = job.switches.load(Ordering::Relaxed);
+            job.masks.close();
             job.cleared = Some(usage);
             is_strange = job.strange;
             remove_group(job.group.take().as_deref());
@@ -238,6 +259,9 @@ impl Agent {
         let ended = held.ended.into_iter();
         let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
         let processors = group.as_ref().and_then(|group| group.processors());
+        let minders = held.roots.iter().filter(|_| group.is_none() && held.adopted.is_empty());
+        let minders = minders.filter_map(|&(rank, root)| Some((rank, self.minder_named(root)?)));
+        let minders = minders.collect();
         let mut job = Job {
             launch,
             control: held.control,
@@ -251,6 +275,8 @@ impl Agent {
             // Any may be.
             frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),
+            minders,
+            masks: Masks::default(),
             adopted: held.adopted,
             stopped: stopped.collect(),
             ended: ended.collect(),
@@ -326,6 +352,7 @@ impl Agent {
         self.tracker.end(id, &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.held_back.remove(&job.launch);
+        job.masks.close();
         remove_group(job.group.take().as_deref());
         for &rank in &job.ranks {
             job.ended.entry(rank).or_insert_with(|| {

@@ -7,7 +7,7 @@ use super::driver::Agent;
 use super::parts::PartError;
 use super::track::TaskId;
 use std::collections::VecDeque;
-use tutti_types::{JobId, Nanos, Rank};
+use tutti_types::{JobId, LaunchId, Nanos, Rank};
 use tutti_wire::report::Target;
 use tutti_wire::tree::{Answer, FromAgent};
 
@@ -26,6 +26,8 @@ pub(super) enum Kind {
 
 /// An order.
 pub(super) struct Order {
+    /// The launch of the job that it is about: a later one has other tasks.
+    launch: LaunchId,
     /// The question that it answers.
     query: u64,
     kind: Kind,
@@ -81,6 +83,7 @@ impl Agent {
         let Some(job) = self.jobs.get(&id) else {
             return Some(Answer::Failed(format!("job {id} has no task on this node")));
         };
+        let launch = job.launch;
         let ranks = match target.rank {
             Some(rank) => [rank].into(),
             None => job.roots.keys().copied().collect(),
@@ -91,7 +94,7 @@ impl Agent {
                 "{WAITING_MAX} orders about parts of job {id} wait already; try again when some are done"
             )));
         }
-        orders.push_back(Order { query, kind, target, ranks });
+        orders.push_back(Order { launch, query, kind, target, ranks });
         if orders.len() == 1 {
             self.go_on_with_orders(id);
         }
@@ -101,12 +104,12 @@ impl Agent {
     /// Goes on with the first order of a job, and those after it, until something is to be done beside the loop.
     fn go_on_with_orders(&mut self, id: JobId) {
         while let Some(order) = self.orders.get_mut(&id).and_then(|orders| orders.front_mut()) {
-            let (kind, target) = (order.kind, order.target);
+            let (kind, target, launch) = (order.kind, order.target, order.launch);
             let Some(rank) = order.ranks.pop_front() else {
                 self.end_order(id, Answer::Done);
                 continue;
             };
-            let is_here = self.jobs.get(&id).is_some_and(|it| it.roots.contains_key(&rank));
+            let is_here = self.launched(launch).is_some_and(|it| it.roots.contains_key(&rank));
             let result = match is_here {
                 true => self.begin(kind, target, (id, rank)),
                 false => Err(PartError::NoTask(id, rank)),
@@ -133,10 +136,19 @@ impl Agent {
             Ok(Step::Done) => false,
             Ok(Step::Beside(work)) => {
                 let owner = self.owner_of(id);
+                let order = self.orders.get(&id).and_then(VecDeque::front);
+                let (launch, rank) = match order {
+                    Some(order) => (order.launch, order.target.rank.unwrap_or_default()),
+                    None => return false,
+                };
                 self.beside.start(owner, move || {
                     let act = work();
                     Box::new(move |agent| {
-                        let result = act(agent);
+                        // The job may have ended meanwhile, and another launch of it have begun.
+                        let result = match agent.launched(launch) {
+                            Some(_) => act(agent),
+                            None => Err(PartError::NoTask(id, rank)),
+                        };
                         if !agent.is_beside(id, result) {
                             agent.go_on_with_orders(id);
                         }

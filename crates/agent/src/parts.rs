@@ -14,7 +14,7 @@
 //! the job is to end, everything goes on, so that it can.
 
 use super::driver::Agent;
-use super::grip::walk;
+use super::grip::{Learns, walk};
 use super::job::Job;
 use super::orders::Step;
 use super::track::TaskId;
@@ -25,7 +25,7 @@ use tracing::warn;
 use tutti_linux::cgroup::FreezeError;
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
-    Walk, WalkError, continue_named, kill_forest, resume_forest_except, signal_forest,
+    Walk, WalkError, continue_named, halt_forest, kill_forest, resume_forest_except, signal_forest,
     stopped_among, suspend_forest,
 };
 use tutti_linux::track::{Member, Seen};
@@ -45,7 +45,7 @@ const LOOKS_MAX: Duration = Duration::from_secs(2);
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
-const SIGSTOP: i32 = 19;
+pub(super) const SIGSTOP: i32 = 19;
 const SIGCONT: i32 = 18;
 
 /// A process, named for good: by number and start time.
@@ -54,6 +54,8 @@ pub(super) type Name = (i32, u64);
 /// A part of a job that was asked to end, and is killed when its grace is over.
 pub(super) struct Ending {
     pub(super) due_ns: u64,
+    /// The launch of the job: a later one has other tasks.
+    launch: LaunchId,
     /// Whether it is a whole task.
     is_task: bool,
     task: TaskId,
@@ -149,8 +151,19 @@ impl Agent {
         let result = went.and_then(|()| self.stop_more(stop));
         if result.is_err() {
             drop(self.lift(target));
+            self.undo_stop(target, task);
         }
         result
+    }
+
+    /// Continues what was born while a part was stopped in vain, where the switch thread stops jobs by signals: a walk
+    /// leaves that to it, since it may be another's turn.
+    fn undo_stop(&mut self, target: Target, task: TaskId) {
+        if self.job_of(task).is_ok_and(|job| !job.is_frozen_at_switches())
+            && let Ok(found) = self.processes_of(target, task)
+        {
+            self.switch.undo(task.0, found.into_iter().collect());
+        }
     }
 
     /// Until all of it was told to stop, and nobody new is found. The switch thread knows of each
@@ -170,12 +183,19 @@ impl Agent {
             }
             return Ok(self.resume_part(target, task)?.then(move |_| Err(error)));
         }
-        self.tell_of_stopped(task.0);
+        // What is found later may have been stopped by the walk before.
+        let learns = if stop.done.is_empty() { Learns::Yes } else { Learns::No };
+        self.tell_of_stopped_now(task.0, learns);
         stop.done = all;
         let spent = Duration::from_nanos(clock::monotonic_ns().saturating_sub(stop.begun_ns));
         let walk = walk_of_stop(self.settings, found.len(), spent);
         let group = self.task_group(task);
-        let work = move || stop_found(&found, &walk, group.as_ref());
+        let is_frozen_at_switches = self.job_of(task)?.is_frozen_at_switches();
+        let work = move || match is_frozen_at_switches {
+            true => stop_found(&found, &walk, group.as_ref()),
+            // Nothing is continued if that fails: it may not be the job's turn any more.
+            false => halt_forest(&found, &walk).outcome.map(drop).map_err(PartError::from),
+        };
         Ok(Step::beside(work, |agent, went| agent.stop(stop, went)))
     }
 
@@ -227,9 +247,9 @@ impl Agent {
         signal: u8,
     ) -> Result<Step, PartError> {
         let found = self.processes_of(target, task)?;
-        if i32::from(signal) == SIGCONT && !self.job_of(task)?.is_frozen_at_switches() {
-            // Not out of its turn.
-            self.switch.go_on(task.0, Some(found.into_iter().collect()));
+        let number = i32::from(signal);
+        if stops_or_continues(number) && !self.job_of(task)?.is_frozen_at_switches() {
+            self.stop_or_continue(task.0, found.into_iter().collect(), number);
             return Ok(Step::Done);
         }
         let work = move || signal_forest(&found, i32::from(signal));
@@ -242,19 +262,29 @@ impl Agent {
     /// A signal for the process groups of tasks' roots.
     pub(super) fn on_signal(&mut self, launch: LaunchId, ranks: Vec<Rank>, signal: u8) {
         let is_switched_by_signals = |job: &mut Job| !job.is_frozen_at_switches();
-        if i32::from(signal) != SIGCONT
-            || !self.launched(launch).is_some_and(is_switched_by_signals)
+        let number = i32::from(signal);
+        if !stops_or_continues(number) || !self.launched(launch).is_some_and(is_switched_by_signals)
         {
             return self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
         }
-        // Not out of its turn.
         let mut meant = self.launched(launch).map(|job| job.ranks.clone()).unwrap_or_default();
         meant.retain(|rank| ranks.is_empty() || ranks.contains(rank));
         let mut names = BTreeSet::new();
         for rank in meant {
-            names.extend(self.tracker.members((launch.job, rank)).iter().filter_map(name));
+            let members = self.tracker.members((launch.job, rank));
+            let is_meant = |it: &&Member| number == SIGCONT || is_in_group_of_a_top(it, &members);
+            names.extend(members.iter().filter(is_meant).filter_map(name));
         }
-        self.switch.go_on(launch.job, Some(names));
+        self.stop_or_continue(launch.job, names, number);
+    }
+
+    /// Has the switch thread, which stops and continues all of a job by signals, stop or continue processes of it: not out
+    /// of its turn, and until the contrary is said.
+    fn stop_or_continue(&self, job: JobId, names: BTreeSet<Name>, signal: i32) {
+        match signal {
+            SIGCONT => self.switch.go_on(job, Some(names)),
+            _ => self.switch.halt(job, names, signal),
+        }
     }
 
     /// A job is asked to end: SIGTERM for its tasks, which must be able to act upon it. So nothing of it stays
@@ -296,7 +326,8 @@ impl Agent {
         let found = self.processes_of(target, task)?;
         let due_ns = clock::monotonic_ns().saturating_add(grace.0);
         let (is_task, processes) = (target.pid.is_none(), found.iter().copied().collect());
-        let ending = Ending { due_ns, is_task, task, processes };
+        let launch = self.job_of(task)?.launch;
+        let ending = Ending { due_ns, launch, is_task, task, processes };
         if grace.0 == 0 {
             self.kill_rest(&ending)?;
             return Ok(Step::Done);
@@ -349,6 +380,10 @@ impl Agent {
         let due: Vec<Ending> =
             self.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
         for ending in due {
+            // Nothing is left of a job that has ended, and its cgroups may be those of a later launch.
+            if self.launched(ending.launch).is_none_or(|job| job.cleared.is_some()) {
+                continue;
+            }
             if let Err(error) = self.kill_rest(&ending) {
                 warn!(code = %Code::ProcessStuck, "cannot end a part of job {}: {error}", ending.task.0);
             }
@@ -455,9 +490,13 @@ impl Agent {
 
     /// Tells the switch thread, where it matters to it, and the keeper, for an agent after us.
     pub(super) fn tell_of_stopped(&mut self, id: JobId) {
+        self.tell_of_stopped_now(id, Learns::Yes);
+    }
+
+    fn tell_of_stopped_now(&mut self, id: JobId, learns: Learns) {
         let Some(job) = self.jobs.get(&id) else { return };
         if !job.is_frozen_at_switches() {
-            self.switch.spare(id, job.all_stopped());
+            self.switch.spare(id, job.all_stopped(), learns);
         }
         let part = |(&target, processes): (&Target, &BTreeSet<Name>)| StoppedPart {
             target,
@@ -478,6 +517,20 @@ impl Job {
     pub(super) fn all_stopped(&self) -> BTreeSet<Name> {
         self.stopped.values().flatten().copied().collect()
     }
+}
+
+/// Whether a signal stops processes, at once or unless their programs say otherwise, or continues them.
+const fn stops_or_continues(signal: i32) -> bool {
+    const SIGTSTP: i32 = 20;
+    const SIGTTIN: i32 = 21;
+    const SIGTTOU: i32 = 22;
+    matches!(signal, SIGSTOP | SIGCONT | SIGTSTP | SIGTTIN | SIGTTOU)
+}
+
+/// Whether a process is in the process group of one at the top of its task, as the root's is.
+fn is_in_group_of_a_top(member: &Member, members: &[Member]) -> bool {
+    let is_top = |pid: i32| members.iter().any(|it| it.pid == pid && it.parent.is_none());
+    ProcessStat::read(member.pid).is_ok_and(|stat| stat.pid == member.pid && is_top(stat.pgrp))
 }
 
 /// Stops processes, of which some may be in a group that stands still: there they do not show that they have stopped,
@@ -511,7 +564,7 @@ fn walk_of_stop(settings: Settings, processes: usize, spent: Duration) -> Walk {
 }
 
 /// Nothing, if it has ended: its number may be that of another user's process by now, and root sends the signals.
-fn name(member: &Member) -> Option<Name> {
+pub(super) fn name(member: &Member) -> Option<Name> {
     let stat = ProcessStat::read(member.pid).ok()?;
     let seen = Seen { pid: stat.pid, parent: stat.ppid, born_ns: stat.born_ns() };
     member.is(&seen).then_some((stat.pid, stat.start_time))

@@ -33,7 +33,7 @@ impl Agent {
     /// Answers what the controller asks; `None`: later, if at all.
     pub(super) fn answer(&mut self, query: u64, question: &Question) -> Option<Answer> {
         Some(match *question {
-            Question::GoOver { ref program } => return self.go_over(query, &path_of(program)),
+            Question::Upgrade { ref program } => return self.upgrade(query, &path_of(program)),
             Question::Runs { ref program } => runs(&path_of(program)),
             Question::Switches { count } => {
                 Answer::Switches(self.switch.report(count as usize).records)

@@ -66,7 +66,11 @@ enum Order {
     /// These processes of a job, named by number and start time, stay stopped whoever's turn it is: a
     /// user has suspended them. In place of those named before; answered when the others go on, if it
     /// is the job's turn.
-    Spare { job: JobId, stopped: BTreeSet<Name>, done: SyncSender<()> },
+    Spare { job: JobId, stopped: BTreeSet<Name>, learns: Learns, done: SyncSender<()> },
+    /// A user sends these processes of a job that is switched by signals one that stops them.
+    Halt { job: JobId, names: BTreeSet<Name>, signal: i32 },
+    /// These processes of a job that is switched by signals were to be stopped as a part of it, and are not.
+    Undo { job: JobId, names: BTreeSet<Name> },
     /// These processes of a job that is switched by signals go on when it is its turn, or all: also those that it
     /// has stopped itself.
     GoOn { job: JobId, names: Option<BTreeSet<Name>> },
@@ -219,10 +223,23 @@ impl Switch {
 
     /// Says which processes of a job are to stay stopped, and returns when the others go on, if it is
     /// the job's turn. Matters for jobs that are switched by signals only.
-    pub(super) fn spare(&self, job: JobId, stopped: BTreeSet<Name>) {
+    ///
+    /// Where it `learns`, what has stopped of those that are new was stopped by the job itself.
+    pub(super) fn spare(&self, job: JobId, stopped: BTreeSet<Name>, learns: Learns) {
         let (done, wait) = sync_channel(1);
-        self.order(Order::Spare { job, stopped, done });
+        self.order(Order::Spare { job, stopped, learns, done });
         self.await_thread(&wait);
+    }
+
+    /// Stops these processes of a job that is switched by signals, at once or when it is its turn, until a user continues
+    /// them.
+    pub(super) fn halt(&self, job: JobId, names: BTreeSet<Name>, signal: i32) {
+        self.order(Order::Halt { job, names, signal });
+    }
+
+    /// Continues processes that could not all be stopped as a part of a job that is switched by signals, if it is its turn.
+    pub(super) fn undo(&self, job: JobId, names: BTreeSet<Name>) {
+        self.order(Order::Undo { job, names });
     }
 
     /// Continues these processes of a job that is switched by signals, or all, as soon as it is its turn.
@@ -411,11 +428,21 @@ impl Thread {
                     }
                 }
             }
-            Order::Spare { job, stopped, done } => {
+            Order::Spare { job, stopped, learns, done } => {
                 if let Some(member) = self.members.get_mut(&job) {
-                    member.spare(stopped);
+                    member.spare(stopped, learns);
                 }
                 let _ = done.send(());
+            }
+            Order::Halt { job, names, signal } => {
+                if let Some(member) = self.members.get_mut(&job) {
+                    member.halt(names, signal);
+                }
+            }
+            Order::Undo { job, names } => {
+                if let Some(member) = self.members.get(&job) {
+                    member.let_go_on(&names);
+                }
             }
             Order::GoOn { job, names } => {
                 if let Some(member) = self.members.get_mut(&job) {

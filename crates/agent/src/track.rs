@@ -12,10 +12,11 @@ mod early;
 mod io;
 mod runaways;
 
+use super::parts::{Name, name};
 use early::Early;
 use io::{Bytes, Io};
 use runaways::Watch;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use tracing::info;
 use tutti_linux::cgroup::processes_of;
@@ -58,13 +59,14 @@ const PAST_MAX: usize = 1 << 17;
 const BATCH_MAX: usize = 100_000;
 
 /// Where a task's processes are found.
+#[derive(Clone)]
 pub(super) enum Place {
     /// In its cgroup.
     Group(PathBuf),
-    /// Below its minder, which is at the top of the forest and shown to nobody.
-    Minder(i32),
+    /// Below its minder, which is at the top of the forest and not shown.
+    Minder(Name),
     /// Wherever these adopted processes, and those that are known to descend from them, have children.
-    Trees(Vec<i32>),
+    Trees(Vec<Name>),
 }
 
 /// When a task began.
@@ -79,27 +81,68 @@ pub(super) enum Begun {
 }
 
 impl Place {
-    fn processes(&self, known: &[Member]) -> Vec<i32> {
-        // What is gone has none.
+    /// The processes there as they are now, given those that were known. What is gone has none.
+    fn seen(&self, known: &[Member]) -> Vec<Seen> {
         match self {
-            Self::Group(path) => processes_of(path).unwrap_or_default(),
-            Self::Minder(minder) => {
-                let mut found = proc::descendants(*minder).unwrap_or_default();
-                found.push(*minder);
-                found
-            }
+            Self::Group(path) => seen_where_listed(|| processes_of(path).unwrap_or_default()),
+            Self::Minder(minder) => seen_below(&seen_named(&[*minder])),
             Self::Trees(roots) => {
-                // A number in `roots` may be another's by now: only who was known then counts.
-                let first = if known.is_empty() { roots.clone() } else { Vec::new() };
-                let mut found: BTreeSet<i32> = known.iter().map(|member| member.pid).collect();
-                found.extend(first);
-                for pid in found.clone() {
-                    found.extend(proc::descendants(pid).unwrap_or_default());
-                }
-                found.into_iter().collect()
+                let mut tops = seen_named(roots);
+                let numbers: Vec<i32> = known.iter().map(|member| member.pid).collect();
+                let known: HashMap<i32, &Member> = known.iter().map(|it| (it.pid, it)).collect();
+                let is_known = |it: &Seen| known.get(&it.pid).is_some_and(|member| member.is(it));
+                tops.extend(track::seen(&numbers).into_iter().filter(is_known));
+                seen_below(&tops)
             }
         }
     }
+}
+
+/// The list of a task's processes, read anew each time, by any thread.
+pub(super) struct List {
+    place: Place,
+    known: Vec<Member>,
+}
+
+impl List {
+    /// Their numbers, in no order, without that of a minder.
+    pub(super) fn read(&self) -> Vec<i32> {
+        let numbers = |seen: Vec<Seen>| seen.into_iter().map(|it| it.pid);
+        match &self.place {
+            Place::Group(path) => processes_of(path).unwrap_or_default(),
+            Place::Trees(_) => numbers(self.place.seen(&self.known)).collect(),
+            Place::Minder((minder, _)) => {
+                numbers(self.place.seen(&[])).filter(|pid| pid != minder).collect()
+            }
+        }
+    }
+}
+
+/// What `/proc` says of those of the named processes that have not ended.
+fn seen_named(names: &[Name]) -> Vec<Seen> {
+    let look = |&(pid, start_time): &Name| {
+        let stat = proc::ProcessStat::read(pid).ok().filter(|it| it.start_time == start_time)?;
+        let seen = Seen { pid, parent: stat.ppid, born_ns: stat.born_ns() };
+        (!stat.has_ended()).then_some(seen)
+    };
+    names.iter().filter_map(look).collect()
+}
+
+/// What `/proc` says of processes and all that are below them. A process that got the number of one of them meanwhile
+/// was born after they were listed.
+fn seen_below(tops: &[Seen]) -> Vec<Seen> {
+    let mut listed = BTreeSet::new();
+    for top in tops {
+        let below = proc::descendants(top.pid).unwrap_or_default();
+        if track::seen(&[top.pid]).first().is_some_and(|now| now.born_ns == top.born_ns) {
+            listed.insert(top.pid);
+            listed.extend(below);
+        }
+    }
+    let listed_ns = boot_ns();
+    let mut seen = track::seen(&listed.into_iter().collect::<Vec<i32>>());
+    seen.retain(|it| it.born_ns <= listed_ns);
+    seen
 }
 
 enum Source {
@@ -405,33 +448,32 @@ impl Tracker {
 
     /// Descendants of adopted processes that the kernel has given to others, and that were not told of
     /// before: where there is no cgroup, each is a tree of its own to stop.
-    pub(super) fn new_strays(&mut self) -> Vec<(TaskId, i32)> {
+    pub(super) fn new_strays(&mut self) -> Vec<(TaskId, Name)> {
         let mut found = Vec::new();
         for (&task, place) in &mut self.places {
             let Place::Trees(trees) = place else { continue };
-            for Member { pid, .. } in self.forest.members(task) {
-                let parent = proc::ProcessStat::read(pid).map(|stat| stat.ppid);
+            for member in self.forest.members(task) {
+                let parent = proc::ProcessStat::read(member.pid).map(|stat| stat.ppid);
                 let is_stray = parent.is_ok_and(|it| self.forest.task_of(it) != Some(task));
-                if is_stray && !trees.contains(&pid) {
-                    trees.push(pid);
-                    found.push((task, pid));
+                if let Some(name) = name(&member).filter(|_| is_stray)
+                    && !trees.contains(&name)
+                {
+                    trees.push(name);
+                    found.push((task, name));
                 }
             }
         }
         found
     }
 
-    /// The processes of a task, in no order, without looking at each.
-    pub(super) fn processes(&self, task: TaskId) -> Vec<i32> {
-        let Some(place) = self.places.get(&task) else { return Vec::new() };
-        let mut found = match place {
-            Place::Trees(_) => place.processes(&self.forest.members(task)),
-            Place::Group(_) | Place::Minder(_) => place.processes(&[]),
+    /// How the processes of a task are listed, as it is known now.
+    pub(super) fn list_of(&self, task: TaskId) -> Option<List> {
+        let place = self.places.get(&task)?;
+        let known = match place {
+            Place::Trees(_) => self.forest.members(task),
+            Place::Group(_) | Place::Minder(_) => Vec::new(),
         };
-        if let Place::Minder(minder) = place {
-            found.retain(|pid| pid != minder);
-        }
-        found
+        Some(List { place: place.clone(), known })
     }
 
     fn ranks(&self, job: JobId) -> Vec<Rank> {
@@ -577,11 +619,7 @@ impl Tracker {
     fn scan(&mut self, task: TaskId) {
         self.bring_back(task);
         if let Some(place) = self.places.get(&task) {
-            let known = self.forest.members(task);
-            let seen = match place {
-                Place::Group(_) => seen_where_listed(|| place.processes(&known)),
-                Place::Minder(_) | Place::Trees(_) => track::seen(&place.processes(&known)),
-            };
+            let seen = place.seen(&self.forest.members(task));
             self.forest.repair(task, &seen);
         }
     }
@@ -591,7 +629,7 @@ impl Tracker {
         self.take_in_all();
         self.scan(task);
         let mut members = self.forest.members(task);
-        if let Some(&Place::Minder(minder)) = self.places.get(&task) {
+        if let Some(&Place::Minder((minder, _))) = self.places.get(&task) {
             members.retain(|member| member.pid != minder);
             for top in members.iter_mut().filter(|member| member.parent == Some(minder)) {
                 top.parent = None;
@@ -621,7 +659,8 @@ impl Tracker {
     pub(super) fn subtree(&mut self, task: TaskId, pid: i32) -> Vec<Member> {
         self.take_in_all();
         self.scan(task);
-        let is_minder = matches!(self.places.get(&task), Some(&Place::Minder(it)) if it == pid);
+        let is_minder =
+            matches!(self.places.get(&task), Some(&Place::Minder((it, _))) if it == pid);
         match self.forest.task_of(pid) {
             Some(of) if of == task && !is_minder => self.forest.subtree(pid),
             _ => Vec::new(),

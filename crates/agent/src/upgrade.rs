@@ -1,4 +1,4 @@
-//! The node goes over to another executable, by the controller's word: the supervisor is told so, and that
+//! The node upgrades to another executable, by the controller's word: the supervisor is told so, and that
 //! ends this agent, unless it refuses.
 
 use super::driver::Agent;
@@ -15,15 +15,15 @@ pub(super) const SUPERVISOR: u64 = 8;
 
 /// An order that the supervisor was given, and the question that it belongs to.
 #[derive(Debug)]
-pub(super) struct GoingOver {
+pub(super) struct UnderWay {
     query: u64,
     order: Order,
 }
 
 impl Agent {
     /// Passes the order on. It is answered when the supervisor refuses, at once if it can't be told.
-    pub(super) fn go_over(&mut self, query: u64, program: &Path) -> Option<Answer> {
-        if self.going_over.is_some() {
+    pub(super) fn upgrade(&mut self, query: u64, program: &Path) -> Option<Answer> {
+        if self.upgrade.is_some() {
             return Some(Answer::Failed("an upgrade of it is under way already".into()));
         }
         let given = Order::give(&self.options.supervisor, program).and_then(|order| {
@@ -33,7 +33,7 @@ impl Agent {
         });
         match given {
             Ok(order) => {
-                self.going_over = Some(GoingOver { query, order });
+                self.upgrade = Some(UnderWay { query, order });
                 None
             }
             Err(error) => {
@@ -44,14 +44,14 @@ impl Agent {
 
     /// The supervisor has something to say to that.
     pub(super) fn on_supervisor(&mut self) {
-        let Some(going) = &mut self.going_over else { return };
+        let Some(going) = &mut self.upgrade else { return };
         let Some(heard) = going.order.heard() else { return };
         let answer = match heard {
             Ok(_) => Answer::Done,
             Err(error) => Answer::Failed(format!("{error:#}")),
         };
         let query = going.query;
-        self.going_over = None;
+        self.upgrade = None;
         self.tell_controller(FromAgent::Answer { query, answer });
     }
 }

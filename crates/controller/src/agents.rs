@@ -672,6 +672,7 @@ impl Driver {
         entry.suspended.retain(|part| part.rank != Some(rank));
         entry.note_detail(rank, detail);
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
+        self.give_up_barriers(job);
     }
 
     /// A branch of the tree broke off.

@@ -175,7 +175,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Processes { .. }
         | Request::Nodes { .. }
         | Request::NodesClosely { .. }
-        | Request::GoOver { .. }
+        | Request::Upgrade { .. }
         | Request::Runs { .. }
         | Request::Signal { .. }
         | Request::Params
@@ -226,8 +226,8 @@ impl Driver {
             Request::ChangeNodes { nodes, change } => {
                 self.on_change_nodes(token, uid, &nodes, &change);
             }
-            Request::GoOver { node, program } => {
-                self.on_upgrade(token, uid, &node, &Question::GoOver { program });
+            Request::Upgrade { node, program } => {
+                self.on_upgrade(token, uid, &node, &Question::Upgrade { program });
             }
             Request::Runs { node, program } => {
                 self.on_upgrade(token, uid, &node, &Question::Runs { program });
@@ -842,7 +842,7 @@ impl Driver {
                 | Question::Processes(_)
                 | Question::EndPart { .. }
                 | Question::SignalPart { .. }
-                | Question::GoOver { .. }
+                | Question::Upgrade { .. }
                 | Question::Runs { .. } => {}
             }
         }

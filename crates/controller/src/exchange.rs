@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tutti_core::Event;
 use tutti_node::link::Link;
-use tutti_types::{EndReason, JobId, LaunchId, NodeId, Rank};
+use tutti_types::{EndReason, JobId, LaunchId, NodeId, OnBadExit, Rank, TaskStatus};
 use tutti_wire::branch::{Passed, ToBranch};
 use tutti_wire::code::Code;
 use tutti_wire::limits::EXCHANGE_BYTES_MAX;
@@ -138,8 +138,40 @@ impl Driver {
         if complete.is_superset(&members) {
             let answer = exchanges.answer(launch, barrier);
             let members: Vec<NodeId> = members.into_iter().collect();
-            self.send_answer(&members, &answer);
+            return self.send_answer(&members, &answer);
         }
+        self.give_up_barriers(job);
+    }
+
+    /// Ends a job of which a node waits in a barrier for another one whose tasks have all ended without entering it.
+    pub(super) fn give_up_barriers(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get(&job).filter(|it| !it.exchanges.gathered.is_empty()) else {
+            return;
+        };
+        // The others have their grace then, and are told why.
+        let is_told = |status: &TaskStatus| matches!(status, TaskStatus::Unfinalized(_));
+        if entry.statuses.values().any(is_told) {
+            return;
+        }
+        let Some(view) = self.core.job(job, self.now()) else { return };
+        let gone = view.placements.iter().filter(|placed| placed.tasks_left == 0);
+        let gone: BTreeSet<NodeId> = gone.map(|placed| placed.node).collect();
+        if gone.is_empty() || view.spec.on_bad_exit == OnBadExit::Continue {
+            return;
+        }
+        let is_stuck = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
+            let members = self.members(job, &barrier.group);
+            let has_sent = |node: &NodeId| by.keys().any(|nodes| nodes.contains(node));
+            members.intersection(&gone).any(|node| !has_sent(node))
+        };
+        if !entry.exchanges.gathered.iter().any(is_stuck) {
+            return;
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        entry.exchanges = Exchanges::default();
+        let detail = "ranks waited in an MPI barrier for ranks that had ended";
+        entry.note_detail(Rank(0), detail.into());
+        self.apply(&Event::Cancel { job, reason: EndReason::TaskFailed, at_once: false });
     }
 
     /// A job whose nodes store more before a barrier than one may.

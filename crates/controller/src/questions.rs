@@ -248,7 +248,7 @@ fn nodes_asked(question: &Question) -> usize {
         | Question::Usages
         | Question::EndPart { .. }
         | Question::SignalPart { .. }
-        | Question::GoOver { .. }
+        | Question::Upgrade { .. }
         | Question::Runs { .. } => usize::MAX,
     }
 }

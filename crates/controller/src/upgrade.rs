@@ -1,4 +1,4 @@
-//! Nodes that go over to another executable, one at a time: whoever asks goes from node to node.
+//! Nodes that upgrade to another executable, one at a time: whoever asks goes from node to node.
 
 use super::driver::Driver;
 use super::problem::Problem;
@@ -21,7 +21,7 @@ impl Driver {
 /// What a question is answered with whose agent has ended.
 pub(super) fn answer_of_ended(question: &Question) -> Answer {
     match question {
-        Question::GoOver { .. } => Answer::Done,
+        Question::Upgrade { .. } => Answer::Done,
         _ => Answer::Failed("the agent of the node ended".into()),
     }
 }
@@ -29,7 +29,7 @@ pub(super) fn answer_of_ended(question: &Question) -> Answer {
 /// What somebody is told whose question was answered with a failure.
 pub(super) fn failure(question: &Question, reason: String) -> Problem {
     let code = match question {
-        Question::GoOver { .. } | Question::Runs { .. } => Code::NotUpgraded,
+        Question::Upgrade { .. } | Question::Runs { .. } => Code::NotUpgraded,
         _ => Code::NoPart,
     };
     Problem::new(code, reason)

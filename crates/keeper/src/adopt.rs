@@ -7,21 +7,27 @@
 //! stay where they are, and the agent follows their descendants.
 
 use super::context::{Context, chain};
-use super::job::{Job, Phase};
+use super::job::{Job, Phase, nap_ns};
 use super::program::Refusal;
 use super::watch::{Token, Watch};
+use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use tutti_linux::affinity;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::pidfd::Held;
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_linux::reap::End;
+use tutti_linux::signal::Root;
 use tutti_node::instance::{is_in_a_job, is_of_the_system, is_of_this_instance};
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
+use tutti_node::platform::time as clock;
 use tutti_node::service::attach;
+use tutti_node::workers::{Bounds, Workers};
 use tutti_types::TaskStatus;
 use tutti_wire::handover::HandedProcess;
 use tutti_wire::keeper::FromKeeper;
@@ -79,6 +85,11 @@ impl Adopted {
         living.map(|process| process.held.pid()).collect()
     }
 
+    /// The trees of those that have not ended. A number that is another's by now is not among them.
+    pub(super) fn trees(&self) -> Vec<Root> {
+        self.processes.iter().filter_map(|process| process.held.name()).map(Root::from).collect()
+    }
+
     /// What another program must know to go on with them.
     pub(super) fn hand_over(&self) -> Vec<HandedProcess> {
         let hand_over = |process: &Process| HandedProcess {
@@ -110,6 +121,40 @@ impl Adopted {
     }
 }
 
+/// Why processes are not brought in, or not yet.
+enum Hindrance {
+    Refused(Refusal),
+    /// The kernel denies the moves of these processes: the service manager is to be asked for them.
+    Denied {
+        left: Vec<i32>,
+        refusal: Refusal,
+    },
+}
+
+impl From<Refusal> for Hindrance {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A question to the service manager that a thread has put, whether it moves processes.
+pub(super) struct Attaching {
+    index: usize,
+    /// Those that it was asked for, now and before.
+    asked: BTreeSet<i32>,
+    questions: u32,
+    /// What is said of the task if it refuses.
+    refusal: Refusal,
+    answer: Receiver<anyhow::Result<()>>,
+    naps: u32,
+}
+
+/// How often the service manager is asked for processes of one job.
+const QUESTIONS_MAX: u32 = 64;
+
+/// Threads that wait for the service manager.
+const WAITING: Bounds = Bounds { of_user: 2, all: 8 };
+
 impl Job {
     pub(super) fn is_adopted(&self) -> bool {
         !self.launch.spec.adopt.is_empty()
@@ -117,8 +162,19 @@ impl Job {
 
     /// Takes the processes in.
     pub(super) fn adopt(&mut self, index: usize, context: &mut Context) {
+        self.adopt_after(index, &BTreeSet::new(), 0, context);
+    }
+
+    /// Takes the processes in, of which the service manager was asked to move some.
+    fn adopt_after(
+        &mut self,
+        index: usize,
+        asked: &BTreeSet<i32>,
+        questions: u32,
+        context: &mut Context,
+    ) {
         let launch = self.launch.id();
-        match self.try_to_adopt(index, context) {
+        match self.try_to_adopt(index, asked, context) {
             Ok(adopted) => {
                 let rank = self.tasks[index].rank;
                 let root = adopted.pids().first().copied().unwrap_or(0);
@@ -127,11 +183,77 @@ impl Job {
                 self.tasks[index].usage = Usage::unknown();
                 self.tasks[index].phase = Phase::Adopted(adopted);
             }
-            Err(Refusal { status, detail }) => self.end_unstarted(index, status, detail, context),
+            Err(Hindrance::Refused(Refusal { status, detail })) => {
+                self.end_unstarted(index, status, detail, context);
+            }
+            Err(Hindrance::Denied { left, refusal }) => {
+                let Refusal { status, ref detail } = refusal;
+                if questions >= QUESTIONS_MAX {
+                    return self.end_unstarted(index, status, detail.clone(), context);
+                }
+                let answer = self.ask_manager(index, &left);
+                let asked = asked.iter().copied().chain(left).collect();
+                let questions = questions + 1;
+                let attaching = Attaching { index, asked, questions, refusal, answer, naps: 0 };
+                self.attaching = Some(attaching);
+                context.beside.insert(launch.job, clock::monotonic_ns() + nap_ns(1));
+            }
         }
     }
 
-    fn try_to_adopt(&self, index: usize, context: &mut Context) -> Result<Adopted, Refusal> {
+    /// Has a thread ask the service manager to move processes: it may take seconds to answer, or for ever.
+    fn ask_manager(&self, index: usize, left: &[i32]) -> Receiver<anyhow::Result<()>> {
+        static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(WAITING));
+        let (tell, answer) = sync_channel(1);
+        let group = self.tasks[index].group.as_ref().map(|group| group.path().to_owned());
+        let left = left.to_vec();
+        let ask = move || {
+            let asked = group.context("the task has no group").and_then(|it| attach(&left, &it));
+            // The job may be gone.
+            drop(tell.send(asked));
+        };
+        WORKERS.start(self.launch.credentials.uid, Box::new(ask));
+        answer
+    }
+
+    /// Whether the service manager may still move processes into the group of a task.
+    pub(super) fn is_attaching(&self, index: usize) -> bool {
+        self.attaching.as_ref().is_some_and(|attaching| attaching.index == index)
+    }
+
+    /// The time has come to see whether the service manager has answered.
+    pub(super) fn watch_attaching(&mut self, context: &mut Context) {
+        let Some(attaching) = &mut self.attaching else { return };
+        let answer = match attaching.answer.try_recv() {
+            Err(TryRecvError::Empty) => {
+                attaching.naps = attaching.naps.saturating_add(1);
+                let at_ns = clock::monotonic_ns() + nap_ns(attaching.naps);
+                context.beside.insert(self.launch.job, at_ns);
+                return;
+            }
+            Err(TryRecvError::Disconnected) => Err(anyhow::anyhow!("it was not asked")),
+            Ok(answer) => answer,
+        };
+        let Some(attaching) = self.attaching.take() else { return };
+        let Attaching { index, asked, questions, refusal, .. } = attaching;
+        match answer {
+            _ if self.killed => {
+                self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
+            }
+            Ok(()) => self.adopt_after(index, &asked, questions, context),
+            Err(refused) => {
+                let detail = format!("{}; {refused:#}", refusal.detail);
+                self.end_unstarted(index, refusal.status, detail, context);
+            }
+        }
+    }
+
+    fn try_to_adopt(
+        &self,
+        index: usize,
+        asked: &BTreeSet<i32>,
+        context: &mut Context,
+    ) -> Result<Adopted, Hindrance> {
         let owner = self.launch.credentials.uid;
         let mut processes = Vec::new();
         for wanted in &self.launch.spec.adopt {
@@ -151,18 +273,18 @@ impl Job {
         let mut adopted = Adopted { processes };
         let pids = adopted.pids();
         if let Some(pid) = pids.iter().find(|pid| context.adopted.contains(pid)) {
-            return Err(is_taken(*pid));
+            return Err(is_taken(*pid).into());
         }
         if let Some(pid) =
             pids.iter().find(|&&pid| is_of_the_system(pid) || is_of_this_instance(pid))
         {
             let reason =
                 format!("process {pid} is the system's own, or tutti's, and can't be adopted");
-            return Err(Refusal::new(reason));
+            return Err(Refusal::new(reason).into());
         }
         let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
         let group = self.tasks[index].group.as_ref();
-        bring_in(&adopted, owner, group, &processors)?;
+        bring_in(&adopted, owner, (group, asked), &processors)?;
         context.adopted.extend(pids);
         for process in &mut adopted.processes {
             let watch = Watch::Adopted(self.launch.job, index);
@@ -219,13 +341,14 @@ fn judge(processes: &[Process]) -> (TaskStatus, String) {
     }
 }
 
-/// Brings processes and all their descendants into a group, and binds them to processors.
+/// Brings processes and all their descendants into a group, and binds them to processors. The service manager was asked
+/// to move some.
 fn bring_in(
     adopted: &Adopted,
     owner: u32,
-    group: Option<&Cgroup>,
+    (group, asked): (Option<&Cgroup>, &BTreeSet<i32>),
     processors: &[u32],
-) -> Result<(), Refusal> {
+) -> Result<(), Hindrance> {
     let roots = adopted.pids();
     let mut done = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
@@ -238,8 +361,10 @@ fn bring_in(
             None => done.clone(),
         };
         let lives = |pid: &i32| ProcessStat::read(*pid).is_ok_and(|stat| !stat.has_ended());
-        let outside: Vec<i32> =
-            all.into_iter().filter(|pid| !inside.contains(pid)).filter(lives).collect();
+        // One that the service manager has moved is to be bound, too.
+        let is_new =
+            |pid: &i32| !inside.contains(pid) || (asked.contains(pid) && !done.contains(pid));
+        let outside: Vec<i32> = all.into_iter().filter(is_new).filter(lives).collect();
         if outside.is_empty() {
             return Ok(());
         }
@@ -257,7 +382,7 @@ fn bring_in(
             }
         }
     }
-    Err(Refusal::new("its processes are made faster than they can be adopted".into()))
+    Err(Refusal::new("its processes are made faster than they can be adopted".into()).into())
 }
 
 /// Brings one process in, and perhaps with it those that are `left`. Nothing is brought in if it has ended meanwhile:
@@ -268,13 +393,13 @@ fn take_in(
     owner: u32,
     group: Option<&Cgroup>,
     processors: &[u32],
-) -> Result<(), Refusal> {
+) -> Result<(), Hindrance> {
     let pid = process.pid();
     if let Err(refusal) = may_come(process, owner) {
         // The service manager has moved it with others.
         let is_in = group.is_some_and(|it| it.processes().is_ok_and(|all| all.contains(&pid)));
         if !is_in || check_owner(pid, owner).is_err() {
-            return Err(refusal);
+            return Err(refusal.into());
         }
     }
     if process.has_ended() {
@@ -289,19 +414,14 @@ fn take_in(
 }
 
 /// Moves a process into a group: `false` if it has ended. Where the kernel denies the move, as out of a user's login
-/// session, the user's service manager is asked for it, and for all that are `left`.
-fn enter(group: &Cgroup, process: &Held, left: &[i32]) -> Result<bool, Refusal> {
+/// session, the user's service manager is to be asked for it, and for all that are `left`.
+fn enter(group: &Cgroup, process: &Held, left: &[i32]) -> Result<bool, Hindrance> {
     let pid = process.pid();
     match group.take_in(process) {
         Err(denied) if denied.is_denied() => {
-            attach(left, group.path()).map_err(|refused| {
-                let Refusal { status, detail } = cannot_come(pid, &denied);
-                Refusal { status, detail: format!("{detail}; {refused:#}") }
-            })?;
-            // It is there now, or it has ended, and the process that has its number goes back.
-            group.take_in(process).map_err(|error| cannot_come(pid, &error))
+            Err(Hindrance::Denied { left: left.to_vec(), refusal: cannot_come(pid, &denied) })
         }
-        other => other.map_err(|error| cannot_come(pid, &error)),
+        other => Ok(other.map_err(|error| cannot_come(pid, &error))?),
     }
 }
 

@@ -118,7 +118,7 @@ pub(super) struct Keeper {
     parent: Pid,
     /// Who else told it to end.
     sent_away: Option<u32>,
-    /// What to go over to at the end of this round.
+    /// What to upgrade to at the end of this round.
     successor: Option<handover::Successor>,
 }
 
@@ -211,7 +211,7 @@ impl Keeper {
             let deadline = self.deadline_ns();
             self.context.watches.wait(deadline, &mut events).context("cannot wait")?;
             self.round(&events, deadline.is_some());
-            self.go_over();
+            self.upgrade();
         }
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
         let _ = fs::remove_file(&self.options.socket);
@@ -753,8 +753,10 @@ impl Keeper {
             ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
                 job.forgotten = true;
                 c.touched.insert(job.launch.job);
-                if !job.is_cleared() {
-                    job.kill(c);
+                match job.is_cleared() {
+                    // Its output may wait for a front end, but other nodes need nothing of it any more.
+                    true => job.drop_pmi(c),
+                    false => job.kill(c),
                 }
             }),
             ToKeeper::Lease { until_ns } => self.lease.renew(until_ns),

@@ -15,7 +15,7 @@ mod handover;
 pub(super) mod limits;
 mod sweep;
 
-use super::adopt::Adopted;
+use super::adopt::{Adopted, Attaching};
 use super::context::{Context, Room, chain};
 use super::disk;
 use super::environment;
@@ -39,6 +39,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use sweep::Sweep;
 use tracing::warn;
+use tutti_linux::pidfd::Held;
 use tutti_linux::reap::End;
 use tutti_linux::spawn::read_number;
 use tutti_node::layout::{self, FIRST_STEP};
@@ -99,6 +100,8 @@ pub(super) struct Job {
     look: Option<Look>,
     /// Ends what is in its group, where that can't be done at once.
     killer: Killer,
+    /// A question to the service manager about processes that are to be adopted.
+    pub(super) attaching: Option<Attaching>,
     /// What is removed of it before its end is reported.
     sweep: Option<Sweep>,
     /// Where its temporary files are.
@@ -232,6 +235,7 @@ impl Job {
             shared: SharedFiles::new(),
             look: None,
             killer: Killer::default(),
+            attaching: None,
             sweep: None,
             scratch,
             ipc,
@@ -324,9 +328,10 @@ impl Job {
         for task in &self.tasks {
             match &task.phase {
                 Phase::Running(process) => held.roots.push((task.rank, process.pid)),
-                Phase::Adopted(adopted) => {
-                    held.adopted = adopted.pids();
-                    held.roots.extend(held.adopted.first().map(|&root| (task.rank, root)));
+                Phase::Adopted(_) => {
+                    let adopted = self.launch.spec.adopt.iter();
+                    held.adopted = adopted.map(|it| (it.pid, it.start_time)).collect();
+                    held.roots.extend(held.adopted.first().map(|&(root, _)| (task.rank, root)));
                 }
                 Phase::Ended { status, detail } => {
                     held.ended.push((task.rank, *status, detail.clone(), task.usage));
@@ -349,6 +354,7 @@ impl Job {
     /// Looks after what threads do for this job.
     pub(super) fn look_beside(&mut self, context: &mut Context) {
         self.watch_look(context);
+        self.watch_attaching(context);
         self.watch_sweep(context);
     }
 
@@ -577,9 +583,7 @@ impl Job {
             detail,
             usage,
         });
-        if let Some(pmi) = &mut self.pmi {
-            pmi.close(index, context);
-        }
+        self.end_pmi(index, context);
         self.deliver_end(index, context);
         self.clear_if_ended(context);
     }
@@ -682,7 +686,7 @@ fn measure(groups: [Option<&Cgroup>; 2], is_whole: bool, usage: &mut Usage) {
     }
 }
 
-fn nap_ns(naps: u32) -> u64 {
+pub(super) fn nap_ns(naps: u32) -> u64 {
     if naps > NAPS_BEFORE_PATIENCE {
         NAP_PATIENT_NS
     } else {
@@ -718,10 +722,12 @@ pub(super) const fn task_status(end: End) -> TaskStatus {
 /// Sends a signal to one task.
 fn send_order(job: &mut Job, index: usize, number: u8, context: &mut Context) {
     let signal = i32::from(number);
+    let is_attaching = job.is_attaching(index);
     match &mut job.tasks[index].phase {
         Phase::Running(process) => signal_root(process, signal),
         Phase::Adopted(adopted) => adopted.signal(signal),
-        Phase::Waiting if ends_by_default(signal) => {
+        // Nothing else ends one whose processes the service manager is about to move.
+        Phase::Waiting if ends_by_default(signal) && !is_attaching => {
             job.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
         }
         _ => {}
@@ -738,11 +744,17 @@ fn signal_root(process: &mut Process, signal: i32) {
                 minder.early.push(signal);
                 return;
             };
-            // The latest word: a number that is no longer the root's must get no signal.
+            let held = Held::whoever_is(root);
+            // The minder reaps it after it has said so: what was held before belongs to the root.
             if minder.listen() {
                 return;
             }
-            root
+            return match held {
+                Ok(held) => held.signal_group(signal),
+                Err(error) if error.is_gone() => {}
+                // An old kernel.
+                Err(_) => send_to_group(root, signal),
+            };
         }
     };
     // Not reaped yet, or we would not be here: the number is still its own.

@@ -6,7 +6,7 @@
 mod handover;
 
 use super::context::Context;
-use super::job::Job;
+use super::job::{Job, Task};
 use super::watch::{Token, Watch};
 use std::io::{self, ErrorKind, Read, Write};
 use tracing::warn;
@@ -131,6 +131,14 @@ impl PmiJob {
         *effects = rest;
     }
 
+    /// Ends the wait in barriers that will never open, since a task has ended.
+    fn give_up_barriers(&mut self, tasks: &[Task], effects: &mut Vec<Effect>) {
+        let has_ended = |index: usize| tasks.get(index).is_some_and(Task::has_ended);
+        if tasks.iter().any(Task::has_ended) {
+            self.server.give_up_barriers(has_ended, effects);
+        }
+    }
+
     /// Counts for the user what the server keeps; whether that is less than one may have.
     fn count(&mut self, uid: u32, context: &mut Context) -> bool {
         let bytes = self.server.bytes();
@@ -209,6 +217,7 @@ impl Job {
         let mut open = pmi.flush(index, context);
         open &= !reads || pmi.read(index, context);
         pmi.answer(index, context, &mut effects);
+        pmi.give_up_barriers(&self.tasks, &mut effects);
         let mut abort = self.carry_out(effects, context);
         let Some(pmi) = &mut self.pmi else { return };
         if !pmi.count(self.launch.credentials.uid, context) && abort.is_none() {
@@ -258,6 +267,17 @@ impl Job {
     pub(super) fn hear_last_words(&mut self, index: usize, context: &mut Context) {
         if self.has_begun_mpi(index) {
             self.on_pmi(index, true, context);
+        }
+    }
+
+    /// A task has ended: others may wait for it in vain.
+    pub(super) fn end_pmi(&mut self, index: usize, context: &mut Context) {
+        let Some(pmi) = &mut self.pmi else { return };
+        pmi.close(index, context);
+        let mut effects = Vec::new();
+        pmi.give_up_barriers(&self.tasks, &mut effects);
+        if let Some(abort) = self.carry_out(effects, context) {
+            self.abort(abort, context);
         }
     }
 

@@ -512,7 +512,7 @@ fn what_has_happened_is_told_before_another_executable_goes_on() {
     wait_for("the end of a task", || (!alive(roots[0])).then_some(()));
     let mut supervisor = Peer::connect(&scene.socket(), Role::Supervisor);
     let program = bytes("/bin/true");
-    supervisor.send(&ToHolder::GoOver { program, protocol: PROTOCOL_VERSION });
+    supervisor.send(&ToHolder::Upgrade { program, protocol: PROTOCOL_VERSION });
     kill(keeper, Signal::SIGCONT).unwrap();
     let told = scene.agent.next();
     let Some(FromKeeper::TaskEnded { rank: Rank(0), status, .. }) = told else {

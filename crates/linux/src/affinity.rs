@@ -22,11 +22,7 @@ pub fn bind(pid: i32, processors: &[u32]) -> Result<()> {
             return Ok(());
         }
         for thread in new {
-            if let Err(error) = bind_thread(thread, &words)
-                && !error.is_gone()
-            {
-                return Err(error);
-            }
+            bind_thread_of(pid, thread, &words)?;
             bound.push(thread);
         }
     }
@@ -67,11 +63,8 @@ pub fn confine(process: &Held, processors: &[u32], stale: &[Vec<u32>]) -> Result
             mask.iter().copied().filter(|it| processors.binary_search(it).is_ok()).collect();
         let is_stale = stale.contains(&mask) || common.is_empty();
         let wanted = if is_stale { processors } else { common.as_slice() };
-        if mask != wanted
-            && let Err(error) = bind_thread(thread, &mask_of(wanted))
-            && !error.is_gone()
-        {
-            return Err(error);
+        if mask != wanted {
+            bind_thread_of(process.pid(), thread, &mask_of(wanted))?;
         }
     }
     if process.has_ended() { give_back(process).map(|()| false) } else { Ok(true) }
@@ -79,6 +72,35 @@ pub fn confine(process: &Held, processors: &[u32], stale: &[Vec<u32>]) -> Result
 
 fn is_within(mask: &[u32], processors: &[u32]) -> bool {
     mask.iter().all(|processor| processors.binary_search(processor).is_ok())
+}
+
+/// Binds a thread of a process, unless it has ended. Where another process has its number by then, that goes back to the
+/// processors that it would have.
+fn bind_thread_of(pid: i32, thread: i32, words: &[u64]) -> Result<()> {
+    if !proc::is_thread_of(pid, thread) {
+        return Ok(());
+    }
+    match bind_thread(thread, words) {
+        Err(error) if error.is_gone() => Ok(()),
+        Ok(()) if thread != pid && !proc::is_thread_of(pid, thread) => give_back_thread(thread),
+        result => result,
+    }
+}
+
+/// Has a thread that was bound by mistake run where the process that it belongs to may, or where the parent of that may.
+fn give_back_thread(thread: i32) -> Result<()> {
+    let Some(process) = proc::process_of(thread) else { return Ok(()) };
+    let above = match process == thread {
+        true => ProcessStat::read(process).map_or(0, |stat| stat.ppid),
+        false => process,
+    };
+    match proc::processors_of(above).filter(|_| above > 0) {
+        Some(processors) => match bind_thread(thread, &mask_of(&processors)) {
+            Err(error) if !error.is_gone() => Err(error),
+            _ => Ok(()),
+        },
+        None => Ok(()),
+    }
 }
 
 fn bind_thread(thread: i32, words: &[u64]) -> Result<()> {
@@ -155,6 +177,24 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!confine(&held, &[0], &[]).unwrap());
+    }
+
+    #[test]
+    fn a_thread_of_another_process_is_not_bound_and_goes_back() {
+        let own = proc::online_processors();
+        assert!(own.len() > 1, "THIS TEST NEEDS TWO PROCESSORS");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        // As if it had been a thread of this process, and ended.
+        bind_thread_of(std::process::id().cast_signed(), pid, &mask_of(&own[..1])).unwrap();
+        let before = proc::processors_of(pid).unwrap();
+        bind_thread(pid, &mask_of(&own[..1])).unwrap();
+        give_back_thread(pid).unwrap();
+        let after = proc::processors_of(pid).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((before, after), (own.clone(), own));
+        give_back_thread(i32::MAX).unwrap();
     }
 
     #[test]

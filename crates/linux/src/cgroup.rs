@@ -34,13 +34,14 @@ pub use others::Others;
 pub use unit::{DAEMONS, Unit, is_systemd_here};
 
 use crate::clock::Naps;
+use crate::pidfd::for_each_listed;
 use crate::text::read_text;
 use crate::{Error, Result};
 use companion::Top;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -75,6 +76,15 @@ pub struct Cgroup {
     counter: OnceLock<PathBuf>,
     top: Arc<Top>,
 }
+
+/// The same group, however often it is open; a later one with its name is another.
+impl PartialEq for Cgroup {
+    fn eq(&self, other: &Self) -> bool {
+        self.number().is_some() && self.number() == other.number()
+    }
+}
+
+impl Eq for Cgroup {}
 
 impl Cgroup {
     /// Opens an existing group. Its companions in v1 are found through the mark that
@@ -259,16 +269,18 @@ impl Cgroup {
         let end = Instant::now() + KILL_BY_SIGNALS;
         let mut naps = Naps::default();
         loop {
-            let processes = self.processes()?;
-            for &pid in &processes {
-                // SAFETY: takes no pointer. The number was read from a group of ours a moment ago.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
+            let left_here = for_each_listed(
+                || self.processes_if_same(),
+                |process| process.signal(libc::SIGKILL),
+            )?;
             let left = end.saturating_duration_since(Instant::now());
-            if processes.is_empty() || left.is_zero() {
-                self.request_thaw()?;
+            if left_here == 0 || left.is_zero() {
+                match self.request_thaw() {
+                    Err(error) if error.is_gone() => return Ok(()),
+                    other => other?,
+                }
                 let timeout = io::Error::from_raw_os_error(libc::ETIMEDOUT);
-                return if processes.is_empty() {
+                return if left_here == 0 {
                     Ok(())
                 } else {
                     Err(self.error("end all of", "cgroup.procs", timeout))
@@ -284,6 +296,23 @@ impl Cgroup {
     /// What reading `cgroup.procs` says.
     pub fn processes(&self) -> Result<Vec<i32>> {
         processes_of(&self.path)
+    }
+
+    /// As [`Cgroup::processes`]; none if the group was removed, also where another has its name by now.
+    fn processes_if_same(&self) -> Result<Vec<i32>> {
+        let found = self.processes()?;
+        Ok(if self.is_there() { found } else { Vec::new() })
+    }
+
+    /// Whether the group was not removed. A later group with its name is another one.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| self.number() == Some(found.ino()))
+    }
+
+    /// The number of the group, which the kernel gives to no other.
+    fn number(&self) -> Option<u64> {
+        nix::sys::stat::fstat(&self.directory).ok().map(|own| own.st_ino)
     }
 
     /// Processor time used here and below, by ended processes too.
@@ -507,6 +536,25 @@ mod tests {
         let text = "8:0 rbytes=100 wbytes=7 rios=1 wios=1\n8:16 rbytes=20 wbytes=1 dbytes=9\n";
         assert_eq!(parse_io_stat(text), (120, 8));
         assert_eq!(parse_io_stat(""), (0, 0));
+    }
+
+    #[test]
+    fn a_later_group_with_the_same_name_is_not_killed() {
+        let top = Hierarchy::find(&format!("tutti-test-{}-same-name", std::process::id()))
+            .expect("THIS TEST NEEDS CGROUP2");
+        let before = top.create("g").unwrap();
+        assert!(before.is_there() && before.remove().unwrap());
+        let after = top.create("g").unwrap();
+        let mut sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let held = crate::pidfd::tests::hold(sleep.id().cast_signed());
+        assert!(after.take_in(&held).unwrap());
+        let (listed, lives) = (before.processes_if_same().unwrap(), !before.is_there());
+        let _ = before.kill_by_signals();
+        let survives = !held.has_ended();
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        assert!(top.remove().unwrap());
+        assert!(listed.is_empty() && lives && survives);
     }
 
     /// As on kernels before 5.14.

@@ -6,8 +6,10 @@
 //! quicker than we are has ended in an unknown way.
 
 use crate::proc::{ProcessStat, ended_status};
+use crate::signal::send_to_group;
 use crate::{Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `struct pidfd_info` as it was first.
@@ -84,6 +86,32 @@ impl Held {
         }
     }
 
+    /// Sends a signal to the process group that it leads, or to it alone if it leads none. Nothing happens if both are
+    /// gone. Kernels before 6.9 take the group by its number, which may be another's by then if it has ended.
+    pub fn signal_group(&self, signal: i32) {
+        const PROCESS_GROUP: libc::c_uint = 1 << 2;
+        let none: *mut libc::siginfo_t = std::ptr::null_mut();
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: `none` stands for no information along with the signal; the rest are numbers.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, PROCESS_GROUP) };
+        if sent == 0 {
+            return;
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINVAL) if !self.has_ended() => send_to_group(self.pid, signal),
+            _ => self.signal(signal),
+        }
+    }
+
+    /// What names the process for good: its number and start time. `None` if it has ended.
+    #[must_use]
+    pub fn name(&self) -> Option<(i32, u64)> {
+        let stat = ProcessStat::read(self.pid).ok()?;
+        // Read while it lived, it is its own.
+        (!self.has_ended()).then_some((self.pid, stat.start_time))
+    }
+
     /// Its wait status, once its descriptor is readable; `None` if unknown.
     #[must_use]
     pub fn status(&self) -> Option<i32> {
@@ -97,6 +125,30 @@ impl Held {
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), GET_INFO, &raw mut info) };
         (result == 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
     }
+}
+
+/// Processes that are held at once while a list of them is gone through.
+const HELD_MAX: usize = 256;
+
+/// Does `act` to each process of a list, and to no later process with the number of one that has ended: each is held,
+/// and is on the list when that is read again. Gives how many were on it.
+///
+/// # Errors
+/// What reading the list says.
+pub fn for_each_listed(
+    list: impl Fn() -> Result<Vec<i32>>,
+    mut act: impl FnMut(&Held),
+) -> Result<usize> {
+    let listed = list()?;
+    for some in listed.chunks(HELD_MAX) {
+        let held: Vec<Held> = some.iter().filter_map(|&pid| Held::whoever_is(pid).ok()).collect();
+        if held.is_empty() {
+            continue;
+        }
+        let still: BTreeSet<i32> = list()?.into_iter().collect();
+        held.iter().filter(|process| still.contains(&process.pid)).for_each(&mut act);
+    }
+    Ok(listed.len())
 }
 
 impl AsFd for Held {
@@ -184,6 +236,36 @@ pub(crate) mod tests {
             assert!(ended.has_ended() && !other.has_ended());
         });
         assert!(Held::whoever_is(i32::MAX).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn a_process_that_is_on_a_list_no_more_is_left_alone() {
+        let child = Sleeper::start();
+        let lists = std::cell::RefCell::new(vec![Vec::new(), vec![child.pid()]]);
+        let mut met = Vec::new();
+        let next = || Ok(lists.borrow_mut().pop().unwrap_or_default());
+        // As when it has ended, and another has its number.
+        let listed = for_each_listed(next, |process| met.push(process.pid())).unwrap();
+        assert_eq!((listed, met.len()), (1, 0));
+        for_each_listed(|| Ok(vec![child.pid()]), |process| met.push(process.pid())).unwrap();
+        assert_eq!(met, [child.pid()]);
+    }
+
+    #[test]
+    fn a_signal_reaches_the_group_that_a_process_leads_or_it_alone() {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & read x"]).stdin(Stdio::piped()).process_group(0);
+        let mut leader = command.spawn().unwrap();
+        let held = hold(leader.id().cast_signed());
+        held.signal_group(libc::SIGKILL);
+        assert_eq!(held.name().filter(|_| !held.has_ended()), held.name());
+        leader.wait().unwrap();
+        let mut alone = Sleeper::start();
+        hold(alone.pid()).signal_group(libc::SIGKILL);
+        alone.0.wait().unwrap();
+        assert_eq!(held.name(), None);
+        held.signal_group(libc::SIGKILL);
     }
 
     #[test]

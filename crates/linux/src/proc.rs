@@ -203,6 +203,17 @@ pub(crate) fn threads(pid: i32) -> Vec<i32> {
     numbers_in(&PathBuf::from(format!("{PROC}/{pid}/task")))
 }
 
+/// Whether a thread belongs to a process.
+pub(crate) fn is_thread_of(pid: i32, thread: i32) -> bool {
+    Path::new(&format!("{PROC}/{pid}/task/{thread}")).exists()
+}
+
+/// The process that a thread belongs to; `None` if it has ended.
+pub(crate) fn process_of(thread: i32) -> Option<i32> {
+    let text = fs::read_to_string(format!("{PROC}/{thread}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// The user that a process is of: real, effective, saved and for files.
 ///
 /// # Errors

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 pub use kill::{kill_forest, kill_tree, signal_forest, signal_tree};
 pub use resume::{
     continue_named, resume_forest, resume_forest_except, resume_group_except, resume_tree,
-    stopped_among,
+    signal_named, stopped_among,
 };
 pub use suspend::{Halt, halt_forest, halt_group, suspend_forest, suspend_tree};
 
@@ -105,11 +105,19 @@ impl Root {
         Self { pid, start_time: None, scope: Scope::Below }
     }
 
-    /// The same tree, of the process that has the number now and of no later one; `None` if there is none.
+    /// The same tree, of the process that has the number now and of no later one; `None` if there is none, or that is
+    /// another than was named already.
     #[must_use]
     pub fn held(self) -> Option<Self> {
         let stat = ProcessStat::read(self.pid).ok()?;
-        Some(Self { start_time: Some(stat.start_time), ..self })
+        let is_it = self.start_time.is_none_or(|began| began == stat.start_time);
+        is_it.then_some(Self { start_time: Some(stat.start_time), ..self })
+    }
+
+    /// Only the descendants of the process that began then; see [`Root::below`].
+    #[must_use]
+    pub fn below_named((pid, start_time): (i32, u64)) -> Self {
+        Self { start_time: Some(start_time), ..Self::below(pid) }
     }
 }
 
@@ -281,10 +289,18 @@ impl<'a> Walker<'a> {
             match root.scope {
                 Scope::Whole if whole.contains(&parent) => {}
                 Scope::Whole => tops.push((root.pid, None)),
-                Scope::Below => tops.extend(children_of(tree, root.pid)),
+                Scope::Below => {
+                    let began = roots.iter().find(|(it, _)| it.pid == root.pid).map(|it| it.1);
+                    tops.extend(children_of_same(tree, root.pid, began)?.unwrap_or_default());
+                }
             }
         }
         Ok(tops)
+    }
+
+    /// The children of a process that was met; `None` if it has ended since.
+    fn children(&self, tree: &Tree, pid: i32) -> Result<Option<Vec<Place>>, WalkError> {
+        children_of_same(tree, pid, self.known.get(&pid).map(|known| known.start_time))
     }
 
     /// Signals a process that was not signalled before.
@@ -346,6 +362,22 @@ pub fn send_to_group(leader: i32, signal: i32) {
 
 fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = Place> {
     tree.children(pid).into_iter().map(move |child| (child, Some(pid)))
+}
+
+/// As [`children_of`], of the process that began then; `None` if it has ended, since the children that were read are
+/// another's perhaps. Of a process that has none nothing more is looked at.
+fn children_of_same(
+    tree: &Tree,
+    pid: i32,
+    began: Option<u64>,
+) -> Result<Option<Vec<Place>>, WalkError> {
+    let children: Vec<Place> = children_of(tree, pid).collect();
+    if children.is_empty() || matches!(tree, Tree::Listed { .. }) {
+        return Ok(Some(children));
+    }
+    let stat = read_if_exists(pid)?;
+    let is_same = stat.is_some_and(|stat| began.is_none_or(|began| began == stat.start_time));
+    Ok(is_same.then_some(children))
 }
 
 fn read_if_exists(pid: i32) -> Result<Option<ProcessStat>, WalkError> {

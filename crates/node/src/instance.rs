@@ -238,7 +238,7 @@ impl Instance {
         std::env::temp_dir().join(self.cgroup_name())
     }
 
-    /// Where the supervisor is told to go over to another executable.
+    /// Where the supervisor is told to upgrade to another executable.
     pub fn supervisor_socket(&self) -> PathBuf {
         self.directory.join("supervisor.sock")
     }

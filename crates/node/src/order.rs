@@ -1,4 +1,4 @@
-//! How a supervisor is told to go over to another executable.
+//! How a supervisor is told to upgrade to another executable.
 
 use crate::instance::Instance;
 use crate::trusted;
@@ -20,7 +20,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Tells the supervisor to go over to an executable.
+    /// Tells the supervisor to upgrade to an executable.
     ///
     /// # Errors
     /// If the path can't be told, or there is nobody to tell, then as the kernel says it; or [`trusted::NotOurs`].
@@ -40,7 +40,7 @@ impl Order {
         self.supervisor.set_nonblocking(true)
     }
 
-    /// What the supervisor says to it, or why it does not go over; `None` while it has not said all.
+    /// What the supervisor says to it, or why it does not upgrade; `None` while it has not said all.
     pub fn heard(&mut self) -> Option<anyhow::Result<String>> {
         let mut room = [0; 1024];
         loop {
@@ -73,7 +73,7 @@ impl AsFd for Order {
     }
 }
 
-/// Has the instance go over to an executable; what its supervisor says to that.
+/// Has the instance upgrade to an executable; what its supervisor says to that.
 ///
 /// # Errors
 /// If it does not, with the reason.

@@ -307,7 +307,7 @@ struct Supervisor<'a> {
     lock: Flock<File>,
     log: Option<File>,
     signals: SignalFd,
-    /// Where it is told to go over to another executable.
+    /// Where it is told to upgrade to another executable.
     orders: UnixListener,
     daemons: Vec<Daemon>,
     ending: Option<Instant>,

@@ -61,7 +61,7 @@ pub enum HandoverError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToHolder {
     /// Upgrade to it; it has been found to understand [`FORM`].
-    GoOver {
+    Upgrade {
         /// Its path, from the root.
         program: ByteBuf,
         /// The version of the messages that it speaks: front ends that run speak ours.

@@ -146,8 +146,8 @@ pub struct HeldJob {
     pub control: ControlMethod,
     /// Processes from which all others of a task descend, for tasks that have started.
     pub roots: Vec<(Rank, i32)>,
-    /// The processes with which an adopted task began.
-    pub adopted: Vec<i32>,
+    /// The processes with which an adopted task began, each by its number and start time.
+    pub adopted: Vec<(i32, u64)>,
     /// Tasks that have ended.
     pub ended: Vec<(Rank, TaskStatus, String, Usage)>,
     /// Parts that users have suspended by signals.

@@ -87,7 +87,7 @@ pub enum Request {
     },
     /// Upgrade a node to another executable: `Done` when its agent has ended, as it does on the
     /// way.
-    GoOver {
+    Upgrade {
         /// Its name.
         node: String,
         /// The path there.
@@ -271,7 +271,7 @@ impl Request {
             | Self::Submit(..)
             | Self::SetNodeSets { .. }
             | Self::ChangeNodes { .. }
-            | Self::GoOver { .. }
+            | Self::Upgrade { .. }
             | Self::Cancel { .. }
             | Self::Signal { .. }
             | Self::Suspend { .. }

@@ -173,7 +173,7 @@ pub enum Question {
     },
     /// Upgrade to another executable, with all parts of the node. Answered only if that is refused:
     /// the agent ends on the way.
-    GoOver {
+    Upgrade {
         /// Its path there.
         program: ByteBuf,
     },

@@ -16,6 +16,10 @@ impl Sleeper {
         self.0.id().cast_signed()
     }
 
+    fn name(&self) -> Name {
+        (self.pid(), ProcessStat::read(self.pid()).unwrap().start_time)
+    }
+
     fn is_stopped(&self) -> bool {
         ProcessStat::read(self.pid()).unwrap().state == 'T'
     }
@@ -109,7 +113,7 @@ fn what_a_job_has_stopped_itself_stays_stopped_until_it_is_to_go_on() {
     for users in [BTreeSet::from([name]), BTreeSet::new()] {
         assert_eq!(suspend(&mut thread), []);
         resume(&mut thread);
-        thread.members.get_mut(&JobId(2)).unwrap().spare(users);
+        thread.members.get_mut(&JobId(2)).unwrap().spare(users, Learns::Yes);
         assert!(stopped.is_stopped());
     }
     // The job is to end while it is not its turn.
@@ -119,4 +123,62 @@ fn what_a_job_has_stopped_itself_stays_stopped_until_it_is_to_go_on() {
     assert!(stopped.is_stopped(), "it runs out of its turn");
     resume(&mut thread);
     assert!(!stopped.is_stopped());
+}
+
+#[test]
+fn what_a_user_stops_by_a_signal_stays_stopped_until_the_user_continues_it() {
+    let sleeper = Sleeper::start();
+    let names = || BTreeSet::from([sleeper.name()]);
+    let mut thread = thread(&[&sleeper], Nanos::from_secs(60));
+    let settings = thread.settings;
+    // Out of the job's turn, and in it.
+    for is_its_turn in [false, true] {
+        if !is_its_turn {
+            assert_eq!(suspend(&mut thread), []);
+        }
+        let member = thread.members.get_mut(&JobId(1)).unwrap();
+        member.halt(names(), nix::libc::SIGSTOP);
+        for _ in 0..2 {
+            assert_eq!(suspend(&mut thread), []);
+            resume(&mut thread);
+            assert!(sleeper.is_stopped());
+        }
+        thread.members.get_mut(&JobId(1)).unwrap().go_on(Some(&names()), settings);
+        assert!(!sleeper.is_stopped());
+    }
+}
+
+#[test]
+fn a_stop_that_a_program_may_handle_comes_when_it_is_the_jobs_turn() {
+    let line = "trap 'exit 7' TSTP; echo; while :; do sleep 0.01; done";
+    let mut shell = Command::new("sh");
+    let mut shell = Sleeper(shell.args(["-c", line]).stdout(Stdio::piped()).spawn().unwrap());
+    let mut byte = [0];
+    std::io::Read::read_exact(shell.0.stdout.as_mut().unwrap(), &mut byte).unwrap();
+    let mut thread = thread(&[&shell], Nanos::from_secs(60));
+    assert_eq!(suspend(&mut thread), []);
+    let names = BTreeSet::from([shell.name()]);
+    thread.members.get_mut(&JobId(1)).unwrap().halt(names, nix::libc::SIGTSTP);
+    resume(&mut thread);
+    assert_eq!(shell.0.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_part_that_could_not_be_stopped_goes_on_only_in_its_turn() {
+    let sleeper = Sleeper::start();
+    let names = BTreeSet::from([sleeper.name()]);
+    let mut thread = thread(&[&sleeper], Nanos::from_secs(60));
+    assert_eq!(suspend(&mut thread), []);
+    thread.members[&JobId(1)].let_go_on(&names);
+    assert!(sleeper.is_stopped(), "it runs out of its turn");
+    resume(&mut thread);
+    sleeper.signal(nix::sys::signal::Signal::SIGSTOP);
+    while !sleeper.is_stopped() {
+        std::thread::yield_now();
+    }
+    // Born during the walk of a part, and stopped by that: not the job's own.
+    let member = thread.members.get_mut(&JobId(1)).unwrap();
+    member.spare(names, Learns::No);
+    member.spare(BTreeSet::new(), Learns::No);
+    assert!(!sleeper.is_stopped());
 }

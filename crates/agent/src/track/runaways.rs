@@ -8,6 +8,7 @@
 //! belong to that job, where only root can have put them there.
 
 use super::{Place, TaskId, Tracker};
+use crate::parts::{Name, name};
 use nix::unistd::geteuid;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -79,14 +80,14 @@ impl Tracker {
     }
 
     /// Those who live, descend from a task and are not in its group.
-    pub(crate) fn runaways(&mut self, task: TaskId) -> Vec<i32> {
+    pub(crate) fn runaways(&mut self, task: TaskId) -> Vec<Name> {
         if self.watch.due_ns.is_none() {
             return Vec::new();
         }
         self.take_in_all();
         match self.places.get(&task) {
             Some(Place::Group(group)) => {
-                self.outside(task, group).iter().map(|member| member.pid).collect()
+                self.outside(task, group).iter().filter_map(name).collect()
             }
             _ => Vec::new(),
         }

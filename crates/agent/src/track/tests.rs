@@ -8,6 +8,29 @@ const TASK: TaskId = (JobId(1), Rank(0));
 const LINE: &str = "read x; i=0; while [ $i -lt 300 ]; do (:); i=$((i+1)); done; sleep 1000 & echo $!; \
     read x; kill $!";
 
+fn named(pid: i32) -> Name {
+    (pid, proc::ProcessStat::read(pid).unwrap().start_time)
+}
+
+#[test]
+fn a_process_that_has_the_number_of_a_minder_or_adopted_process_is_no_member() {
+    let mut shell = Command::new("sh")
+        .args(["-c", "sleep 1000 & echo $!; read x; kill $!"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (pid, began) = named(shell.id().cast_signed());
+    let count = |place: Place| place.seen(&[]).len();
+    let found = [Place::Minder((pid, began)), Place::Trees(vec![(pid, began)])].map(count);
+    let others = [Place::Minder((pid, began - 1)), Place::Trees(vec![(pid, began + 1)])].map(count);
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    assert_eq!((found, others), ([2, 2], [0, 0]));
+}
+
 #[test]
 fn what_is_lost_when_events_overflow_is_found_by_a_look() {
     let mut tracker = Tracker::new();
@@ -22,7 +45,7 @@ fn what_is_lost_when_events_overflow_is_found_by_a_look() {
         .spawn()
         .unwrap();
     let root = shell.id().cast_signed();
-    tracker.started(TASK, root, Place::Trees(vec![root]), Begun::Now);
+    tracker.started(TASK, root, Place::Trees(vec![named(root)]), Begun::Now);
     // Nothing is read from here until all has happened.
     let mut stdin = shell.stdin.take().unwrap();
     stdin.write_all(b"\n").unwrap();
@@ -50,7 +73,7 @@ fn lost_reports_of_io_are_known() {
         let mut shell =
             Command::new("sh").args(["-c", line]).stdin(Stdio::piped()).spawn().unwrap();
         let root = shell.id().cast_signed();
-        tracker.started(TASK, root, Place::Trees(vec![root]), Begun::Now);
+        tracker.started(TASK, root, Place::Trees(vec![named(root)]), Begun::Now);
         shell.stdin.take().unwrap().write_all(b"\n").unwrap();
         shell.wait().unwrap();
         let counted = tracker.end_task(TASK);

@@ -1,7 +1,7 @@
-//! A keeper goes over to another executable without letting go of its tasks.
+//! A keeper upgrades to another executable without letting go of its tasks.
 //!
 //! 1. The supervisor has asked the other executable whether it understands what would be handed over
-//!    (`tutti keeper --can-take-over FORM`), and tells us to go over to it.
+//!    (`tutti keeper --can-take-over FORM`), and tells us to upgrade to it.
 //! 2. At the end of a round, when all that was heard is dealt with, everything is written to a file in memory
 //!    (`wire/src/handover.rs`), and the descriptors in it are marked to stay open.
 //! 3. `execve`: the process keeps its number, so its tasks are still its children, minders see no end of it, and the
@@ -44,7 +44,7 @@ use tutti_wire::limits::{FRAME_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX, PROTOCOL_VER
 /// What the supervisor may say: a path.
 const ORDER_BYTES_MAX: usize = 8 << 10;
 
-/// What a keeper is to go over to.
+/// What a keeper is to upgrade to.
 pub(super) struct Successor {
     program: PathBuf,
     protocol: u16,
@@ -92,7 +92,7 @@ fn read_state(inherited: &mut Inherited, state: i32) -> anyhow::Result<Handover>
 }
 
 impl Keeper {
-    /// The supervisor wants us to go over to another executable.
+    /// The supervisor wants us to upgrade to another executable.
     pub(super) fn on_supervisor(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
@@ -101,7 +101,7 @@ impl Keeper {
         }
         newcomer.link.limit(ORDER_BYTES_MAX);
         match newcomer.link.next::<ToHolder>() {
-            Ok(Some(ToHolder::GoOver { program, protocol })) => {
+            Ok(Some(ToHolder::Upgrade { program, protocol })) => {
                 let Some(newcomer) = self.remove_newcomer(number) else { return };
                 let mut asker = newcomer.link;
                 asker.greet(Role::Server);
@@ -114,12 +114,12 @@ impl Keeper {
     }
 
     /// Does what the supervisor has asked for. Returns if that can't be done, as if it had not been asked.
-    pub(super) fn go_over(&mut self) {
+    pub(super) fn upgrade(&mut self) {
         let Some(mut successor) = self.successor.take() else { return };
         for job in self.jobs.values_mut() {
             job.end_look(&mut self.context);
         }
-        let Err(error) = self.try_to_go_over(&successor);
+        let Err(error) = self.try_to_upgrade(&successor);
         let reason = format!("{error:#}");
         warn!(code = %Code::NotUpgraded, "not upgraded: {reason}");
         successor.asker.send(&FromHolder::Refused { reason });
@@ -127,8 +127,8 @@ impl Keeper {
         let _ = successor.asker.flush();
     }
 
-    fn try_to_go_over(&self, successor: &Successor) -> anyhow::Result<std::convert::Infallible> {
-        self.check_for_going_over(successor.protocol)?;
+    fn try_to_upgrade(&self, successor: &Successor) -> anyhow::Result<std::convert::Infallible> {
+        self.check_for_upgrade(successor.protocol)?;
         let bytes = self.hand_over(successor).encode()?;
         let mut state = File::from(memfd_create(c"tutti-keeper", MFdFlags::MFD_CLOEXEC)?);
         state.write_all(&bytes).context("cannot write what is to be handed over")?;
@@ -150,7 +150,7 @@ impl Keeper {
         executed
     }
 
-    fn check_for_going_over(&self, protocol: u16) -> anyhow::Result<()> {
+    fn check_for_upgrade(&self, protocol: u16) -> anyhow::Result<()> {
         anyhow::ensure!(self.stop_at_ns.is_none(), "the instance is ending");
         if protocol != PROTOCOL_VERSION {
             let attached = self.jobs.values().filter(|job| job.front.is_some());

@@ -12,7 +12,7 @@ use super::{Job, Phase, Process, SharedFiles, Task, nap_ns, send_order};
 use crate::context::{Context, chain};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -92,7 +92,17 @@ pub(crate) struct Killer(Arc<Mutex<Walks>>);
 #[derive(Default)]
 struct Walks {
     is_under_way: bool,
-    is_wanted_again: bool,
+    /// What was asked for meanwhile, by what it is to end: each once.
+    wanted: Vec<Victims>,
+}
+
+/// What a walk is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Victims {
+    /// These trees of processes of a user.
+    Trees(u32, Vec<Root>),
+    /// All in a group. Another may have its name by the time at which the walk begins.
+    Group(Arc<tutti_linux::cgroup::Cgroup>),
 }
 
 impl Killer {
@@ -105,63 +115,77 @@ impl Killer {
         self.walks().is_under_way
     }
 
-    /// Has `act` done by a thread of `user`, and once more if it is asked for meanwhile.
-    fn start(&self, user: u32, act: impl Fn() + Send + 'static) {
+    /// Has a thread of `user` end these, after those that were asked for before.
+    fn start(&self, user: u32, victims: Victims) {
         static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(KILLS));
         {
             let mut walks = self.walks();
-            if walks.is_under_way {
-                walks.is_wanted_again = true;
+            if !walks.wanted.contains(&victims) {
+                walks.wanted.push(victims);
+            }
+            if std::mem::replace(&mut walks.is_under_way, true) {
                 return;
             }
-            walks.is_under_way = true;
         }
         let killer = self.clone();
-        let work = move || {
-            loop {
-                act();
-                let mut walks = killer.walks();
-                if !std::mem::take(&mut walks.is_wanted_again) {
-                    walks.is_under_way = false;
-                    return;
-                }
+        WORKERS.start_for_sure(user, Box::new(move || killer.work()));
+    }
+
+    fn work(&self) {
+        loop {
+            let wanted = {
+                let mut walks = self.walks();
+                walks.is_under_way = !walks.wanted.is_empty();
+                std::mem::take(&mut walks.wanted)
+            };
+            if wanted.is_empty() {
+                return;
             }
-        };
-        WORKERS.start_for_sure(user, Box::new(work));
+            wanted.iter().for_each(Victims::kill);
+        }
     }
 
     /// Ends these trees, as far as they are still there.
     pub(crate) fn kill(&self, user: u32, trees: Vec<Root>) {
         // A number must not be another process's by the time at which the thread comes to it.
         let trees: Vec<Root> = trees.into_iter().filter_map(Root::held).collect();
-        self.start(user, move || {
-            if let Err(error) = kill_forest(&trees) {
-                warn!(code = %Code::ProcessStuck, "cannot kill processes of user {user}: {}", chain(&error));
-            }
-        });
+        self.start(user, Victims::Trees(user, trees));
     }
 
     /// Ends all in a group; on kernels that can't do that at once, beside the loop.
     pub(super) fn kill_group(&self, user: u32, group: &Cgroup) {
-        let failed = |path: &std::path::Path, error: &tutti_linux::Error| {
-            if !error.is_gone() {
-                let path = path.display();
-                warn!(code = %Code::ProcessStuck, "cannot kill what is in {path}: {}", chain(error));
-            }
-        };
         match group.kill_at_once() {
             Ok(true) => {}
-            Ok(false) => {
-                let path = group.path().to_owned();
-                self.start(user, move || {
-                    let killed = tutti_linux::cgroup::Cgroup::open(&path).map(|it| it.kill());
-                    if let Err(error) = killed.and_then(|it| it) {
-                        failed(&path, &error);
-                    }
-                });
-            }
-            Err(error) => failed(group.path(), &error),
+            Ok(false) => match tutti_linux::cgroup::Cgroup::open(group.path()) {
+                Ok(group) => self.start(user, Victims::Group(Arc::new(group))),
+                Err(error) => warn_of_group(group.path(), &error),
+            },
+            Err(error) => warn_of_group(group.path(), &error),
         }
+    }
+}
+
+impl Victims {
+    fn kill(&self) {
+        match self {
+            Self::Trees(user, trees) => {
+                if let Err(error) = kill_forest(trees) {
+                    warn!(code = %Code::ProcessStuck, "cannot kill processes of user {user}: {}", chain(&error));
+                }
+            }
+            Self::Group(group) => {
+                if let Err(error) = group.kill() {
+                    warn_of_group(group.path(), &error);
+                }
+            }
+        }
+    }
+}
+
+fn warn_of_group(path: &Path, error: &tutti_linux::Error) {
+    if !error.is_gone() {
+        let path = path.display();
+        warn!(code = %Code::ProcessStuck, "cannot kill what is in {path}: {}", chain(error));
     }
 }
 
@@ -280,6 +304,8 @@ impl Job {
             }
             let task = &self.tasks[index];
             match &task.phase {
+                // Processes are moved into its group perhaps: it ends when the answer is there.
+                Phase::Waiting if self.is_attaching(index) => {}
                 Phase::Waiting => {
                     self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
                 }
@@ -291,8 +317,7 @@ impl Job {
                     let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
                 }
                 Phase::Adopted(adopted) if self.cgroup.is_none() => {
-                    let trees = adopted.living().into_iter().map(Root::whole).collect();
-                    task.killer.kill(user, trees);
+                    task.killer.kill(user, adopted.trees());
                 }
                 _ => {}
             }
@@ -318,6 +343,11 @@ impl Job {
         if self.killed {
             return self.kill(context);
         }
+        let waits = self.tasks.iter().position(|task| matches!(task.phase, Phase::Waiting));
+        if let Some(index) = waits.filter(|_| self.started && self.is_adopted()) {
+            // The service manager was being asked for its processes.
+            return self.adopt(index, context);
+        }
         for task in &self.tasks {
             if let Phase::Running(process) = &task.phase
                 && process.minder.as_ref().is_some_and(super::Minder::is_over)
@@ -342,5 +372,33 @@ impl Task {
         {
             self.killer.kill(user, vec![Root::whole(root)]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> (Child, Root) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let root = Root::whole(child.id().cast_signed()).held().unwrap();
+        (child, root)
+    }
+
+    #[test]
+    fn what_is_to_be_killed_during_a_walk_is_killed_after_it() {
+        let killer = Killer::default();
+        let (mut one, first) = sleeper();
+        let (mut other, second) = sleeper();
+        killer.walks().is_under_way = true;
+        for tree in [first, second, second] {
+            killer.kill(u32::MAX, vec![tree]);
+        }
+        assert_eq!(killer.walks().wanted.len(), 2, "each once");
+        killer.work();
+        assert!(!killer.is_at_work());
+        one.wait().unwrap();
+        other.wait().unwrap();
     }
 }

@@ -108,6 +108,7 @@ impl Job {
             shared: handed.shared.into_iter().map(path).collect(),
             look: None,
             killer: Killer::default(),
+            attaching: None,
             sweep: None,
             scratch: handed.scratch.map(path),
             ipc: handed.ipc.map(|fd| inherited.take(fd)).transpose()?,

@@ -2,7 +2,7 @@
 
 use super::{
     Handle, OnRefusal, Root, Scope, Traversal, Walk, WalkError, WalkReport, Walker, Whom,
-    children_of, read_if_exists,
+    children_of_same, read_if_exists,
 };
 use crate::proc::ProcessStat;
 use std::collections::BTreeSet;
@@ -72,7 +72,8 @@ impl Walker<'_> {
             let stat = read_if_exists(pid)?;
             let belongs = |stat: &ProcessStat| parent.is_none_or(|parent| stat.ppid == parent);
             if let Some(stat) = stat.filter(belongs) {
-                queue.extend(children_of(&tree, pid));
+                let children = children_of_same(&tree, pid, Some(stat.start_time))?;
+                queue.extend(children.unwrap_or_default());
                 if !stat.has_ended() {
                     found.push((pid, stat.start_time));
                 }

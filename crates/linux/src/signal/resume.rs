@@ -1,7 +1,8 @@
 //! SIGCONT from the bottom up.
 
 use super::{
-    Handle, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom, children_of,
+    Handle, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom, children_of_same,
+    read_if_exists,
 };
 use crate::cgroup::Cgroup;
 use crate::proc::{ProcessStat, Tree};
@@ -57,11 +58,17 @@ pub fn resume_group_except(
 /// Continues exactly these processes, each named by its number and start time, those with the highest numbers
 /// first: children mostly before their parents. Takes effect at once. One that may not be signalled stays as it is.
 pub fn continue_named(names: &BTreeSet<(i32, u64)>) {
-    for &(pid, start_time) in names.iter().rev() {
+    signal_named(names.iter().rev(), libc::SIGCONT);
+}
+
+/// Sends a signal to exactly these processes, each named by its number and start time, in this order. One that may not
+/// be signalled stays as it is.
+pub fn signal_named<'a>(names: impl IntoIterator<Item = &'a (i32, u64)>, signal: i32) {
+    for &(pid, start_time) in names {
         if let Ok(Some(handle)) = Handle::open(pid)
             && handle.stat.start_time == start_time
         {
-            let _ = handle.send(libc::SIGCONT);
+            let _ = handle.send(signal);
         }
     }
 }
@@ -113,7 +120,7 @@ impl Resume<'_> {
     fn round(&mut self, walk: &Walk) -> Result<usize, WalkError> {
         let mut count = 0;
         let (tree, tops) = self.walker.survey()?;
-        for batch in batches(&tree, tops, walk.traversal) {
+        for batch in batches(&tree, tops, walk.traversal)? {
             let sent = self.send(&tree, &batch)?;
             count += sent.len();
             self.wait_until_running(walk, sent)?;
@@ -121,10 +128,13 @@ impl Resume<'_> {
         Ok(count)
     }
 
-    fn send(&mut self, tree: &Tree, batch: &[i32]) -> Result<Vec<i32>, WalkError> {
+    fn send(&mut self, tree: &Tree, batch: &[Name]) -> Result<Vec<i32>, WalkError> {
         let mut sent = Vec::new();
-        for &pid in batch {
-            let Some(handle) = Handle::open(pid)? else { continue };
+        for &(pid, start_time) in batch {
+            let Some(handle) = Handle::open(pid)?.filter(|it| it.stat.start_time == start_time)
+            else {
+                continue;
+            };
             let is_due = self.which == Which::All || handle.stat.state == 'T';
             let is_spared = self.except.contains(&(pid, handle.stat.start_time));
             let is_done = self.walker.is_known(&handle.stat);
@@ -161,23 +171,37 @@ impl Resume<'_> {
     }
 }
 
+/// A process by its number and start time: when it is continued, its number may be another's.
+type Name = (i32, u64);
+
 /// The processes, children before their parents; each batch must run before the next.
-fn batches(tree: &Tree, tops: Vec<Place>, traversal: Traversal) -> Vec<Vec<i32>> {
-    let mut level: Vec<i32> = tops.into_iter().map(|(pid, _)| pid).collect();
+fn batches(
+    tree: &Tree,
+    tops: Vec<Place>,
+    traversal: Traversal,
+) -> Result<Vec<Vec<Name>>, WalkError> {
+    let mut level = tops;
     let mut levels = Vec::new();
     while !level.is_empty() {
-        let below = level.iter().flat_map(|&pid| children_of(tree, pid)).map(|(pid, _)| pid);
-        let below = below.collect();
-        levels.push(std::mem::replace(&mut level, below));
+        let (mut names, mut below) = (Vec::new(), Vec::new());
+        for (pid, parent) in level {
+            let belongs = |stat: &ProcessStat| parent.is_none_or(|parent| stat.ppid == parent);
+            let Some(stat) = read_if_exists(pid)?.filter(belongs) else { continue };
+            names.push((pid, stat.start_time));
+            let children = children_of_same(tree, pid, Some(stat.start_time))?;
+            below.extend(children.unwrap_or_default());
+        }
+        levels.push(names);
+        level = below;
     }
     levels.reverse();
-    match traversal {
+    Ok(match traversal {
         Traversal::BreadthFirst => levels,
         Traversal::AllAtOnce => vec![levels.concat()],
         Traversal::DepthFirst | Traversal::Hybrid => {
-            levels.concat().into_iter().map(|pid| vec![pid]).collect()
+            levels.concat().into_iter().map(|name| vec![name]).collect()
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -224,7 +248,8 @@ mod tests {
             let walker = Walker::new(Whom::Roots(Vec::new()), deadline);
             let (except, stuck) = (&BTreeSet::new(), Vec::new());
             let mut resume = Resume { walker, except, which: Which::All, stuck, refused: None };
-            assert_eq!(resume.send(&tree, &[pid]).unwrap().len(), signals, "SIGCONT");
+            let named = [(pid, ProcessStat::read(pid).unwrap().start_time)];
+            assert_eq!(resume.send(&tree, &named).unwrap().len(), signals, "SIGCONT");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Handle, Known, OnRefusal, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom,
-    children_of, read_if_exists,
+    read_if_exists,
 };
 use crate::cgroup::Cgroup;
 use crate::proc::{ProcessStat, Tree};
@@ -171,7 +171,10 @@ impl Walker<'_> {
                     return Ok(());
                 }
             }
-            stack.extend(children_of(tree, pid).rev());
+            match self.children(tree, pid)? {
+                Some(children) => stack.extend(children.into_iter().rev()),
+                None => pass.moved += 1,
+            }
         }
         Ok(())
     }
@@ -198,7 +201,13 @@ impl Walker<'_> {
             if !pass.running.is_empty() {
                 return Ok(());
             }
-            level = present.into_iter().flat_map(|pid| children_of(tree, pid)).collect();
+            level = Vec::new();
+            for pid in present {
+                match self.children(tree, pid)? {
+                    Some(children) => level.extend(children),
+                    None => pass.moved += 1,
+                }
+            }
         }
         Ok(())
     }

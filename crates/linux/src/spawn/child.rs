@@ -485,12 +485,14 @@ fn mind(root: i32, status: RawFd) -> ! {
             kill_children();
         }
         // Signals wait while they are blocked, so none is missed between this and the next line.
-        while let Some((ended, wait_status)) = reap_any() {
+        while let Some((ended, wait_status)) = ended_any() {
             if ended == root {
+                // Before it is reaped: what is sent to its number until that is read reaches no other process.
                 write_number(status, wait_status);
                 // SAFETY: no code uses it again.
                 unsafe { libc::close(status) };
             }
+            reap(ended);
         }
         // Others may send that signal, too; a process that has lost its parent has another one.
         // SAFETY: takes no pointer.
@@ -506,16 +508,34 @@ fn keeper_is_gone(status: RawFd) -> bool {
     unsafe { libc::poll(&raw mut look, 1, 0) > 0 && look.revents & libc::POLLERR != 0 }
 }
 
-/// A child that has ended; exits if there is none at all.
-fn reap_any() -> Option<(i32, c_int)> {
-    let mut wait_status = 0;
-    // SAFETY: the status can be written.
-    match unsafe { libc::waitpid(-1, &raw mut wait_status, libc::__WALL | libc::WNOHANG) } {
-        0 => None,
-        -1 if io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) => raw::exit(0),
-        -1 => None,
-        ended => Some((ended, wait_status)),
+/// A child that has ended and is not reaped, with its wait status; exits if there is no child at all.
+fn ended_any() -> Option<(i32, c_int)> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let mut found = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: what is found can be written.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, found.as_mut_ptr(), flags) };
+    if result == -1 {
+        return match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ECHILD) => raw::exit(0),
+            _ => None,
+        };
     }
+    // SAFETY: zeros are valid, and a call that succeeds has written what it says of a child, or left them.
+    let (ended, how, status) = unsafe {
+        let found = found.assume_init();
+        (found.si_pid(), found.si_code, found.si_status())
+    };
+    let wait_status = match how {
+        libc::CLD_EXITED => (status & 0xff) << 8,
+        libc::CLD_DUMPED => status | 0x80,
+        _ => status,
+    };
+    (ended != 0).then_some((ended, wait_status))
+}
+
+fn reap(ended: i32) {
+    // SAFETY: nothing is written.
+    unsafe { libc::waitpid(ended, ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
 }
 
 /// Waits until a child or the keeper has ended.

@@ -2,7 +2,7 @@
 
 use super::cluster::{address_of_this_machine, invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
-use super::upgrade::go_over;
+use super::upgrade::upgrade;
 use crate::supervise;
 use clap::Args;
 use std::io::ErrorKind;
@@ -145,7 +145,7 @@ fn go_on_as_head(instance: &Instance, membership: &Membership) -> anyhow::Result
         let address = membership.listen.as_deref().unwrap_or_default();
         TcpStream::connect(address).is_ok()
     };
-    let went = own_path().and_then(|program| go_over(instance, &program));
+    let went = own_path().and_then(|program| upgrade(instance, &program));
     if went.is_err() && !listens() {
         // It goes on as it was, and is to begin so again.
         Place::of(instance).forget()?;

@@ -1,4 +1,4 @@
-//! `tutti upgrade`, and what a supervisor that went over to another executable goes on with.
+//! `tutti upgrade`, and what a supervisor that was upgraded to another executable goes on with.
 
 mod all;
 
@@ -44,14 +44,14 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
     if args.all {
         return all::execute(&instance, &program);
     }
-    let said = go_over(&instance, &program)?;
+    let said = upgrade(&instance, &program)?;
     let directory = instance.directory().display();
     print(&format!("the instance in {directory} is upgraded to {} ({said})\n", program.display()))?;
     Ok(Exit::OK)
 }
 
-/// Has the instance of this machine go over; what its supervisor says.
-pub(super) fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<String> {
+/// Has the instance of this machine upgrade; what its supervisor says.
+pub(super) fn upgrade(instance: &Instance, program: &Path) -> anyhow::Result<String> {
     let directory = instance.directory().display();
     order::order(instance, program).map_err(|error| {
         match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {

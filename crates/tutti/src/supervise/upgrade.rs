@@ -6,7 +6,7 @@
 //! 1. The executable is asked what it understands (`tutti keeper --can-take-over FORM --reads-journal FORM`). If it can't
 //!    be executed, or does not understand what would be handed over, nothing happens. So it is while the journal lacks
 //!    what was done since it could not be written: only the controller that runs knows that.
-//! 2. The keeper goes over to it, with all that it holds (see `keeper/src/driver/handover.rs`). If it can't, nothing has
+//! 2. The keeper upgrades to it, with all that it holds (see `keeper/src/driver/handover.rs`). If it can't, nothing has
 //!    happened.
 //! 3. The supervisor executes it too, in the same process: it keeps its number, its lock and its children.
 //! 4. The controller is killed and started anew, then the agent: both are made to be, and learn what they must know
@@ -44,7 +44,7 @@ use tutti_wire::code::Code;
 use tutti_wire::handover::{FromHolder, ToHolder};
 use tutti_wire::local::Reply;
 
-/// How long a keeper may take to go over.
+/// How long a keeper may take to upgrade.
 const KEEPER_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a daemon may take that was started anew.
@@ -117,7 +117,7 @@ fn answer(mut asker: &UnixStream, text: &str) {
 impl Supervisor<'_> {
     pub(super) fn take_orders(&mut self) {
         while let Ok((stream, _)) = self.orders.accept() {
-            let result = read_order(&stream).and_then(|program| self.go_over(&stream, &program));
+            let result = read_order(&stream).and_then(|program| self.upgrade(&stream, &program));
             let Err(error) = result;
             let reason = format!("{error:#}");
             warn!(code = %Code::NotUpgraded, "no upgrade: {reason}");
@@ -126,7 +126,7 @@ impl Supervisor<'_> {
     }
 
     /// Returns only if it can't be done.
-    fn go_over(
+    fn upgrade(
         &mut self,
         asker: &UnixStream,
         program: &Path,
@@ -263,14 +263,14 @@ fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Has the keeper go over; how many jobs it took along.
+/// Has the keeper upgrade; how many jobs it took along.
 fn tell_keeper(instance: &Instance, program: &Path, protocol: u16) -> anyhow::Result<u32> {
     let stream = UnixStream::connect(instance.keeper_socket()).context("the keeper is away")?;
     let keeper = peer_process(&stream).context("the keeper is away")?;
     let mut link = Link::new(stream)?;
     link.greet(Role::Supervisor);
     let program = ByteBuf::from(program.as_os_str().as_bytes());
-    link.send(&ToHolder::GoOver { program, protocol });
+    link.send(&ToHolder::Upgrade { program, protocol });
     link.flush().context("the keeper is away")?;
     match answer_of_keeper(&mut link, keeper.as_fd())? {
         FromHolder::Done { jobs } => Ok(jobs),

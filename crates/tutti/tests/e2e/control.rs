@@ -305,6 +305,39 @@ fn what_a_job_has_stopped_itself_stays_stopped() {
 }
 
 #[test]
+fn what_a_user_stops_out_of_turn_stays_stopped_until_the_user_continues_it() {
+    let line = "while :; do sleep 0.02; done & echo child $!; while :; do sleep 0.02; done";
+    for control in CONTROLS {
+        let (instance, running, child) = with_child(control, line);
+        let state = || status_of(child, "State").unwrap_or_default();
+        for is_part in [false, true] {
+            let part = format!("1.0/{child}");
+            let part = if is_part { ["--all", &part].to_vec() } else { ["1"].to_vec() };
+            let signal = |name: &str| instance.tutti(&[&["signal", name], &part[..]].concat());
+            instance.tutti(&["suspend", "1"]).expect(0);
+            instance.wait_for_state(1, "suspended");
+            signal("STOP").expect(0);
+            instance.tutti(&["resume", "1"]).expect(0);
+            instance.wait_for_state(1, "running");
+            eventually("it is stopped", || state().starts_with('T').then_some(()));
+            // Through another turn, too.
+            for _ in 0..2 {
+                instance.tutti(&["suspend", "1"]).expect(0);
+                instance.wait_for_state(1, "suspended");
+                instance.tutti(&["resume", "1"]).expect(0);
+                instance.wait_for_state(1, "running");
+            }
+            let beside = instance.tutti(&["run", "echo", "done"]).expect(0).text();
+            assert!(state().starts_with('T'), "{control}: it goes on, {beside}");
+            signal("CONT").expect(0);
+            eventually("it goes on", || (!state().starts_with('T')).then_some(()));
+        }
+        instance.tutti(&["cancel", "--now", "1"]).expect(0);
+        running.wait().expect(137);
+    }
+}
+
+#[test]
 fn a_stopped_job_that_is_to_end_acts_on_the_signal() {
     let line = "trap 'echo cleaned; exit 0' TERM; echo child $$; while :; do sleep 0.02; done";
     for control in CONTROLS {

@@ -4,6 +4,7 @@
  *   same:  stores under one key COUNT times, then waits for all
  *   flood: stores under one key after the other until it is ended, and reads no answer that it need not
  *   leave: rank 0 ends with status COUNT and does not finalize; the others wait for it
+ *   gone:  rank 0 finalizes and ends well; the others wait for it, and end with status 9 if they are told that it is gone
  *   all:   every rank ends with status COUNT and does not finalize
  *   mute:  asks for the longest value there can be, COUNT times, and reads no answer for a while
  */
@@ -142,6 +143,9 @@ int main(int argc, char **argv)
         while (access("listen", F_OK))
             usleep(20000);
         ask("cmd=barrier_in\n");
+    } else if (!strcmp(argv[1], "gone")) {
+        if (rank > 0)
+            return strstr(ask("cmd=barrier_in\n"), "rc=-1") ? 9 : 0;
     } else if (!strcmp(argv[1], "flood")) {
         if (rank > 0)
             ask("cmd=barrier_in\n");

@@ -99,6 +99,16 @@ fn a_rank_that_ends_before_it_finalizes_ends_the_job_after_its_grace() {
 }
 
 #[test]
+fn ranks_do_not_wait_for_ever_for_a_rank_that_has_finalized_and_ended() {
+    let bed = Bed::up(2, &[]);
+    let program = program();
+    let run = |words: &[&str]| bed.tutti(1, &[&["run"], words, &[&program, "gone"]].concat());
+    run(&["-n", "3"]).expect(9);
+    let words = "ranks waited in an MPI barrier for ranks that had ended";
+    run(&["-N", "2", "-n", "2", "--grace", "300ms"]).expect(143).says(words);
+}
+
+#[test]
 fn ranks_that_all_end_before_they_finalize_are_not_touched() {
     let instance = Instance::new().up();
     let program = program();

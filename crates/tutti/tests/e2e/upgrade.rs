@@ -1,4 +1,4 @@
-//! `tutti upgrade`: the instance goes over to another executable, and jobs do not notice.
+//! `tutti upgrade`: the instance upgrades to another executable, and jobs do not notice.
 
 use crate::cluster::Bed;
 use crate::harness::{
@@ -56,7 +56,7 @@ fn mpi_solver() -> PathBuf {
 }
 
 #[test]
-fn no_job_fails_and_no_byte_is_lost_or_doubled_while_all_parts_go_over_twice() {
+fn no_job_fails_and_no_byte_is_lost_or_doubled_while_all_parts_upgrade_twice() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "quantum=10ms"]).expect(0);
     let before = (supervisor(&instance), instance.daemon("keeper"));
@@ -147,7 +147,7 @@ fn expect_whole_lines(text: &str, ranks: usize, each: usize) {
 }
 
 #[test]
-fn jobs_without_cgroups_go_over_too() {
+fn jobs_without_cgroups_survive_an_upgrade_too() {
     let instance = Instance::of_nobody().up();
     instance.tutti(&["params", "quantum=50ms"]).expect(0);
     let line = "setsid sleep $NAP & echo up; cat; exit 6";
@@ -283,7 +283,7 @@ fn only_the_owner_or_root_may_say_so() {
     instance.tutti(&["run", "true"]).expect(0);
 }
 
-/// A part that ends while it goes over has ended as ever: jobs of a keeper are lost, and reported.
+/// A part that ends while it is upgraded has ended as ever: jobs of a keeper are lost, and reported.
 #[test]
 fn a_part_that_ends_on_the_way_is_started_again() {
     let check = "case \"$*\" in *--can-take-over*) exec \"$TUTTI\" \"$@\";; esac\n";
@@ -346,7 +346,7 @@ fn a_part_that_is_killed_at_any_moment_of_it_costs_what_it_costs_at_any_other() 
 }
 
 #[test]
-fn the_machines_of_a_cluster_go_over_one_after_the_other() {
+fn the_machines_of_a_cluster_upgrade_one_after_the_other() {
     let bed = Bed::up(3, &[0]);
     let line =
         "i=0; while [ $i -lt 300 ]; do echo $i; i=$((i+1)); sleep 0.005; done; exit $TUTTI_RANK";

@@ -1,4 +1,4 @@
-//! `tutti upgrade --all`: the machines of a cluster go over one after the other.
+//! `tutti upgrade --all`: the machines of a cluster upgrade one after the other.
 
 use crate::cluster::Bed;
 use crate::harness::{PATIENCE, command_line, copy_program, processes, within};
@@ -36,7 +36,7 @@ fn supervisor(bed: &Bed, number: usize) -> i32 {
 }
 
 #[test]
-fn all_machines_go_over_and_jobs_run_on() {
+fn all_machines_upgrade_and_jobs_run_on() {
     // A tree of two levels: the parents of others are replaced, too.
     let bed = Bed::up_with(4, &[0], &["fan_out=2"]);
     let line =

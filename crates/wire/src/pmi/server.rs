@@ -282,6 +282,7 @@ impl Server {
     fn init(&mut self, task: usize, version: u32) -> Answer {
         let answer = match version {
             1 => {
+                self.leave_barriers(task);
                 self.tasks[task].state = TaskState::Begun;
                 Answer::done("response_to_init")
             }
@@ -490,6 +491,41 @@ impl Server {
         }
     }
 
+    /// A program begins. One before it may have ended while it waited, or in the midst of a spawn.
+    fn leave_barriers(&mut self, task: usize) {
+        self.tasks[task] = Task::default();
+        for inside in self.barriers.values_mut() {
+            inside.remove(&task);
+        }
+        self.barriers.retain(|_, inside| !inside.is_empty());
+    }
+
+    /// Lets the tasks go on, with an error, that wait in barriers which will never open: a task that takes part has ended,
+    /// as `has_ended` says, and had not entered. One that ended between `init` and `finalize` is reported otherwise.
+    pub fn give_up_barriers(&mut self, has_ended: impl Fn(usize) -> bool, out: &mut Vec<Effect>) {
+        if self.barriers.is_empty() {
+            return;
+        }
+        let is_away =
+            |task: &usize| has_ended(*task) && self.tasks[*task].state != TaskState::Begun;
+        let away: BTreeSet<usize> = (0..self.tasks.len()).filter(is_away).collect();
+        let takes_part = |task: &usize, group: &BarrierGroup| match group {
+            BarrierGroup::World | BarrierGroup::Node => true,
+            BarrierGroup::Ranks(ranks) => ranks.contains(&self.ranks[*task]),
+        };
+        let is_stuck = |(barrier, inside): &(&Barrier, &BTreeSet<usize>)| {
+            away.iter().any(|task| takes_part(task, &barrier.group) && !inside.contains(task))
+        };
+        let stuck = self.barriers.iter().filter(is_stuck).map(|(barrier, _)| barrier.clone());
+        for barrier in stuck.collect::<Vec<Barrier>>() {
+            for task in self.barriers.remove(&barrier).unwrap_or_default() {
+                self.tasks[task].waiting = self.tasks[task].waiting.saturating_sub(1);
+                let answer = Answer::refused("barrier_out", "a_rank_that_takes_part_has_ended");
+                out.push(answer.number("tag", barrier.tag).to(task));
+            }
+        }
+    }
+
     /// Remembers a group with its tag when it is used first; whether there is room for it.
     fn knows(&mut self, barrier: &Barrier) -> bool {
         let key = (barrier.group.clone(), barrier.tag);
@@ -507,10 +543,11 @@ impl Server {
 
     /// Lets the tasks go on that wait, in the order of their numbers.
     fn open(&mut self, barrier: &Barrier, out: &mut Vec<Effect>) {
-        let Some(inside) = self.barriers.remove(barrier) else { return };
+        // Also where those that waited have begun anew: others count this round.
+        let inside = self.barriers.remove(barrier).unwrap_or_default();
         *self.rounds.entry((barrier.group.clone(), barrier.tag)).or_default() = barrier.round + 1;
         for task in inside {
-            self.tasks[task].waiting -= 1;
+            self.tasks[task].waiting = self.tasks[task].waiting.saturating_sub(1);
             // A client with threads tells by the tag whose barrier it was.
             out.push(Answer::done("barrier_out").number("tag", barrier.tag).to(task));
         }

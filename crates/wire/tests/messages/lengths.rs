@@ -103,7 +103,7 @@ fn share(tasks: usize) -> Share {
 
 fn question(question: Question) -> Question {
     match question {
-        Question::GoOver { .. } => Question::GoOver { program: bytes(PATH_BYTES) },
+        Question::Upgrade { .. } => Question::Upgrade { program: bytes(PATH_BYTES) },
         Question::Runs { .. } => Question::Runs { program: bytes(PATH_BYTES) },
         fixed @ (Question::Switches { .. }
         | Question::Status
@@ -321,7 +321,7 @@ fn held(job: HeldJob) -> HeldJob {
         launch: LAUNCH,
         cgroup: Some(bytes(PATH_BYTES)),
         roots: vec![(Rank(u32::MAX), i32::MAX); TASKS],
-        adopted: vec![i32::MAX; 1000],
+        adopted: vec![(i32::MAX, u64::MAX); 1000],
         ended: vec![ended; TASKS / 2],
         // One part may have all processes.
         stopped: stopped(1, SUSPENDED_PROCESSES_MAX),

@@ -1,11 +1,11 @@
-//! `tutti upgrade --all`: the machines of a cluster go over one after the other, the head first.
+//! `tutti upgrade --all`: the machines of a cluster upgrade one after the other, the head first.
 //!
 //! Each is told through the control tree. Its agent ends on the way; that it is there again, and runs the
-//! executable, is what shows that the machine went over. One that runs it already is passed by, so the same
+//! executable, is what shows that the machine was upgraded. One that runs it already is passed by, so the same
 //! words go on where a failure has stopped them.
 
 use super::super::cluster::membership_of_head;
-use super::go_over;
+use super::upgrade;
 use crate::supervise::what_it_speaks;
 use anyhow::ensure;
 use serde_bytes::ByteBuf;
@@ -23,7 +23,7 @@ use tutti_wire::limits::PROTOCOL_VERSION;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::NodeReport;
 
-/// How long nodes may take that are just connecting again, as after the head alone went over.
+/// How long nodes may take that are just connecting again, as after the head alone was upgraded.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a machine may take to be back with its new agent.
@@ -56,7 +56,7 @@ pub(super) fn execute(instance: &Instance, program: &Path) -> anyhow::Result<Exi
     Ok(Exit::OK)
 }
 
-/// The head, then the others by name. All must be in reach, or the first would go over for nothing.
+/// The head, then the others by name. All must be in reach, or the first would upgrade for nothing.
 fn nodes_to_upgrade(head: &str) -> anyhow::Result<Vec<String>> {
     let patience = Instant::now() + CONNECTED_WITHIN;
     let nodes = loop {
@@ -105,17 +105,17 @@ struct Upgrade<'a> {
 }
 
 impl Upgrade<'_> {
-    /// Has one machine go over; what is said of it.
+    /// Has one machine upgrade; what is said of it.
     fn one(&self, name: &str) -> anyhow::Result<&'static str> {
         self.wait_for(name)?;
         if self.runs_it(name).is_ok() {
             return Ok("runs already:");
         }
         if name == self.head {
-            go_over(self.instance, self.program)?;
+            upgrade(self.instance, self.program)?;
         } else {
             let (node, program) = (name.to_owned(), self.path());
-            self.expect_done(&Request::GoOver { node, program })?;
+            self.expect_done(&Request::Upgrade { node, program })?;
         }
         let patience = Instant::now() + BACK_WITHIN;
         while let Err(error) = self.wait_for(name).and_then(|()| self.runs_it(name)) {
@@ -127,7 +127,7 @@ impl Upgrade<'_> {
         Ok("is upgraded to")
     }
 
-    /// Waits until the machine is in reach: who was connected through one that went over finds another way.
+    /// Waits until the machine is in reach: who was connected through one that was upgraded finds another way.
     fn wait_for(&self, name: &str) -> anyhow::Result<()> {
         let patience = Instant::now() + BACK_WITHIN;
         while !nodes()?.iter().any(|it| it.name == name && it.depth.is_some()) {

@@ -272,6 +272,44 @@ fn a_greedy_task_is_told_so() {
 }
 
 #[test]
+fn a_barrier_that_waits_for_a_task_that_has_ended_is_given_up() {
+    let mut names = Names::new();
+    let mut server = server(7, 3, 0);
+    let begin = "0> cmd=init pmi_version=1 pmi_subversion=2
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        1> cmd=barrier_in
+        2> cmd=init pmi_version=1 pmi_subversion=2
+        2< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2";
+    play(&mut server, &mut names, begin);
+    let give_up = |server: &mut Server, ended: usize| -> Vec<String> {
+        let mut effects = Vec::new();
+        server.give_up_barriers(|task| task == ended, &mut effects);
+        effects.iter().map(shown).collect()
+    };
+    assert_eq!(give_up(&mut server, 1), [] as [&str; 0], "it waits itself");
+    assert_eq!(give_up(&mut server, 2), [] as [&str; 0], "that is told otherwise");
+    play(&mut server, &mut names, "2> cmd=finalize\n2< cmd=finalize_ack rc=0\nfinalized 2");
+    let told = "1< cmd=barrier_out rc=-1 msg=a_rank_that_takes_part_has_ended tag=0";
+    assert_eq!(give_up(&mut server, 2), [told]);
+    assert_eq!(give_up(&mut server, 2), [] as [&str; 0]);
+}
+
+#[test]
+fn a_program_that_begins_anew_is_in_no_barrier() {
+    let mut names = Names::new();
+    let mut server = server(7, 2, 0);
+    let lines = "
+        0> cmd=barrier_in
+        0> cmd=init pmi_version=1 pmi_subversion=2
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        1> cmd=barrier_in
+        0> cmd=barrier_in
+        0< cmd=barrier_out rc=0 tag=0
+        1< cmd=barrier_out rc=0 tag=0";
+    play(&mut server, &mut names, lines);
+}
+
+#[test]
 fn a_barrier_of_several_nodes_waits_for_the_others() {
     let mut names = Names::new();
     let mut server = server(7, 3, 1);
