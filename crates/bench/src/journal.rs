@@ -215,7 +215,7 @@ fn spec(tasks: u32) -> JobSpec {
         movable: false,
         weights: None,
         nodes: NodeWish::default(),
-        circuit: None,
+        resources: Vec::new(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: OnNodeLoss::default(),
     }
@@ -278,6 +278,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             user: "ada".into(),
             class: "production".into(),
             former_class: None,
+            resources: Vec::new(),
             state: "ended".into(),
             reason: reason.to_string(),
             code: None,

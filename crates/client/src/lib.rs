@@ -44,7 +44,7 @@ pub use input::parse_input;
 pub use nodes::{list as node_list, parse_signal};
 pub use open_mpi::Suspect;
 pub use request::{
-    FILE_LETTERS, JobOptions, STDIO, duration, job_name, job_request, pattern_parser,
+    FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, pattern_parser,
 };
 pub use run::{RunOptions, run};
 pub use sink::OutputOptions;

@@ -9,7 +9,9 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use tutti_types::{ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, Weights};
+use tutti_types::{
+    ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Weights,
+};
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
@@ -17,7 +19,8 @@ use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
 
 /// Headings of groups of options, as `--help` shows them.
 pub(super) const NODES: &str = "Nodes";
-const SCHEDULING: &str = "Scheduling";
+/// The heading of options about when a job runs.
+pub const SCHEDULING: &str = "Scheduling";
 const FAILURES: &str = "Failures and limits";
 /// The heading of options for standard input and output.
 pub const STDIO: &str = "Input and output";
@@ -59,6 +62,11 @@ pub struct JobOptions {
     /// Queue of the job; `tutti queue` lists them [default: none, so no limits of a queue]
     #[arg(short = 'q', long, alias = "partition", value_name = "NAME", help_heading = SCHEDULING)]
     pub queue: Option<String>,
+
+    /// Counted resource that the job needs: NAME, NAME:COUNT or NAME@NUMBER; may be repeated;
+    /// `tutti resource` lists them
+    #[arg(long, value_name = "NAME[:COUNT]", help_heading = SCHEDULING)]
+    pub resource: Vec<ResourceWish>,
 
     /// Choose nodes by performance in int, float, double and memory, such as int=1,double=3
     /// [default: the parameters weight_...]
@@ -200,6 +208,8 @@ pub fn job_request(
             (false, true) => OnBadExit::Continue,
             (false, false) => OnBadExit::default(),
         },
+        hold: false,
+        resources: options.resource.clone(),
         within: outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. })),
         launch: LaunchSpec {
             name,

@@ -11,7 +11,7 @@ use super::report;
 use super::vouched;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{Event, JobState};
+use tutti_core::{Event, HeldBy, JobState};
 use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_node::codes::code_of_refusal;
@@ -97,6 +97,14 @@ pub(super) enum Forbidden {
     NotYours(JobId, String),
     #[error("only root, or the owner of the instance, may do that")]
     NotAdmin,
+    #[error(
+        "job {0} has begun, and only waiting jobs can be held; `tutti suspend {0}` takes its turns"
+    )]
+    HasBegun(JobId),
+    #[error("job {0} is not held; `tutti ps {0}` says why it waits")]
+    NotHeld(JobId),
+    #[error("an administrator holds job {0}, and only an administrator can release it")]
+    HeldByAdministrator(JobId),
 }
 
 /// Why a request for a job is not even put to the core: it is no proper request, or more than
@@ -158,11 +166,15 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Measured { .. }
         | Request::SetBank { .. }
         | Request::SetWeights { .. }
+        | Request::SetResources { .. }
         | Request::SetAccess { .. }
         | Request::Configure { .. } => Some(Change::Set),
-        Request::Cancel { .. } | Request::Suspend { .. } | Request::Resume { .. } => {
-            Some(Change::Job)
-        }
+        Request::Cancel { .. }
+        | Request::Suspend { .. }
+        | Request::Resume { .. }
+        | Request::Hold { .. }
+        | Request::Release { .. }
+        | Request::SetJobClass { .. } => Some(Change::Job),
         Request::Run(_)
         | Request::Return { .. }
         | Request::Submit(..)
@@ -184,14 +196,20 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Access
         | Request::Queues
         | Request::StandingParams
+        | Request::Resources
         | Request::Switches { .. }
         | Request::Status
         | Request::Down => None,
     }
 }
 
-fn submit_event(request: RequestId, queue: Option<QueueName>, spec: JobSpec) -> Event {
+fn submit_event(
+    request: RequestId,
+    (queue, hold): (Option<QueueName>, bool),
+    spec: JobSpec,
+) -> Event {
     match queue {
+        queue if hold => Event::SubmitHeld { request, spec, by: HeldBy::Owner, queue },
         Some(queue) => Event::SubmitTo { request, queue, spec },
         None => Event::Submit { request, spec },
     }
@@ -241,6 +259,13 @@ impl Driver {
             }
             Request::Resume { target } => {
                 self.on_part(token, uid, target, Question::ResumePart(target));
+            }
+            Request::Hold { job } => self.on_hold(token, uid, job),
+            Request::Release { job } => self.on_release(token, uid, job),
+            Request::SetJobClass { job, class } => self.on_set_job_class(token, uid, job, class),
+            Request::Resources => self.reply_resources(token),
+            Request::SetResources { settings, jobs_each, lent } => {
+                self.on_set_resources(token, uid, &settings, (jobs_each, lent));
             }
             Request::Params => self.reply_params(token),
             Request::SetParams { settings } => self.on_set_params(token, uid, &settings),
@@ -444,7 +469,7 @@ impl Driver {
             movable: false,
             weights: request.weights,
             nodes,
-            circuit: None,
+            resources: request.resources,
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
         };
@@ -463,10 +488,10 @@ impl Driver {
             return self.reply(token, &problem.declined());
         }
         let made = Some((job, spec.clone(), launch));
-        let (within, queue) = (request.within, request.queue);
+        let (within, queue, hold) = (request.within, request.queue, request.hold);
         self.submitting = Some(Submission { token, front, within, made, accepted: None });
         let request = self.next_request();
-        self.apply(&submit_event(request, queue, spec));
+        self.apply(&submit_event(request, (queue, hold), spec));
         match self.submitting.take() {
             Some(Submission { accepted: Some(job), front: false, .. }) => self.promise(token, job),
             // It would end with its front end in any case: the disk is not waited for.

@@ -474,6 +474,7 @@ impl Driver {
             share: Share::default(),
             nodes: parts.iter().map(|part| self.job_node(part)).collect(),
             class: view.spec.class.to_string(),
+            resources: view.resources.to_vec(),
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: view.spec.memory_per_task_bytes,

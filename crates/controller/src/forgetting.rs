@@ -135,7 +135,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::SetClass { .. }
         | Event::ForgetClass { .. }
         | Event::SetPeriod { .. }
-        | Event::SetCircuits { .. }
+        | Event::SetResource { .. }
         | Event::SetBank { .. }
         | Event::SetWeight { .. }
         | Event::SetAccess { .. }
@@ -147,10 +147,14 @@ const fn patience(event: &Event) -> Nanos {
         | Event::NodeMeasured { .. }
         | Event::Cancel { .. }
         | Event::Suspend { .. }
-        | Event::Resume { .. } => GATHER,
+        | Event::Resume { .. }
+        | Event::Hold { .. }
+        | Event::Release { .. }
+        | Event::SetJobClass { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
         | Event::SubmitTo { .. }
+        | Event::SubmitHeld { .. }
         | Event::JobsEnded { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

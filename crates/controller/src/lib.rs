@@ -30,10 +30,12 @@ mod memory;
 mod nested;
 mod nodes;
 mod offline;
+mod orders;
 mod problem;
 mod questions;
 mod removal;
 mod report;
+mod resources;
 mod settings;
 mod site;
 #[cfg(feature = "simulation")]

@@ -51,7 +51,10 @@ impl From<Forbidden> for Problem {
             }
             Forbidden::TooManyParts(_) => Code::TooMuchAsked,
             Forbidden::NotEnded(_) => Code::JobNotEnded,
-            Forbidden::NotYours(..) | Forbidden::NotAdmin => Code::NotAllowed,
+            Forbidden::NotYours(..) | Forbidden::NotAdmin | Forbidden::HeldByAdministrator(_) => {
+                Code::NotAllowed
+            }
+            Forbidden::HasBegun(_) | Forbidden::NotHeld(_) => Code::NotInThatState,
         };
         Self::new(code, error)
     }

@@ -12,7 +12,7 @@ use tutti_types::param::{Range, Shown};
 use tutti_types::params::TABLE;
 use tutti_types::{
     ClassName, ClassSpec, Classes, ClusterTime, JobId, Nanos, NodeId, Outcome, Overrides, Param,
-    Params, Period, default_classes,
+    Params, Period, ResourceWish, default_classes,
 };
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
@@ -88,7 +88,7 @@ fn first_page<T>(
 
 /// What it takes to send it, about.
 fn bytes_of(report: &JobReport) -> usize {
-    let lists = report.placement.iter().chain(&report.suspended);
+    let lists = report.placement.iter().chain(&report.suspended).chain(&report.resources);
     let texts = [&report.name, &report.user, &report.reason, &report.detail];
     size_of::<JobReport>() + lists.chain(texts).map(|text| text.len() + 1).sum::<usize>()
 }
@@ -166,7 +166,17 @@ fn live_job(
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, view.service),
         queue: view.queue.map(ToString::to_string),
+        resources: resources(view),
     }
+}
+
+/// What a job has of its resources, or asks for.
+fn resources(view: &JobView) -> Vec<String> {
+    let shown = |wish: &ResourceWish| {
+        let has = view.resources.iter().find(|grant| grant.name == wish.name);
+        has.map_or_else(|| wish.to_string(), ToString::to_string)
+    };
+    view.spec.resources.iter().map(shown).collect()
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -243,6 +253,7 @@ pub(super) fn ended_job(
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, outcome.service),
         queue: entry.queue.clone(),
+        resources: Vec::new(),
     }
 }
 

@@ -166,11 +166,13 @@ impl Core {
             return;
         };
         residence.place = Place::Aside;
-        residence.circuit = None;
         self.matrix.remove(job);
         self.ledger.leave(job);
         self.aside.insert(job);
         self.go_on_elsewhere(job);
+        if self.aside.contains(&job) {
+            self.give_back_lent(job);
+        }
         self.disturb();
     }
 
@@ -201,8 +203,13 @@ impl Core {
         if self.aside.is_empty() {
             return;
         }
+        self.grant_again();
         for job in self.aside.clone() {
-            if self.residence(job).is_some_and(Residence::may_come_back) {
+            let may_come = |record: &Record| {
+                let here = record.residence().is_some_and(Residence::may_come_back);
+                here && !self.awaits_resource(record)
+            };
+            if self.jobs.get(&job).is_some_and(may_come) {
                 self.move_in(job, self.row_with_its_processors(job));
             }
         }

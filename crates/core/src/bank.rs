@@ -133,10 +133,7 @@ impl Core {
     pub(crate) fn reclassify_job(&mut self, job: JobId) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         if self.bank.reclassify(record) {
-            self.matrix.reclass(job, &record.spec.class);
-            self.queue.reconsider();
-            self.queue.disturbed = true;
-            self.quick.look_again();
+            self.after_reclass(job);
         }
     }
 

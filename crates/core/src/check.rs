@@ -46,6 +46,9 @@ pub enum Rule {
     SameFrame,
     /// 7: each class gets its share of the frame, and no slot is too short.
     Shares,
+    /// Of a counted resource, jobs have no more than there is unless it was lowered, and each has
+    /// what it asked for.
+    Resources,
     /// Memory promised on a node is that of the jobs on it, and no more than it has.
     Memory,
     /// Every resident job has an account that counts the slots it runs in.

@@ -13,7 +13,7 @@ pub use former::FormerCore;
 
 use crate::action::Action;
 use crate::bank::Bank;
-use crate::by_class::{ByClass, Circuits};
+use crate::by_class::ByClass;
 use crate::deadline::Plans;
 use crate::digest::Digest;
 use crate::ending::ENDED_BY_KILL;
@@ -25,12 +25,14 @@ use crate::matrix::Matrix;
 use crate::migrate::Migration;
 use crate::node_loss::Loss;
 use crate::nodes::Nodes;
+use crate::orders::HeldBy;
 use crate::plan::{Outbox, Sent};
 use crate::policy::{self, Machine, Policy};
 use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::reserved_rows::Quick;
+use crate::resources::Resources;
 use crate::table::Table;
 use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -65,7 +67,7 @@ pub struct Core {
     pub(crate) jobs: Table<Record>,
     pub(crate) queue: Queue,
     pub(crate) by_class: ByClass,
-    pub(crate) circuits: Circuits,
+    pub(crate) resources: Resources,
     pub(crate) bank: Bank,
     /// The users that may submit jobs.
     pub(crate) access: Access,
@@ -108,6 +110,8 @@ pub struct Core {
     pub(crate) quick: Quick,
     /// Queues, and the jobs in them.
     pub(crate) queues: Queues,
+    /// The waiting jobs that are kept out of the line.
+    pub(crate) holds: BTreeMap<JobId, HeldBy>,
 }
 
 impl Core {
@@ -130,7 +134,7 @@ impl Core {
             jobs: Table::default(),
             queue: Queue::default(),
             by_class: ByClass::default(),
-            circuits: Circuits::default(),
+            resources: Resources::default(),
             bank: Bank::default(),
             access: Access::new(),
             foreign: BTreeMap::new(),
@@ -156,6 +160,7 @@ impl Core {
             weights: UserWeights::default(),
             quick: Quick::default(),
             queues: Queues::default(),
+            holds: BTreeMap::new(),
         }
     }
 
@@ -202,10 +207,13 @@ impl Core {
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { request, spec } => {
-                self.on_submit(now, *request, (spec, None), actions);
+                self.on_submit(now, *request, (spec, None, None), actions);
             }
             Event::SubmitTo { request, queue, spec } => {
-                self.on_submit(now, *request, (spec, Some(queue)), actions);
+                self.on_submit(now, *request, (spec, Some(queue), None), actions);
+            }
+            Event::SubmitHeld { request, spec, by, queue } => {
+                self.on_submit(now, *request, (spec, queue.as_ref(), Some(*by)), actions);
             }
             Event::TasksEnded { job, ranks, status } => {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
@@ -225,6 +233,9 @@ impl Core {
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
             Event::Suspend { job } => self.on_suspend(*job),
             Event::Resume { job } => self.on_resume(*job),
+            Event::Hold { job, by } => self.on_hold(*job, *by),
+            Event::Release { job, by } => self.on_release(*job, *by),
+            Event::SetJobClass { job, class } => self.on_set_job_class(*job, class),
             Event::MovedOut { job } => self.on_moved_out(*job),
             Event::MovedIn { job } => self.on_moved_in(*job),
             Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
@@ -234,7 +245,7 @@ impl Core {
             Event::SetPeriod { period, overrides } => self.on_set_period(now, *period, overrides),
             Event::Calendar { week } => self.on_calendar(now, *week),
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
-            Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
+            Event::SetResource { name, spec } => self.on_set_resource(*name, *spec),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
             Event::SetWeight { account, weight } => self.on_set_weight(*account, *weight),
@@ -340,9 +351,9 @@ impl Core {
             self.stopping,
         )
             .hash(&mut digest);
-        (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake, self.longer_leases)
+        (&self.by_class, &self.resources, &self.bank, &self.foreign, self.wake, self.longer_leases)
             .hash(&mut digest);
-        (&self.access, &self.weights, &self.quick, &self.queues).hash(&mut digest);
+        (&self.access, &self.weights, &self.quick, &self.queues, &self.holds).hash(&mut digest);
         digest.finish()
     }
 
@@ -366,19 +377,21 @@ impl Core {
         &mut self,
         now: ClusterTime,
         request: RequestId,
-        (spec, queue): (&JobSpec, Option<&QueueName>),
+        (spec, queue, hold): (&JobSpec, Option<&QueueName>, Option<HeldBy>),
         actions: &mut Vec<Action>,
     ) {
         let refusal = if self.stopping {
             Err(Refusal::ShuttingDown)
         } else if self.jobs.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
+        } else if hold.is_some() && spec.deadline.is_some() {
+            Err(Refusal::HeldWithDeadline)
         } else {
             (self.policy().admission)(self.machine(), spec)
-                .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
+                .and_then(|()| self.resources.admit(&spec.resources))
                 .and_then(|()| queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec)))
         };
-        actions.push(match refusal.and_then(|()| self.take_on(now, spec, queue)) {
+        actions.push(match refusal.and_then(|()| self.take_on(now, spec, (queue, hold))) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },
         });
@@ -389,7 +402,7 @@ impl Core {
         &mut self,
         now: ClusterTime,
         spec: &JobSpec,
-        queue: Option<&QueueName>,
+        (queue, hold): (Option<&QueueName>, Option<HeldBy>),
     ) -> Result<JobId, Refusal> {
         let id = JobId(self.jobs_made + 1);
         let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
@@ -405,7 +418,9 @@ impl Core {
             self.join_queue(id, queue, &record.spec);
         }
         self.jobs.insert(id, record);
-        if self.enter_line(id) {
+        if let Some(by) = hold {
+            self.holds.insert(id, by);
+        } else if self.enter_line(id) {
             self.queue.newcomer = Some(id);
         }
         if let Some((sharers, promise)) = promise {
@@ -549,7 +564,9 @@ impl Core {
             Phase::Queued { .. } => {
                 let machine = self.matrix.widths();
                 self.queue.remove(job, &record.spec, machine);
-                self.enter_line(job);
+                if !self.holds.contains_key(&job) {
+                    self.enter_line(job);
+                }
                 self.queue.reconsider();
             }
             Phase::Resident(_) => self.give_turns(job),
@@ -681,13 +698,14 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Submit { .. }
         | Event::SubmitTo { .. }
         | Event::SetClassUsers { .. }
+        | Event::SubmitHeld { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
         | Event::SetAccess { .. }
         | Event::Foreign { .. }
-        | Event::SetCircuits { .. }
         | Event::SetWeight { .. }
+        | Event::SetResource { .. }
         | Event::Tick => false,
         Event::NodeJoined { .. }
         | Event::Forgot { .. }
@@ -700,6 +718,9 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Cancel { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }
+        | Event::Hold { .. }
+        | Event::Release { .. }
+        | Event::SetJobClass { .. }
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::FrontEndLost { .. }
@@ -726,6 +747,9 @@ const fn is_interference(event: &Event) -> bool {
         | Event::NodeRemoved { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }
+        | Event::Hold { .. }
+        | Event::Release { .. }
+        | Event::SetJobClass { .. }
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::SetParams { .. }
@@ -741,6 +765,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::Submit { .. }
         | Event::SubmitTo { .. }
         | Event::SetClassUsers { .. }
+        | Event::SubmitHeld { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }
         | Event::JobsEnded { .. }
@@ -749,8 +774,8 @@ const fn is_interference(event: &Event) -> bool {
         | Event::SetBank { .. }
         | Event::SetAccess { .. }
         | Event::Foreign { .. }
-        | Event::SetCircuits { .. }
         | Event::SetWeight { .. }
+        | Event::SetResource { .. }
         | Event::FrontEndLost { .. }
         | Event::Began
         | Event::ShutDown

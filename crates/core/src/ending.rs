@@ -143,6 +143,7 @@ impl Core {
         if let Some(record) = self.jobs.remove(&job) {
             self.queue.remove(job, &record.spec, self.matrix.widths());
             self.queues.forget(job, &record.spec);
+            self.holds.remove(&job);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
@@ -163,6 +164,7 @@ impl Core {
         let service = self.ledger.close(job);
         let Some(record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = &record.phase else { return };
+        self.give_back_resources(residence);
         let memory = record.spec.memory_per_task_bytes.is_some();
         for part in residence.parts.iter().filter(|part| !part.lost) {
             if memory {

@@ -1,5 +1,6 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
+use crate::orders::HeldBy;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,12 +10,13 @@ use tutti_types::account::{BankAccount, ProcessorTime};
 use tutti_types::class::ClassSpec;
 use tutti_types::figures::{Figures, LoadAverages};
 use tutti_types::ids::{
-    CircuitName, ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
+    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
 };
-use tutti_types::job::{CircuitSpec, EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
 use tutti_types::queue::{Allowed, QueueSpec};
+use tutti_types::resource::{ResourceName, ResourceSpec};
 use tutti_types::settings::Overrides;
 use tutti_types::time::Nanos;
 
@@ -201,12 +203,12 @@ pub enum Event {
         /// Which processors.
         processors: ProcessorSet,
     },
-    /// An administrator says how many circuits of a name there are.
-    SetCircuits {
+    /// An administrator says how many of a counted resource there are.
+    SetResource {
         /// The name that jobs ask by.
-        name: CircuitName,
-        /// How many.
-        circuits: CircuitSpec,
+        name: ResourceName,
+        /// How many; none: there is no such resource any more.
+        spec: ResourceSpec,
     },
     /// An administrator says how much processor time a user or group may use.
     SetBank {
@@ -268,5 +270,37 @@ pub enum Event {
         class: ClassName,
         /// The users and groups; neither: all.
         allowed: Allowed,
+    },
+    /// A user asks for a job that is to be held from its submission on. Answered as `Submit`.
+    SubmitHeld {
+        /// The driver's number for the request.
+        request: RequestId,
+        /// What is asked.
+        spec: JobSpec,
+        /// The user that holds it.
+        by: HeldBy,
+        /// The queue that it is for, if any.
+        queue: Option<QueueName>,
+    },
+    /// A request to keep a waiting job out of the line until it is released.
+    Hold {
+        /// Which job.
+        job: JobId,
+        /// The user that asks.
+        by: HeldBy,
+    },
+    /// A request to put a held job in line.
+    Release {
+        /// Which job.
+        job: JobId,
+        /// The user that asks; the owner can't release what an administrator holds.
+        by: HeldBy,
+    },
+    /// A request to give a job another class.
+    SetJobClass {
+        /// Which job.
+        job: JobId,
+        /// The class, which exists.
+        class: ClassName,
     },
 }

@@ -13,7 +13,9 @@
 //! who ran how long, and [`bank`] charges for it; [settings](tutti_types::settings) is what an administrator has set,
 //! and for which hours; [`policy`] decides which jobs get into the matrix and where; `queue` in
 //! what order, and who may pass whom; `by_class` who is set aside for whom, `deadline` who is
-//! promised to be done by when; `aside` is how a job gives its processors up and gets some again;
+//! promised to be done by when; `orders` is what owners and administrators change of jobs;
+//! [`resources`] is what is counted; `aside` is how a job gives its processors up and gets some
+//! again;
 //! `nested` whether a job can start beside one that waits for it;
 //! `attendance` is which nodes there are; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
@@ -44,6 +46,7 @@ mod nested;
 mod node_loss;
 pub mod nodes;
 mod ordered;
+mod orders;
 mod plan;
 pub mod policy;
 mod queue;
@@ -51,6 +54,7 @@ mod queues;
 pub mod record;
 mod reserve;
 mod reserved_rows;
+pub mod resources;
 pub mod share;
 pub mod slices;
 pub mod table;
@@ -64,6 +68,8 @@ pub use deadline::Expected;
 pub use event::Event;
 pub use forget_class::ClassStays;
 pub use ledger::Moved;
+pub use orders::HeldBy;
 pub use policy::{ShortestSlot, WaitReason, shortest_slot};
 pub use record::Part;
+pub use resources::ResourceView;
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

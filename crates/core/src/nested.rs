@@ -45,7 +45,7 @@ impl Core {
 
     /// Whether a job that is submitted now needs no trial.
     fn starts_at_once(&self, spec: &JobSpec) -> bool {
-        let decision = self.policy().decide(self.machine(), spec);
+        let decision = self.decide(spec);
         self.queue.waiting.is_empty() && matches!(decision, Some(Decision::Start { .. }))
     }
 }

@@ -27,7 +27,8 @@
 //! Counting processors is exact for a job whose tasks take one processor each and no memory, unless
 //! it wants a block of them (`packing=buddy`), or certain nodes, and while no job is on a drained
 //! node. For other jobs it says too much: processors may be free
-//! on many nodes, a few on each, and memory is promised over all rows. Then `at` is merely a moment before which the first in line can't start,
+//! on many nodes, a few on each, and memory and counted resources are promised
+//! over all rows. Then `at` is merely a moment before which the first in line can't start,
 //! and only a job that is gone by then may pass, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
 //!
@@ -44,7 +45,7 @@ use crate::ledger::Opening;
 use crate::matrix::{Owner, Widths};
 use crate::ordered::{Entry, Ordered};
 use crate::policy::{Decision, Preemption, WaitReason, after, processors};
-use crate::record::{Part, Phase, Residence};
+use crate::record::{Part, Phase, Record, Residence};
 use crate::reserve::Reservation;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -276,7 +277,7 @@ impl Core {
             && let Some(&job) = self.queue.waiting.first()
             && let Some(record) = self.jobs.get(&job)
         {
-            let Some(decision) = self.policy().decide(self.machine(), &record.spec) else { return };
+            let Some(decision) = self.decide(&record.spec) else { return };
             match decision {
                 Decision::Start { row, parts } => self.start(now, job, row, parts),
                 // It must not block those that do fit until, perhaps, a node comes back.
@@ -357,6 +358,12 @@ impl Core {
     /// it keeps off the promise's extra processors. Whether there was such a row.
     fn start_beside(&mut self, now: ClusterTime, entry: Waiting, promise: &mut Promise) -> bool {
         let Some(record) = self.jobs.get(&entry.job) else { return false };
+        let rivals = |first: &Record| Self::share_a_resource(&first.spec, &record.spec);
+        if self.lacks_resource(&record.spec).is_some()
+            || self.jobs.get(&promise.job).is_some_and(rivals)
+        {
+            return false;
+        }
         let (machine, lay) = (self.machine(), self.policy().placement);
         let fits = |row| {
             if !machine.keeps_slots(row, &record.spec, &self.frame) {
@@ -412,13 +419,14 @@ impl Core {
         let Some(record) = self.jobs.get(&job) else { return best };
         let needs = self.machine().least_processors(&record.spec);
         let counts = self.counts_tell(&record.spec);
-        let memory = self.queue.blocked == Some(WaitReason::Memory);
-        // Memory comes free in whatever row.
-        let rows = if memory { usize::MAX } else { self.machine().rows as usize };
-        let rows = self.matrix.rows().filter(|(_, row)| memory || row.kept_by.is_none()).take(rows);
+        let scarce =
+            matches!(self.queue.blocked, Some(WaitReason::Memory | WaitReason::Resource { .. }));
+        // Memory and resources come free in whatever row.
+        let rows = if scarce { usize::MAX } else { self.machine().rows as usize };
+        let rows = self.matrix.rows().filter(|(_, row)| scarce || row.kept_by.is_none()).take(rows);
         for (id, row) in rows {
             let free = row.index.free();
-            let lacks = if memory { 1 } else { needs.saturating_sub(free).max(1) };
+            let lacks = if scarce { 1 } else { needs.saturating_sub(free).max(1) };
             let Some(release) = self.ledger.release(id, lacks) else { continue };
             let at = self.when_served(now, id, release.need);
             if at < best.at {
@@ -439,9 +447,10 @@ impl Core {
     }
 
     /// Whether counting processors tells when a job fits: not while anybody is on a node that takes
-    /// no new jobs, which leaves its processors to none.
+    /// no new jobs, which leaves its processors to none, nor for a job that needs counted resources.
     fn counts_tell(&self, spec: &JobSpec) -> bool {
-        self.machine().counts_suffice(spec) && !self.matrix.closed_in_use()
+        let plain = spec.resources.is_empty() && self.machine().counts_suffice(spec);
+        plain && !self.matrix.closed_in_use()
     }
 
     /// When so much more of a row's slot will have passed.
@@ -498,6 +507,7 @@ impl Core {
         let (limit, grace) = (record.spec.time_limit, record.spec.grace);
         self.ledger.open(job, Opening { home, processors, limit, grace, begins });
         record.phase = Phase::Resident(Box::new(Residence::new(now, parts)));
+        self.grant(job);
         self.outbox.launches.push(job);
     }
 }

@@ -480,11 +480,11 @@ impl Core {
                 anew.change(&member.queue, spec, |tally| tally.add(Tally::of(spec)));
             }
             let beside = self.queues.is_beside(job, spec);
-            let placed = queued && !record.suspended && spec.deadline.is_none();
+            let placed = queued && !self.is_kept_back(record) && spec.deadline.is_none();
             if member.waits != queued
                 || (!queued && !member.counted)
                 || (placed && beside == member.counted)
-                || (beside && (!queued || record.suspended))
+                || (beside && (!queued || self.is_kept_back(record)))
             {
                 return Some(alloc::format!("job {job}: {member:?}, {:?}", record.phase));
             }

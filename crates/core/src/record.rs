@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank};
 use tutti_types::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
 use tutti_types::refusal::TaskPlacement;
+use tutti_types::resource::Grant;
 use tutti_types::time::{ClusterTime, Nanos};
 use tutti_types::wish::OnNodeLoss;
 
@@ -230,8 +231,9 @@ pub struct Residence {
     pub place: Place,
     /// Since when it has had its processors; once it is leaving, since when it has not.
     pub moved: ClusterTime,
-    /// Which one it has of the circuits that it asked for.
-    pub circuit: Option<u32>,
+    /// What it has of the resources that it asked for. Journals of form 4 have an empty `Option`
+    /// here, which is stored as an empty list is.
+    pub resources: Vec<Grant>,
     /// What is to become of it.
     pub course: Course,
     /// What of its service the bank has charged for.
@@ -253,7 +255,7 @@ impl Residence {
             parts,
             place: Place::Home,
             moved: since,
-            circuit: None,
+            resources: Vec::new(),
             charged: Nanos::ZERO,
             course: Course::Running,
             ended: BTreeMap::new(),

@@ -7,7 +7,8 @@
 //!
 //! A row's free processors over time are a list of steps. A job takes its limit and its grace in a row's slots, and
 //! waits for as many turns of the other rows as it can have to: exact for one row, and for several at
-//! most a frame too much. Reservations count processors; a job that lacks memory, or that finds its processors spread
+//! most a frame too much. Reservations count processors; a job that lacks memory or a
+//! resource, or that finds its processors spread
 //! over too many nodes, when its moment has come, holds its place and is tried again.
 //!
 //! A job without a limit keeps its processors for ever, so there is no promise to jobs that need
@@ -286,7 +287,9 @@ impl Core {
             let Some(record) = self.jobs.get(&job) else { continue };
             let row = row.or(opened);
             let machine = self.machine();
-            if let Ok(parts) = (self.policy().placement)(machine, &record.spec, row) {
+            if self.lacks_resource(&record.spec).is_none()
+                && let Ok(parts) = (self.policy().placement)(machine, &record.spec, row)
+            {
                 self.start(now, job, row, parts);
                 opened =
                     opened.or(self.matrix.seat(job).map(|seat| seat.row).filter(|_| row.is_none()));

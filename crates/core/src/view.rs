@@ -22,6 +22,7 @@ use tutti_types::ids::{
 };
 use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::params::Params;
+use tutti_types::resource::Grant;
 use tutti_types::settings::Settings;
 use tutti_types::time::{ClusterTime, Nanos};
 
@@ -48,8 +49,8 @@ pub struct JobView<'a> {
     pub requeues: u32,
     /// Whether it is in the matrix, or set aside; counts once it has been placed.
     pub place: Place,
-    /// Which circuit it has of those that it asked for, if it has one.
-    pub circuit: Option<u32>,
+    /// What it has of the resources that it asked for.
+    pub resources: &'a [Grant],
     /// Why it is set aside, while it is.
     pub why_aside: Option<WaitReason>,
     /// Its home row, while it has one.
@@ -348,7 +349,7 @@ impl Core {
             suspended: record.suspended,
             requeues: record.requeues,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
-            circuit: record.residence().and_then(|residence| residence.circuit),
+            resources: record.residence().map_or(&[], |residence| &residence.resources),
             why_aside: None,
             row: self.matrix.seat(record.id).map(|seat| seat.row),
             placements: Vec::new(),
@@ -388,6 +389,9 @@ impl Core {
     }
 
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {
+        if let Some(by) = self.held_by(job) {
+            return WaitReason::Held { by };
+        }
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
         }
@@ -399,6 +403,10 @@ impl Core {
         }
         if self.policy().sets_aside() {
             return self.why_aside(job, now);
+        }
+        let lack = self.jobs.get(&job).and_then(|record| self.lacks_resource(&record.spec));
+        if let Some(name) = lack {
+            return WaitReason::Resource { name };
         }
         if let Some(place) = self.queue.reservations.get(&job) {
             return WaitReason::Reserved { within: place.start.since(now) };

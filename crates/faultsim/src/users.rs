@@ -77,6 +77,8 @@ fn request(plan: Plan) -> JobRequest {
         on_bad_exit: OnBadExit::KillOnSignal,
         on_node_loss: plan.on_node_loss,
         within: None,
+        hold: false,
+        resources: Vec::new(),
         launch: LaunchSpec {
             name: "job".into(),
             argv: arguments(plan.life_ms, plan.lines, plan.code)

@@ -223,6 +223,8 @@ impl From<JobReport> for ReportRow {
             time_left_ms: _,
             // A row has no room for it.
             queue: _,
+            // A job that has ended has none.
+            resources: _,
         } = report;
         Self {
             job,
@@ -316,6 +318,7 @@ impl From<ReportRow> for JobReport {
             time_limit_ms: None,
             time_left_ms: None,
             queue: None,
+            resources: Vec::new(),
         }
     }
 }

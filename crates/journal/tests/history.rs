@@ -24,6 +24,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             user: uid.to_string(),
             class: "production".into(),
             former_class: None,
+            resources: Vec::new(),
             state: "ended".into(),
             reason: reason.to_string(),
             code: None,

@@ -89,7 +89,7 @@ fn spec(tasks: u32) -> JobSpec {
         movable: false,
         weights: None,
         nodes: NodeWish::default(),
-        circuit: None,
+        resources: Vec::new(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: OnNodeLoss::default(),
     }

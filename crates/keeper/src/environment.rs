@@ -32,7 +32,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 28] = [
+pub const VARIABLES: [(&str, &str); 29] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_RANK", "Rank of the task in the job, from 0"),
     ("TUTTI_SIZE", "Number of tasks of the job"),
@@ -44,6 +44,7 @@ pub const VARIABLES: [(&str, &str); 28] = [
     ("TUTTI_PROCESSORS", "Processors that the task is bound to, such as 0-1"),
     ("TUTTI_PROCESSORS_PER_TASK", "Processors for each task (`-c`)"),
     ("TUTTI_CLASS", "Class of the job"),
+    ("TUTTI_RESOURCE_...", "Numbers of a counted resource that the job has, such as 0,3"),
     ("TUTTI_QUANTUM", "Length of a turn at the launch, such as 100ms"),
     ("TUTTI_DEFAULTS", "Variables that Tutti set because the submitter did not"),
     ("TMPDIR", "Directory for temporary files of the job on this node, which ends with the job"),
@@ -95,6 +96,10 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     let names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
     set("TUTTI_NODELIST", &names.join(","));
     set("TUTTI_CLASS", &launch.class);
+    for grant in &launch.resources {
+        let numbers: Vec<String> = grant.numbers.iter().map(ToString::to_string).collect();
+        set(&grant.name.variable(), &numbers.join(","));
+    }
     set("TUTTI_QUANTUM", &launch.quantum.to_string());
     set("WORLD_SIZE", &launch.size.to_string());
     set("LOCAL_WORLD_SIZE", &launch.share.tasks.len().to_string());

@@ -92,6 +92,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         },
         nodes: vec![node("here", tasks)],
         class: "interactive".into(),
+        resources: Vec::new(),
         quantum: Nanos::from_millis(100),
         processors_per_task: 1,
         memory_per_task_bytes: None,

@@ -97,18 +97,21 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
         | Refusal::TaskTooWide { .. }
         | Refusal::TooManyTasks { .. } => Code::TooLarge,
         Refusal::TooMuchMemory { .. } => Code::TooMuchMemory,
-        Refusal::TooFewNodes { .. } | Refusal::Wish(_) | Refusal::NoCircuit { .. } => {
-            Code::NoSuchNodes
-        }
+        Refusal::TooFewNodes { .. } | Refusal::Wish(_) => Code::NoSuchNodes,
+        Refusal::NoResource { .. } => Code::NoResource,
+        Refusal::TooManyResources { .. } | Refusal::ResourceTwice => Code::BadValue,
         Refusal::NoNodes => Code::NoNodes,
         Refusal::UnknownClass { .. } => Code::NoClass,
         Refusal::TooManyJobs { .. } => Code::TooManyJobs,
         Refusal::Deadline { .. } | Refusal::NoTimeForClass { .. } | Refusal::NoMemoryByDeadline => {
             Code::DeadlineTooSoon
         }
-        Refusal::DeadlineWithoutLimit | Refusal::NoDeadlines => Code::NoDeadlines,
         Refusal::Queue(QueueRefusal::Unknown { .. }) => Code::NoQueue,
         Refusal::Queue(_) => Code::QueueLimit,
+        Refusal::DeadlineWithoutLimit
+        | Refusal::NoDeadlines
+        | Refusal::HeldWithDeadline
+        | Refusal::DeadlineWithResources => Code::NoDeadlines,
         Refusal::ShuttingDown => Code::ShuttingDown,
     }
 }

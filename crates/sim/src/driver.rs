@@ -414,7 +414,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 movable: self.settings.movable && !self.settings.bags,
                 deadline: None,
                 weights: self.settings.weights,
-                circuit: None,
+                resources: Vec::new(),
                 nodes: NodeWish::default(),
                 on_node_loss: OnNodeLoss::default(),
                 on_bad_exit: OnBadExit::Continue,

@@ -124,10 +124,6 @@ name!(
     /// The name of a class of jobs, such as `interactive`.
     ClassName
 );
-name!(
-    /// The name of a kind of circuits, such as `barrier`.
-    CircuitName
-);
 
 name!(
     /// The name of a set of nodes, such as `gpu`.

@@ -1,10 +1,12 @@
 //! What a job asks for, and how it can end.
 
 use crate::figures::Weights;
-use crate::ids::{CircuitName, ClassName, GroupId, NodeId, ProcessorSet, UserId};
+use crate::ids::{ClassName, GroupId, NodeId, ProcessorSet, UserId};
+use crate::resource::ResourceWish;
 use crate::time::Nanos;
 use crate::wish::{NodeWish, OnNodeLoss};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
@@ -42,31 +44,12 @@ pub struct JobSpec {
     pub weights: Option<Weights>,
     /// On which nodes it wants to be.
     pub nodes: NodeWish,
-    /// What it needs besides processors, under the policy `classes`.
-    pub circuit: Option<CircuitWish>,
+    /// The counted resources that it needs, each at most once.
+    pub resources: Vec<ResourceWish>,
     /// What an unsuccessful task means for the others.
     pub on_bad_exit: OnBadExit,
     /// What becomes of it when a node is lost.
     pub on_node_loss: OnNodeLoss,
-}
-
-/// A circuit that a job asks for: something of which there are several alike, and which a job has
-/// for as long as it has its processors (LLNL paper: barrier wire circuits).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CircuitWish {
-    /// Which kind.
-    pub name: CircuitName,
-    /// Which one of them, from 0; `None`: any.
-    pub number: Option<u32>,
-}
-
-/// How many circuits of a kind there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CircuitSpec {
-    /// How many.
-    pub count: u32,
-    /// How many jobs may have each of them at a time.
-    pub jobs_each: u32,
 }
 
 /// What happens to the other tasks when one ends badly.

@@ -7,6 +7,7 @@
 //!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
 //! - [`timetable`]: what a node's switch thread follows
 //! - [`access`], [`account`]: who may submit, and how much processor time is theirs; [`figures`]: what nodes can do
+//! - [`resource`]: what is counted and admitted by number, such as licences
 //! - [`limits`]: the most of everything; [`counted`]: numbers in messages
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod period;
 pub mod placing;
 pub mod queue;
 pub mod refusal;
+pub mod resource;
 pub mod settings;
 pub mod time;
 pub mod timetable;
@@ -39,13 +41,10 @@ pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use counted::Counted;
 pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{
-    CircuitName, ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName,
-    Rank, RequestId, RowId, UserId,
+    ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank,
+    RequestId, RowId, UserId,
 };
-pub use job::{
-    CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,
-    TaskStatus,
-};
+pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus};
 pub use param::{Param, ParamError, ParamKind};
 pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};
@@ -54,6 +53,7 @@ pub use queue::{
     Allowed, QueueError, QueueLimit, QueueLimits, QueueRefusal, QueueScope, QueueSpec, Tally,
 };
 pub use refusal::{Refusal, TaskPlacement};
+pub use resource::{Amount, Grant, ResourceError, ResourceName, ResourceSpec, ResourceWish};
 pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};

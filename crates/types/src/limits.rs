@@ -89,8 +89,17 @@ pub const ROWS_MAX: u32 = 1024;
 /// Rows that a class may keep for its jobs: each makes all turns rarer.
 pub const ROWS_KEPT_MAX: u64 = 16;
 
-/// Circuits of a kind: as many as one would look through for a free one.
-pub const CIRCUITS_MAX: u32 = 1024;
+/// Numbers of a counted resource: as many as one would look through for a free one.
+pub const RESOURCE_COUNT_MAX: u32 = 1024;
+
+/// Counted resources that an administrator may define.
+pub const RESOURCES_MAX: usize = 256;
+
+/// Counted resources that one job may ask for.
+pub const RESOURCES_PER_JOB_MAX: usize = 16;
+
+/// The name of a counted resource, in bytes.
+pub const RESOURCE_NAME_BYTES_MAX: usize = 31;
 
 /// Classes that an administrator may define.
 pub const CLASSES_MAX: usize = 64;

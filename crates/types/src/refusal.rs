@@ -1,8 +1,9 @@
 //! Why a request was refused, and where tasks are placed.
 
 use crate::counted::Asked;
-use crate::ids::{CircuitName, ClassName, ProcessorSet, Rank};
+use crate::ids::{ClassName, ProcessorSet, Rank};
 use crate::queue::QueueRefusal;
+use crate::resource::{Amount, ResourceName};
 use crate::time::Nanos;
 use crate::wish::WishRefusal;
 use alloc::vec::Vec;
@@ -65,10 +66,12 @@ pub enum Refusal {
         /// Those that exist.
         known: Vec<ClassName>,
     },
-    /// There is no such circuit.
-    NoCircuit {
+    /// There is no such resource, or less of it than was asked for.
+    NoResource {
         /// The name that was given.
-        name: CircuitName,
+        name: ResourceName,
+        /// How much was asked for.
+        amount: Amount,
         /// How many there are of that name; none if it is unknown.
         count: u32,
     },
@@ -106,6 +109,17 @@ pub enum Refusal {
     NoNodes,
     /// Its queue does not take it.
     Queue(QueueRefusal),
+    /// A deadline for a job that is held.
+    HeldWithDeadline,
+    /// More resources than [`crate::limits::RESOURCES_PER_JOB_MAX`].
+    TooManyResources {
+        /// The most.
+        limit: u32,
+    },
+    /// The same resource twice.
+    ResourceTwice,
+    /// A deadline for a job that needs counted resources.
+    DeadlineWithResources,
 }
 
 /// Bytes, as people ask for them: in the largest unit that gives a whole number.
@@ -141,6 +155,28 @@ fn write_deadline(
             write!(f, "; the earliest possible is --deadline {earliest}")
         }
         None => f.write_str(", nor by any later time; leave out --deadline"),
+    }
+}
+
+fn write_resource(
+    f: &mut fmt::Formatter<'_>,
+    name: &ResourceName,
+    amount: Amount,
+    count: u32,
+) -> fmt::Result {
+    match (amount, count) {
+        (_, 0) => write!(f, "there is no resource {name}; `tutti resource` lists what there is"),
+        (Amount::Number(number), count) => write!(
+            f,
+            "resource {name} has no number {number}; ask for one of 0 to {}",
+            count.saturating_sub(1)
+        ),
+        (Amount::One | Amount::Count(_), count) => write!(
+            f,
+            "{} of resource {name} were asked for and there are {count}; ask for at most \
+             {name}:{count}",
+            amount.count()
+        ),
     }
 }
 
@@ -189,10 +225,7 @@ impl fmt::Display for Refusal {
                 }
                 Ok(())
             }
-            Self::NoCircuit { name, count: 0 } => write!(f, "there is no circuit {name}"),
-            Self::NoCircuit { name, count } => {
-                write!(f, "circuits {name} have numbers up to {}; ask for one of these", count - 1)
-            }
+            Self::NoResource { name, amount, count } => write_resource(f, name, *amount, *count),
             Self::NoTime { shortest } => {
                 write!(f, "the time limit leaves no time; ask for at least {shortest}")
             }
@@ -219,6 +252,19 @@ impl fmt::Display for Refusal {
             Self::Queue(refusal) => refusal.fmt(f),
             Self::ShuttingDown => f.write_str("the instance is shutting down"),
             Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
+            Self::HeldWithDeadline => f.write_str(
+                "a held job can't be promised a deadline; leave out --hold or --deadline",
+            ),
+            Self::TooManyResources { limit } => {
+                write!(f, "a job may ask for at most {limit} resources (--resource)")
+            }
+            Self::ResourceTwice => f.write_str(
+                "a resource was asked for twice; name each once, such as --resource licence:2",
+            ),
+            Self::DeadlineWithResources => f.write_str(
+                "no deadline can be promised to a job that needs counted resources; leave out \
+                 --deadline or --resource",
+            ),
         }
     }
 }

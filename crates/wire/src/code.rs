@@ -275,6 +275,14 @@ codes! {
         "The job exceeds a limit of its queue."
         "The job was declined."
         "Ask for what the message names, or for another queue; `tutti queue NAME` shows the limits.";
+    80 NotInThatState
+        "The job is not in the state that the order needs, such as waiting or held."
+        "Nothing was done."
+        "`tutti ps JOB` shows the job's state; the message names the verb for it, if there is one.";
+    81 NoResource
+        "There is no such resource, or less of it than the job asks for."
+        "The job was declined; the message has the most that would be accepted."
+        "`tutti resource` lists the resources; `tutti resource NAME=COUNT` sets one.";
     99 Other
         "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, NodeId, TaskPlacement};
+use tutti_types::{ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, TaskPlacement};
 
 /// The program of a job, and what its tasks find when they start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +200,8 @@ pub struct Launch {
     pub nodes: Vec<JobNode>,
     /// The class, for the environment.
     pub class: String,
+    /// The numbers of counted resources, for the environment.
+    pub resources: Vec<Grant>,
     /// The quantum at launch, for the environment.
     pub quantum: Nanos,
     /// Processors for each task, for the environment.
@@ -396,6 +398,7 @@ mod tests {
             share: Share { tasks: Vec::new(), node_rank },
             nodes: [0, 1].map(node).to_vec(),
             class: "c".into(),
+            resources: Vec::new(),
             quantum: Nanos::from_millis(100),
             processors_per_task: 1,
             memory_per_task_bytes: None,

@@ -6,7 +6,8 @@ use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
     AccessReport, BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport,
-    PeriodReport, QueueReport, StatusReport, SwitchRecord, Target, TaskReport, WeightReport,
+    PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord, Target, TaskReport,
+    WeightReport,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,7 +15,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, QueueName, Weights,
+    ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, QueueName,
+    ResourceWish, Weights,
 };
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
@@ -214,6 +216,34 @@ pub enum Request {
         /// Whether only to report what would change.
         dry_run: bool,
     },
+    /// Keep a waiting job out of the line: `Done`.
+    Hold {
+        /// Which job.
+        job: JobId,
+    },
+    /// Put a held job in line: `Done`.
+    Release {
+        /// Which job.
+        job: JobId,
+    },
+    /// Give a job another class: `Done`.
+    SetJobClass {
+        /// Which job.
+        job: JobId,
+        /// The class.
+        class: ClassName,
+    },
+    /// `Resources`.
+    Resources,
+    /// Set counted resources: `Resources`.
+    SetResources {
+        /// Names and counts, as text (`none`: there is none any more); all are set or none.
+        settings: Vec<(String, String)>,
+        /// How many jobs may have each number at a time.
+        jobs_each: u32,
+        /// Whether a preempted job gives its numbers back.
+        lent: bool,
+    },
 }
 
 /// What a setting belongs to.
@@ -263,6 +293,7 @@ impl Request {
             | Self::Access
             | Self::Queues
             | Self::StandingParams
+            | Self::Resources
             | Self::Switches { .. }
             | Self::Weights
             | Self::Status => true,
@@ -276,6 +307,10 @@ impl Request {
             | Self::Signal { .. }
             | Self::Suspend { .. }
             | Self::Resume { .. }
+            | Self::Hold { .. }
+            | Self::Release { .. }
+            | Self::SetJobClass { .. }
+            | Self::SetResources { .. }
             | Self::SetParams { .. }
             | Self::SetClass { .. }
             | Self::ForgetClass { .. }
@@ -360,6 +395,10 @@ pub struct JobRequest {
     pub queue: Option<QueueName>,
     /// Whether the user named the class, so that the queue's default does not count.
     pub names_class: bool,
+    /// Whether it is held from its submission on.
+    pub hold: bool,
+    /// See [`tutti_types::JobSpec::resources`].
+    pub resources: Vec<ResourceWish>,
 }
 
 /// Where a front end finds a keeper.
@@ -479,4 +518,6 @@ pub enum Reply {
         /// The lines.
         changes: Vec<String>,
     },
+    /// The counted resources, by name.
+    Resources(Vec<ResourceReport>),
 }

@@ -76,6 +76,9 @@ pub struct JobReport {
     pub time_left_ms: Option<u64>,
     /// The queue that it is in, if any; `null` once a later controller has read it from the journal.
     pub queue: Option<String>,
+    /// Counted resources: with the numbers that it has (`licence=0,3`), or what it asked for while it
+    /// has none (`licence:2`); nothing once it has ended.
+    pub resources: Vec<String>,
 }
 
 /// A queue, as `tutti queue` shows it.
@@ -287,6 +290,25 @@ pub struct WeightReport {
     pub account: String,
     /// How much more of the machine its users may use than others.
     pub weight: u32,
+}
+
+/// A counted resource, as `tutti resource` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceReport {
+    /// Its name.
+    pub resource: String,
+    /// How many there are.
+    pub count: u32,
+    /// How many of them jobs have.
+    pub in_use: u32,
+    /// How many jobs may have each of them at a time.
+    pub jobs_each: u32,
+    /// Whether a preempted job gives them back.
+    pub lent: bool,
+    /// Jobs that have some of it.
+    pub jobs: u32,
+    /// Queued jobs that ask for it.
+    pub queued: u32,
 }
 
 /// The users that may submit jobs, and from where, as `tutti access` shows it.

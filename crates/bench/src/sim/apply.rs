@@ -110,7 +110,7 @@ impl Full {
             attached: false,
             movable: false,
             weights: None,
-            circuit: None,
+            resources: Vec::new(),
             deadline: None,
             nodes: tutti_types::NodeWish::default(),
             on_node_loss: tutti_types::OnNodeLoss::default(),

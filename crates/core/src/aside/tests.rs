@@ -49,7 +49,7 @@ impl Machine {
             attached: false,
             movable,
             weights: None,
-            circuit: None,
+            resources: Vec::new(),
             deadline: None,
             nodes: tutti_types::NodeWish::default(),
             on_node_loss: tutti_types::OnNodeLoss::default(),

@@ -10,7 +10,7 @@ use crate::policy::WaitReason;
 use tutti_types::ids::{ClassName, JobId, UserId};
 
 impl Core {
-    /// The limit, or the circuit, that keeps a job from being loaded.
+    /// The limit, or the resource, that keeps a job from being loaded.
     pub(crate) fn lacks(&self, contender: &Contender) -> Option<WaitReason> {
         self.lacks_without(contender, &[])
     }
@@ -53,9 +53,9 @@ impl Core {
         {
             return Some(WaitReason::UserJobs { limit });
         }
-        let wish = record.spec.circuit.as_ref()?;
-        let lacks = self.choose_circuit_without(wish, gone).is_none();
-        lacks.then_some(WaitReason::Circuit)
+        let has = record.residence().map_or(&[][..], |residence| &residence.resources);
+        let lack = self.lacks_resource_without(&record.spec, has, gone);
+        lack.map(|name| WaitReason::Resource { name })
     }
 
     fn is_of(&self, job: JobId, class: &ClassName) -> bool {

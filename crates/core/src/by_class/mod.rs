@@ -23,8 +23,8 @@
 //!    unassigned and not reserved: the position closest to node 0.
 //!
 //! No job gets processors beyond the limits ([`limits`]: job, large jobs, class) or without its
-//! circuit ([`circuits`]). *(Ours: an assignment for a bumper counts as possible only if it is
-//! within the limits once those in its way are gone; else it would hold processors empty for
+//! counted resources ([`resources`](crate::resources)). *(Ours: an assignment for a bumper counts
+//! as possible only if it is within the limits once those in its way are gone; else it would hold processors empty for
 //! nothing.)*
 //!
 //! A preempted job waits since it began to leave. It comes back to its processors, or to
@@ -37,12 +37,10 @@
 //! no new job in, and vanish as their jobs end.
 
 mod assign;
-mod circuits;
 mod contender;
 mod limits;
 mod why;
 
-pub(crate) use circuits::Circuits;
 use contender::Contender;
 use serde::{Deserialize, Serialize};
 
@@ -159,17 +157,13 @@ impl Core {
     fn load(&mut self, now: ClusterTime, contender: &Contender) -> bool {
         let Some(parts) = self.loadable(contender) else { return false };
         let job = contender.job;
-        let wish = self.jobs.get(&job).and_then(|record| record.spec.circuit.clone());
-        let circuit = wish.as_ref().and_then(|wish| self.choose_circuit(wish));
         let row = self.first_row();
         match self.residence(job) {
             None => self.start(now, job, row, parts),
             Some(residence) if residence.parts == parts => self.move_in(job, row),
             Some(_) => self.move_to(job, row, parts),
         }
-        if let Some(residence) = self.residence_mut(job) {
-            residence.circuit = circuit;
-        }
+        self.grant(job);
         if self.by_class.bumper.as_ref().is_some_and(|bumper| bumper.job == job) {
             self.by_class.bumper = None;
         }

@@ -63,7 +63,10 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     if found != core.aside {
         report(Rule::Aside, format!("{found:?} are preempted, not {:?}", core.aside));
     }
-    let waits = |&job: &JobId| core.residence(job).is_some_and(Residence::may_come_back);
+    let waits = |&job: &JobId| {
+        let resource = core.jobs.get(&job).is_some_and(|record| core.awaits_resource(record));
+        !resource && core.residence(job).is_some_and(Residence::may_come_back)
+    };
     if !core.policy().sets_aside() && found.iter().any(waits) {
         report(Rule::Aside, format!("nothing brings {found:?} back"));
     }

@@ -11,6 +11,7 @@ use alloc::format;
 use tutti_types::account::BankAccount;
 use tutti_types::ids::JobId;
 use tutti_types::params::Discipline;
+use tutti_types::resource::{Amount, Grant, ResourceName};
 use tutti_types::time::ClusterTime;
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
@@ -23,6 +24,39 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_by_class(core, report);
     check_bank(core, report);
     check_deadlines(core, report);
+    check_resources(core, report);
+}
+
+/// What is noted as in use is what jobs have: what they asked for, and no more than there is.
+fn check_resources(core: &Core, report: &mut Report<'_>) {
+    let mut names: BTreeSet<ResourceName> = core.resources().map(|it| it.name).collect();
+    for record in core.jobs.values() {
+        let Some(residence) = record.residence() else { continue };
+        names.extend(residence.resources.iter().map(|grant| grant.name));
+        let wish = |grant: &Grant| record.spec.resources.iter().find(|it| it.name == grant.name);
+        let asked = |grant: &Grant| {
+            wish(grant).is_some_and(|wish| match wish.amount {
+                Amount::Number(number) => grant.numbers == [number],
+                Amount::One | Amount::Count(_) => {
+                    grant.numbers.len() == wish.amount.count() as usize
+                }
+            })
+        };
+        let lacks = residence.place == Place::Home && core.awaits_resource(record);
+        if lacks || !residence.resources.iter().all(asked) {
+            let what = format!("job {} has {:?}", record.id, residence.resources);
+            report(Rule::Resources, what);
+        }
+    }
+    for name in names {
+        let (counted, noted) = core.recount(name);
+        if counted != noted {
+            report(Rule::Resources, format!("{name}: {noted:?} are noted, not {counted:?}"));
+        }
+    }
+    for name in core.exceeded_resources() {
+        report(Rule::Resources, format!("jobs have more of {name} than there is"));
+    }
 }
 
 fn check_queue(core: &Core, report: &mut Report<'_>) {
@@ -32,14 +66,19 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         let beside = usize::from(core.queues.is_beside(job, &record.spec));
         let count = places.iter().filter(|place| place.contains(&job)).count() + beside;
         let queued = matches!(record.phase, Phase::Queued { .. });
-        if count != usize::from(queued)
+        let held = core.held_by(job).is_some();
+        if count != usize::from(queued && (!held || record.suspended))
             || queue.suspended.contains(&job) != (queued && record.suspended)
+            || (held && !queued)
         {
-            report(Rule::Queue, format!("job {job} is in {count} places of the queue"));
+            report(
+                Rule::Queue,
+                format!("job {job} is in {count} places of the queue, held: {held}"),
+            );
         }
     }
     let sum = queue.waiting.len() + queue.parked.len() + queue.suspended.len();
-    if sum > core.jobs.len() {
+    if sum > core.jobs.len() || core.holds.len() > core.jobs.len() {
         report(Rule::Queue, "an unknown job waits".into());
     }
     if queue.waiting.is_empty() == queue.blocked.is_some() {
@@ -47,7 +86,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     }
     if queue.discipline != Discipline::Conservative
         && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
-        && let Some(Decision::Start { row, .. }) = core.policy().decide(core.machine(), &first.spec)
+        && let Some(Decision::Start { row, .. }) = core.decide(&first.spec)
     {
         report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::FormerLedger;
 use crate::matrix::{FormerMatrix, Owner};
+use crate::resources::FormerCircuits;
 
 /// See the head of the file: all that [`Core`] had then, in its order.
 #[derive(Debug, Deserialize)]
@@ -18,7 +19,7 @@ pub struct FormerCore {
     jobs: Table<Record>,
     queue: Queue,
     by_class: ByClass,
-    circuits: Circuits,
+    circuits: FormerCircuits,
     bank: Bank,
     access: Access,
     foreign: BTreeMap<NodeId, ProcessorSet>,
@@ -57,6 +58,7 @@ impl From<FormerCore> for Core {
             weights: UserWeights::default(),
             quick: Quick::to_look_for(),
             queues: Queues::default(),
+            holds: BTreeMap::new(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,
@@ -68,7 +70,7 @@ impl From<FormerCore> for Core {
             jobs: former.jobs,
             queue: former.queue,
             by_class: former.by_class,
-            circuits: former.circuits,
+            resources: former.circuits.into(),
             bank: former.bank,
             access: former.access,
             foreign: former.foreign,

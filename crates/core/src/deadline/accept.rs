@@ -41,6 +41,9 @@ impl Core {
         if !self.policy().plans() {
             return Err(Refusal::NoDeadlines);
         }
+        if !spec.resources.is_empty() {
+            return Err(Refusal::DeadlineWithResources);
+        }
         let holds = limit.0.saturating_add(spec.grace.0);
         let wish = Wish { job, spec, deadline: now + deadline, holds };
         let sharers = sharers(&self.classes, &spec.class);

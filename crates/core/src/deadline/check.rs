@@ -33,7 +33,7 @@ fn check_noted(core: &Core, report: &mut Report<'_>) {
         if wants_promise(record) && !known {
             report(Rule::Promises, format!("the deadline of job {job} is not kept"));
         }
-        if once.contains(&job) && (!keeps_promise(record) || record.suspended) {
+        if once.contains(&job) && (!keeps_promise(record) || core.is_kept_back(record)) {
             report(Rule::Promises, format!("job {job} is promised something for nothing"));
         }
     }
@@ -90,6 +90,7 @@ fn check_idle(core: &Core, report: &mut Report<'_>) {
         let lay = core.policy().placement;
         if core.plans.promise(job).is_none()
             && enough
+            && core.lacks_resource(&record.spec).is_none()
             && lay(core.machine(), &record.spec, row).is_ok()
         {
             report(Rule::Promises, format!("job {job} could start in {row:?}"));

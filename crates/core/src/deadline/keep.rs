@@ -65,14 +65,14 @@ impl Core {
         }
     }
 
-    /// Promises to jobs that are gone, killed, suspended by a user, or in another row by now, since
-    /// their owner's allowance is spent.
+    /// Promises to jobs that are gone, killed, held, suspended by a user, or in another row by now,
+    /// since their class is another.
     fn void_promises(&self) -> Vec<JobId> {
         let mut void = Vec::new();
         for (of, plan) in &self.plans.rows {
             let is_kept = |record: &Record| {
                 let theirs = sharers(&self.classes, &record.spec.class) == *of;
-                keeps_promise(record) && theirs && !record.suspended
+                keeps_promise(record) && theirs && !self.is_kept_back(record)
             };
             let jobs = plan.promises.iter().map(|(job, _)| job);
             void.extend(jobs.filter(|job| !self.jobs.get(job).is_some_and(is_kept)));
@@ -139,7 +139,8 @@ impl Core {
 
     /// A promise for a job that was accepted before, where its tasks are if it has begun.
     fn find_again(&self, now: ClusterTime, job: JobId) -> Option<(Sharers, Promise)> {
-        let record = self.jobs.get(&job).filter(|it| wants_promise(it) && !it.suspended)?;
+        let record =
+            self.jobs.get(&job).filter(|it| wants_promise(it) && !self.is_kept_back(it))?;
         let ahead = self.ahead(now);
         let (spec, deadline) = (&record.spec, record.deadline?);
         let wish = Wish { job, spec, deadline, holds: ahead.holds(record)? };
@@ -191,7 +192,8 @@ impl Core {
         job: JobId,
         before: &Promise,
     ) -> Option<(Sharers, Promise)> {
-        let record = self.jobs.get(&job).filter(|it| keeps_promise(it) && !it.suspended)?;
+        let record =
+            self.jobs.get(&job).filter(|it| keeps_promise(it) && !self.is_kept_back(it))?;
         let ahead = self.ahead(now);
         let (spec, deadline) = (&record.spec, record.deadline?);
         let wish = Wish { job, spec, deadline, holds: ahead.holds(record)? };

@@ -71,8 +71,18 @@ impl Core {
     pub(crate) fn why_planned(&self, job: JobId, now: ClusterTime) -> WaitReason {
         match self.begins_by(job) {
             Some(begins) => WaitReason::Reserved { within: begins.since(now) },
-            None => self.lack_if_alone(job).unwrap_or(WaitReason::Rows { limit: 1 }),
+            None => self.why_unpromised(job),
         }
+    }
+
+    fn why_unpromised(&self, job: JobId) -> WaitReason {
+        let record = self.jobs.get(&job);
+        let lack = record.and_then(|record| match record.residence() {
+            Some(it) => self.lacks_resource_without(&record.spec, &it.resources, &[]),
+            None => self.lacks_resource(&record.spec),
+        });
+        let resource = lack.map(|name| WaitReason::Resource { name });
+        resource.or_else(|| self.lack_if_alone(job)).unwrap_or(WaitReason::Rows { limit: 1 })
     }
 
     /// When a job begins, or goes on, at the latest; `None` if it was promised nothing.

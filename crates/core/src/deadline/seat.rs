@@ -24,6 +24,7 @@ impl Core {
             self.forget_promises();
         }
         self.by_class = ByClass::default();
+        self.grant_again();
         self.update_promises(now);
         let mut rows = self.who_runs(now);
         self.set_aside_others(&rows);
@@ -63,7 +64,7 @@ impl Core {
         job: JobId,
         record: &'a Record,
     ) -> Option<&'a [Part]> {
-        if record.suspended {
+        if self.is_kept_back(record) || self.awaits_resource(record) {
             return None;
         }
         match &record.phase {
@@ -165,7 +166,8 @@ impl Core {
             let row = self.plans.rows.get(&sharers).map(|plan| plan.row);
             let index = row.and_then(|row| self.matrix.row(row)).map(|row| &row.index);
             let free = index.map_or(machine, |index| index.free());
-            let parts = match self.machine().least_processors(spec) <= free {
+            let enough = self.machine().least_processors(spec) <= free;
+            let parts = match enough && self.lacks_resource(spec).is_none() {
                 true => lay(self.machine(), spec, row),
                 false => Err(Lack::Nodes),
             };

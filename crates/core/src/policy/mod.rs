@@ -29,6 +29,7 @@ pub use shortest::{ShortestSlot, shortest_slot};
 use crate::frame::{Frame, Layout};
 use crate::matrix::{Column, Matrix, Owner};
 use crate::nodes::Nodes;
+use crate::orders::HeldBy;
 use crate::record::Part;
 use crate::share::{self, Present};
 use alloc::collections::BTreeMap;
@@ -43,6 +44,7 @@ use tutti_types::param::Shown;
 use tutti_types::params::Params;
 use tutti_types::queue::QueueLimit;
 use tutti_types::refusal::Refusal;
+use tutti_types::resource::ResourceName;
 use tutti_types::time::Nanos;
 use tutti_types::timetable::IfAbsent;
 
@@ -275,8 +277,11 @@ pub enum WaitReason {
         /// How many that is.
         limit: u64,
     },
-    /// The circuits that it asks for are in use.
-    Circuit,
+    /// Other jobs have what it asks for of a resource, or there is too little of it now.
+    Resource {
+        /// Which one.
+        name: ResourceName,
+    },
     /// Too few processors are free, and its class has it wait so much longer before others are set
     /// aside.
     Patience {
@@ -312,6 +317,11 @@ pub enum WaitReason {
         limit: QueueLimit,
         /// How much it is.
         most: u64,
+    },
+    /// It is kept out of the line until it is released.
+    Held {
+        /// The user that holds it.
+        by: HeldBy,
     },
 }
 
@@ -397,7 +407,10 @@ impl fmt::Display for WaitReason {
             Self::UserJobs { limit } => {
                 at_most(f, "its user", Counted(*limit, "job"), "of the class at a time now")
             }
-            Self::Circuit => f.write_str("the circuits that it asks for are in use"),
+            Self::Resource { name } => write!(
+                f,
+                "other jobs have what it asks for of resource {name} (see `tutti resource`)"
+            ),
             Self::Patience { left } => write!(
                 f,
                 "too few processors are free; if they stay so, others are preempted in {}",
@@ -421,6 +434,12 @@ impl fmt::Display for WaitReason {
             Self::Queue { limit, most } => {
                 let most = Shown(limit.param(), *most);
                 write!(f, "a limit of its queue is used up: {limit}={most}")
+            }
+            Self::Held { by: HeldBy::Owner } => {
+                f.write_str("held by its owner; `tutti release` puts it in line")
+            }
+            Self::Held { by: HeldBy::Administrator } => {
+                f.write_str("held by an administrator, and only an administrator can release it")
             }
         }
     }

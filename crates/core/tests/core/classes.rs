@@ -8,8 +8,8 @@ use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, JobState, Place, WaitReason};
 use tutti_types::param::UNBOUNDED;
 use tutti_types::{
-    CircuitName, CircuitSpec, CircuitWish, ClassName, ClusterTime, JobId, JobSpec, NodeId,
-    ProcessorSet, Refusal, UserId,
+    Amount, ClassName, ClusterTime, JobId, JobSpec, NodeId, ProcessorSet, Refusal, ResourceName,
+    ResourceSpec, ResourceWish, UserId,
 };
 
 const MINUTE: u64 = 60;
@@ -555,13 +555,14 @@ fn the_processors_of_a_task_are_on_one_node() {
 }
 
 fn on_circuit(number: Option<u32>, processors: u32) -> JobSpec {
-    let name = CircuitName::new("barrier");
-    JobSpec { circuit: Some(CircuitWish { name, number }), ..job(processors) }
+    let name = ResourceName::new("barrier").unwrap();
+    let amount = number.map_or(Amount::One, Amount::Number);
+    JobSpec { resources: vec![ResourceWish { name, amount }], ..job(processors) }
 }
 
 fn circuits(s: &mut Scene, count: u32, jobs_each: u32) {
-    let circuits = CircuitSpec { count, jobs_each };
-    s.c.event(Event::SetCircuits { name: CircuitName::new("barrier"), circuits });
+    let spec = ResourceSpec { count, jobs_each, lent: true };
+    s.c.event(Event::SetResource { name: ResourceName::new("barrier").unwrap(), spec });
 }
 
 /// A circuit is assigned at loading, one after the other in a circle, or the one that is asked for.
@@ -569,7 +570,10 @@ fn circuits(s: &mut Scene, count: u32, jobs_each: u32) {
 fn circuits_are_given_round_robin_or_as_asked() {
     let mut s = Scene::new(&[8]);
     circuits(&mut s, 3, 1);
-    let number = |s: &Scene, job| s.c.core.job(job, ClusterTime(s.c.now)).unwrap().circuit;
+    let number = |s: &Scene, job| {
+        let view = s.c.core.job(job, ClusterTime(s.c.now)).unwrap();
+        view.resources.first().map(|grant| grant.numbers[0])
+    };
     let a = s.ask("production", on_circuit(None, 1));
     let b = s.ask("production", on_circuit(Some(2), 1));
     let c = s.ask("production", on_circuit(None, 1));
@@ -577,7 +581,10 @@ fn circuits_are_given_round_robin_or_as_asked() {
     let d = s.ask("production", on_circuit(None, 1));
     let e = s.ask("production", on_circuit(Some(0), 1));
     s.check(&[(d, "waits"), (e, "waits")]);
-    assert_eq!(s.why(d), "the circuits that it asks for are in use");
+    assert_eq!(
+        s.why(d),
+        "other jobs have what it asks for of resource barrier (see `tutti resource`)"
+    );
     s.c.finish(b);
     assert_eq!(number(&s, d), Some(2), "the next after the last");
     s.c.finish(c);
@@ -598,18 +605,21 @@ fn a_bumper_may_have_the_circuit_of_who_is_in_its_way() {
     s.check(&[(idle, "leaves")]);
     s.arrive();
     s.check(&[(quick, "0:0-3"), (idle, "aside")]);
-    assert_eq!(s.why(idle), "the circuits that it asks for are in use");
+    assert_eq!(
+        s.why(idle),
+        "other jobs have what it asks for of resource barrier (see `tutti resource`)"
+    );
 }
 
 #[test]
 fn a_circuit_that_does_not_exist_is_refused() {
     let mut s = Scene::new(&[8]);
     assert_eq!(s.c.try_submit(on_circuit(None, 1)), None);
-    assert!(matches!(s.c.refusals.last(), Some(Refusal::NoCircuit { count: 0, .. })));
+    assert!(matches!(s.c.refusals.last(), Some(Refusal::NoResource { count: 0, .. })));
     circuits(&mut s, 4, 1);
     assert_eq!(s.c.try_submit(on_circuit(Some(4), 1)), None);
     let says = s.c.refusals.last().unwrap().to_string();
-    assert_eq!(says, "circuits barrier have numbers up to 3; ask for one of these");
+    assert_eq!(says, "resource barrier has no number 4; ask for one of 0 to 3");
 }
 
 /// What others use is left alone, as if a class of the highest priority had it.

@@ -28,7 +28,7 @@ pub fn job(tasks: u32) -> JobSpec {
         attached: false,
         movable: false,
         weights: None,
-        circuit: None,
+        resources: Vec::new(),
         deadline: None,
         nodes: NodeWish::default(),
         on_node_loss: OnNodeLoss::default(),
@@ -185,9 +185,14 @@ impl Cluster {
 
     /// Submits and gives the number, if it was accepted.
     pub fn try_submit(&mut self, spec: JobSpec) -> Option<JobId> {
+        self.submits(|request| Event::Submit { request, spec })
+    }
+
+    /// Asks for a job by an event with this request, and gives its number if it was accepted.
+    pub fn submits(&mut self, event: impl FnOnce(RequestId) -> Event) -> Option<JobId> {
         self.requests += 1;
         let before = self.accepted.len();
-        self.event(Event::Submit { request: RequestId(self.requests), spec });
+        self.event(event(RequestId(self.requests)));
         self.accepted.get(before).copied()
     }
 

@@ -3,12 +3,12 @@
 
 use super::cluster::job;
 use super::script::{Script, Start};
-use super::step::{CIRCUITS, Step, USERS, class_name, user_name};
+use super::step::{Step, USERS, class_name, resource_name, user_name};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
 use tutti_types::{
-    CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, TaskStatus,
+    Amount, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, ResourceWish, TaskStatus,
     class, params, queue,
 };
 
@@ -47,7 +47,10 @@ const KINDS: &[Kind] = &[
     (12, Who::Users, |random| Step::Nonsense(random.below(50), random.number(9))),
     (96, Who::Users, |random| Step::Arrive(random.place())),
     (51, Who::Everybody, |random| Step::Foreign(random.number(4), random.number(3))),
-    (51, Who::Everybody, |random| Step::Circuits(random.number(3), random.number(3))),
+    (51, Who::Everybody, |random| {
+        let place = random.place();
+        Step::Resource(place, random.number(4), random.number(3), random.one_in(2))
+    }),
     (51, Who::Everybody, |random| {
         let user = random.one_in(2);
         Step::Bank(user, (!random.one_in(4)).then(|| random.below(900 * MS)))
@@ -80,6 +83,10 @@ const KINDS: &[Kind] = &[
         Step::Limit(random.place(), limit.name.to_owned(), value(random, limit))
     }),
     (9, Who::Everybody, |random| Step::ForgetQueue(random.place())),
+    (17, Who::Users, |random| Step::SubmitHeld(Box::new(spec(random)), random.one_in(2))),
+    (24, Who::Users, |random| Step::HoldJob(random.place(), random.one_in(2))),
+    (36, Who::Users, |random| Step::Release(random.place(), random.one_in(2))),
+    (24, Who::Everybody, |random| Step::JobClass(random.place(), random.place())),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know
@@ -128,6 +135,17 @@ fn step(random: &mut Random, kinds: &[&Kind]) -> Step {
     Step::DeliverKills
 }
 
+fn resources(random: &mut Random) -> Vec<ResourceWish> {
+    let mut wishes = Vec::new();
+    for place in 0..2 {
+        if random.one_in(4) {
+            let amounts = [Amount::One, Amount::Number(random.number(2)), Amount::Count(2)];
+            wishes.push(ResourceWish { name: resource_name(place), amount: *random.any(&amounts) });
+        }
+    }
+    wishes
+}
+
 fn spec(random: &mut Random) -> JobSpec {
     let tasks = 1 + random.number(7);
     JobSpec {
@@ -143,10 +161,7 @@ fn spec(random: &mut Random) -> JobSpec {
         grace: Nanos(random.below(300 * MS)),
         attached: random.one_in(2),
         movable: random.one_in(2),
-        circuit: random.one_in(3).then(|| {
-            let number = random.one_in(3).then(|| random.number(2));
-            CircuitWish { name: CircuitName::new(CIRCUITS), number }
-        }),
+        resources: resources(random),
         on_bad_exit: *random.any(&[OnBadExit::Kill, OnBadExit::KillOnSignal, OnBadExit::Continue]),
         nodes: wish(random),
         on_node_loss: *random.any(&[

@@ -88,6 +88,7 @@ impl Step {
             | Self::Rule(..)
             | Self::ForgetClass(_)
             | Self::Weight(..)
+            | Self::JobClass(..)
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)
@@ -103,11 +104,14 @@ impl Step {
             | Self::Cancel(..)
             | Self::Suspend(_)
             | Self::Resume(_)
+            | Self::SubmitHeld(..)
+            | Self::HoldJob(..)
+            | Self::Release(..)
             | Self::Signal(..)
             | Self::FrontEndLost(_)
             | Self::Node(..)
             | Self::Foreign(..)
-            | Self::Circuits(..)
+            | Self::Resource(..)
             | Self::Hold(_)
             | Self::Nonsense(..) => false,
         }

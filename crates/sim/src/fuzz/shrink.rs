@@ -128,6 +128,15 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Arrive(place) => vec![Step::Arrive(0), Step::Arrive(place % 8)],
         Step::Cancel(job, at_once) => vec![Step::Cancel(0, true), Step::Cancel(job % 8, at_once)],
         Step::Suspend(job) => vec![Step::Suspend(0), Step::Suspend(job % 8)],
+        Step::SubmitHeld(spec, owner) => {
+            let simpler = simpler_spec(&spec).into_iter().map(Box::new);
+            simpler.map(|spec| Step::SubmitHeld(spec, owner)).collect()
+        }
+        Step::HoldJob(job, owner) => vec![Step::HoldJob(0, owner), Step::HoldJob(job % 8, owner)],
+        Step::Release(job, owner) => vec![Step::Release(0, owner), Step::Release(job % 8, owner)],
+        Step::JobClass(job, class) => {
+            vec![Step::JobClass(0, class), Step::JobClass(job % 8, class % CLASSES.len())]
+        }
         Step::Resume(job) => vec![Step::Resume(0), Step::Resume(job % 8)],
         Step::Signal(job, rank, signal) => {
             vec![Step::Signal(0, None, signal), Step::Signal(job % 8, rank, signal)]
@@ -152,7 +161,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Remove(_)
         | Step::Node(..)
         | Step::Foreign(..)
-        | Step::Circuits(..)
+        | Step::Resource(..)
         | Step::Bank(..)
         | Step::Weight(..)
         | Step::ForgetQueue(_)
@@ -182,7 +191,7 @@ fn simpler_spec(spec: &JobSpec) -> Vec<JobSpec> {
     all.push(JobSpec { grace: usual.grace, ..spec.clone() });
     all.push(JobSpec { attached: false, ..spec.clone() });
     all.push(JobSpec { movable: false, ..spec.clone() });
-    all.push(JobSpec { circuit: None, ..spec.clone() });
+    all.push(JobSpec { resources: Vec::new(), ..spec.clone() });
     all.push(JobSpec { on_bad_exit: usual.on_bad_exit, ..spec.clone() });
     all.push(JobSpec { on_node_loss: usual.on_node_loss, ..spec.clone() });
     all.push(JobSpec { nodes: usual.nodes, ..spec.clone() });

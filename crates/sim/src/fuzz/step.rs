@@ -4,12 +4,12 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::Event;
+use tutti_core::{Event, HeldBy};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Figures, Grantee, GroupId,
-    JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime,
-    QueueName, Rank, TaskStatus, UserId, class, params,
+    BankAccount, ClassName, ClusterTime, Figures, Grantee, GroupId, JobId, JobSpec, LoadAverages,
+    Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime, QueueName, Rank, ResourceName,
+    ResourceSpec, TaskStatus, UserId, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -62,8 +62,8 @@ pub enum Step {
     ForgetClass(usize),
     /// Others than our jobs use the first so many processors of a node.
     Foreign(u32, u32),
-    /// There are so many circuits, for so many jobs each.
-    Circuits(u32, u32),
+    /// There are so many of a resource, for so many jobs each; whether preempted jobs give it back.
+    Resource(usize, u32, u32, bool),
     /// The user of all jobs, or the user's group, may use so many nanoseconds of processor time;
     /// `None`: any.
     Bank(bool, Option<u64>),
@@ -81,13 +81,26 @@ pub enum Step {
     ForgetQueue(usize),
     /// Reports of an unknown job and an unknown node.
     Nonsense(u64, u32),
+    /// A user asks for a job that is held: by its owner, or by an administrator.
+    SubmitHeld(#[serde(with = "asked")] Box<JobSpec>, bool),
+    /// A job is held: by its owner, or by an administrator.
+    HoldJob(usize, bool),
+    /// A job is released: by its owner, or by an administrator.
+    Release(usize, bool),
+    /// A job gets the class in this place.
+    JobClass(usize, usize),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
 pub(super) const CLASSES: [&str; 5] = ["interactive", "production", "benchmark", "standby", "site"];
 
-/// The circuits that jobs ask for here.
-pub(super) const CIRCUITS: &str = "barrier";
+/// The resources that jobs ask for here.
+const RESOURCES: [&str; 2] = ["barrier", "licence"];
+
+/// The resource in this place.
+pub(super) fn resource_name(place: usize) -> ResourceName {
+    ResourceName::new(RESOURCES[place % RESOURCES.len()]).expect("a name")
+}
 
 /// The group of all jobs here.
 const GROUP: BankAccount = BankAccount::Group(GroupId(100));
@@ -161,9 +174,9 @@ impl Step {
                 let processors = ProcessorSet::first(*width);
                 cluster.event(Event::Foreign { node: NodeId(*node), processors });
             }
-            Self::Circuits(count, jobs_each) => {
-                let circuits = CircuitSpec { count: *count, jobs_each: *jobs_each };
-                cluster.event(Event::SetCircuits { name: CircuitName::new(CIRCUITS), circuits });
+            Self::Resource(place, count, jobs_each, lent) => {
+                let spec = ResourceSpec { count: *count, jobs_each: *jobs_each, lent: *lent };
+                cluster.event(Event::SetResource { name: resource_name(*place), spec });
             }
             Self::Weight(user, weight) => {
                 let account = user.map_or(GROUP, |user| BankAccount::User(user_name(user)));
@@ -180,6 +193,21 @@ impl Step {
                 cluster.event(Event::SetQueue { name: queue_name(*queue), spec: None });
             }
             Self::Nonsense(job, node) => nonsense(cluster, JobId(1000 + job), NodeId(50 + node)),
+            Self::SubmitHeld(spec, owner) => {
+                let by = held_by(*owner);
+                let spec = (**spec).clone();
+                cluster.submits(|request| Event::SubmitHeld { request, spec, by, queue: None });
+            }
+            Self::HoldJob(job, owner) => {
+                cluster.event(Event::Hold { job: pick(cluster, *job), by: held_by(*owner) });
+            }
+            Self::Release(job, owner) => {
+                cluster.event(Event::Release { job: pick(cluster, *job), by: held_by(*owner) });
+            }
+            Self::JobClass(job, class) => {
+                let (job, class) = (pick(cluster, *job), class_name(*class));
+                cluster.event(Event::SetJobClass { job, class });
+            }
         }
     }
 }
@@ -197,6 +225,10 @@ fn bank(cluster: &mut Cluster, of_user: bool, ns: Option<u64>) {
     let account = if of_user { BankAccount::User(user_name(0)) } else { GROUP };
     let allowance = ns.map(|ns| ProcessorTime::of_one(Nanos(ns)));
     cluster.event(Event::SetBank { account, allowance });
+}
+
+const fn held_by(owner: bool) -> HeldBy {
+    if owner { HeldBy::Owner } else { HeldBy::Administrator }
 }
 
 fn pick(cluster: &Cluster, place: usize) -> JobId {
@@ -254,6 +286,9 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
         Event::TasksEnded { job, ranks: vec![], status },
         Event::JobsEnded { jobs: vec![job, job], status },
         Event::Signal { job, ranks: vec![rank], signal: 1 },
+        Event::Hold { job, by: HeldBy::Owner },
+        Event::Release { job, by: HeldBy::Administrator },
+        Event::SetJobClass { job, class: class_name(0) },
         Event::MovedOut { job },
         Event::MovedIn { job },
         Event::Tick,
@@ -272,6 +307,9 @@ impl fmt::Display for Step {
         match self {
             Self::Pass(nanos) => write!(f, "{} pass", Nanos(*nanos)),
             Self::Submit(spec) => write!(f, "submit {} tasks, {}", spec.tasks, spec.class),
+            Self::SubmitHeld(spec, _) => {
+                write!(f, "submit {} held tasks, {}", spec.tasks, spec.class)
+            }
             Self::Set(name, value) => write!(f, "params {}", set(params::TABLE, name, *value)),
             Self::Rule(class, name, value) => {
                 write!(f, "class {} {}", class_name(*class), set(class::RULES, name, *value))

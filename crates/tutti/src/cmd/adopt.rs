@@ -150,6 +150,8 @@ fn request(
         on_bad_exit: OnBadExit::default(),
         on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
+        hold: false,
+        resources: Vec::new(),
         launch: LaunchSpec {
             name,
             argv: vec![ByteBuf::from(command.as_bytes())],

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 pub(super) const GROUPS: [(&str, &[&str]); 8] = [
     ("Run jobs", &["run", "submit", "adopt", "wait"]),
     ("Look at jobs", &["ps", "top", "history"]),
-    ("Change jobs", &["cancel", "signal", "suspend", "resume"]),
-    ("Share a machine", &["params", "queue", "bank", "weight", "access"]),
+    ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class"]),
+    ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),
     ("Administer an instance", &["up", "down", "upgrade"]),
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),
     ("Find faults", &["doctor", "explain", "switches", "replay"]),

@@ -166,7 +166,10 @@ pub(crate) fn resume(args: &TargetArgs) -> anyhow::Result<Exit> {
 }
 
 /// Does it for each, and goes on when one fails: the others are meant as well.
-fn each<T>(all: &[T], mut act: impl FnMut(&T) -> anyhow::Result<()>) -> anyhow::Result<Exit> {
+pub(super) fn each<T>(
+    all: &[T],
+    mut act: impl FnMut(&T) -> anyhow::Result<()>,
+) -> anyhow::Result<Exit> {
     let mut exit = Exit::OK;
     for one in all {
         if let Err(error) = act(one) {

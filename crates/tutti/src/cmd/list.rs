@@ -222,6 +222,9 @@ pub(super) fn whereabouts(job: &JobReport) -> String {
     if job.exit_code.is_none() && !job.placement.is_empty() && !job.reason.is_empty() {
         text.push_str(&format!(": {}", job.reason));
     }
+    if !job.resources.is_empty() {
+        text.push_str(&format!(" [{}]", job.resources.join(" ")));
+    }
     if !job.suspended.is_empty() {
         text.push_str(&format!(" ({} suspended)", job.suspended.join(", ")));
     }

@@ -17,10 +17,12 @@ mod leftover_ipc;
 mod leftovers;
 mod list;
 mod nodes;
+mod orders;
 mod params;
 mod queue;
 mod reference;
 mod replay;
+mod resource;
 mod run;
 mod several;
 mod sim;
@@ -80,6 +82,14 @@ pub(crate) enum Verb {
     /// Resume suspended jobs, tasks or processes
     #[command(after_help = jobs::RESUME_EXAMPLES)]
     Resume(jobs::TargetArgs),
+    /// Keep waiting jobs out of the line until they are released
+    #[command(after_help = orders::HOLD_EXAMPLES)]
+    Hold(orders::JobsArgs),
+    /// Put held jobs in line, each at its place by arrival
+    #[command(after_help = orders::RELEASE_EXAMPLES)]
+    Release(orders::JobsArgs),
+    /// Give jobs another class, whether they wait or run
+    Class(orders::ClassArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
     /// Show, make and change queues: limits and defaults that jobs are submitted to
@@ -88,6 +98,8 @@ pub(crate) enum Verb {
     Bank(bank::BankArgs),
     /// Show and set how much more some users may use than others
     Weight(weight::WeightArgs),
+    /// Show and set counted resources, such as licences
+    Resource(resource::ResourceArgs),
     /// Show and set which users may submit jobs, and from which machines
     Access(access::AccessArgs),
     /// Show how exact the latest switches were
@@ -207,10 +219,14 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Signal(args) => jobs::signal(&args),
         Verb::Suspend(args) => jobs::suspend(&args),
         Verb::Resume(args) => jobs::resume(&args),
+        Verb::Hold(args) => orders::hold(&args),
+        Verb::Release(args) => orders::release(&args),
+        Verb::Class(args) => orders::class(&args),
         Verb::Params(args) => params::execute(args),
         Verb::Queue(args) => queue::execute(&args),
         Verb::Bank(args) => bank::execute(&args),
         Verb::Weight(args) => weight::execute(&args),
+        Verb::Resource(args) => resource::execute(&args),
         Verb::Access(args) => access::execute(&args),
         Verb::Switches(args) => switches::execute(&args),
         Verb::Up(args) => up::up(&args),

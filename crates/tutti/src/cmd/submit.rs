@@ -9,8 +9,8 @@ use std::path::Path;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{plain, print};
 use tutti_client::{
-    Asked, FILE_LETTERS, JobOptions, STDIO, Suspect, check_launch, job_request, output_file,
-    pattern_parser, submit,
+    Asked, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, Suspect, check_launch, job_request,
+    output_file, pattern_parser, submit,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
@@ -26,6 +26,10 @@ use tutti_wire::script::{self, NoteAbout};
 pub(crate) struct SubmitOptions {
     #[command(flatten)]
     pub(crate) job: JobOptions,
+
+    /// Hold the job until `tutti release`
+    #[arg(long, conflicts_with = "deadline", help_heading = SCHEDULING)]
+    hold: bool,
 
     /// File for standard output; patterns are below
     #[arg(help_heading = STDIO)]
@@ -111,7 +115,8 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
             args.command[0].display()
         );
     }
-    let request = job_request(&options.job, "production", &args.command, script, stdio)?;
+    let mut request = job_request(&options.job, "production", &args.command, script, stdio)?;
+    request.hold = options.hold;
     check_launch(&request.launch)?;
     if let Some(suspect) = Suspect::of(&request).filter(|_| request.launch.script.is_none()) {
         suspect.check_all(request.tasks)?;

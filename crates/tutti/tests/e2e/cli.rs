@@ -155,6 +155,7 @@ fn json_has_the_documented_keys() {
             "time_limit_ms",
             "time_left_ms",
             "queue",
+            "resources",
         ],
     );
     check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);

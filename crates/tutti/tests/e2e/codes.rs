@@ -100,6 +100,8 @@ fn jobs(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T021", &instance.tutti(&["cancel", "999"]));
     provoked.said("T022", &instance.tutti(&["suspend", &ended]));
     provoked.said("T023", &instance.tutti(&["history", &runs]));
+    provoked.said("T080", &instance.tutti(&["release", &runs]));
+    provoked.said("T081", &instance.tutti(&["run", "--resource", "nosuch", "true"]));
     provoked.said("T024", &instance.tutti(&["suspend", &format!("{runs}.9")]));
     let name = "x".repeat(256);
     provoked.said("T025", &instance.tutti(&["submit", "-J", &name, "true"]));

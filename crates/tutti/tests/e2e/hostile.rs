@@ -94,6 +94,8 @@ fn request() -> JobRequest {
         on_bad_exit: OnBadExit::default(),
         on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
+        hold: false,
+        resources: Vec::new(),
         launch: LaunchSpec {
             name: "x".into(),
             argv: vec![ByteBuf::from("/bin/true")],

@@ -30,6 +30,7 @@ fn launch() -> Launch {
             tasks: 4,
         }],
         class: "interactive".into(),
+        resources: Vec::new(),
         quantum: Nanos::from_millis(100),
         processors_per_task: 1,
         memory_per_task_bytes: Some(1 << 30),

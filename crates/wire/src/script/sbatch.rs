@@ -106,6 +106,7 @@ const OPTIONS: &[SlurmOption] = &[
     option("exclude", Some('x'), Always, Same("--exclude")),
     option("exclusive", None, Optional, Flag("--exclusive")),
     option("spread-job", None, Never, Flag("--spread")),
+    option("hold", Some('H'), Never, Flag("--hold")),
     option("requeue", None, Never, Flag("--on-node-loss=requeue")),
     option("no-kill", Some('k'), Optional, Flag("--on-node-loss=notify")),
     option(
@@ -164,7 +165,6 @@ const OPTIONS: &[SlurmOption] = &[
     option("dependency", Some('d'), Always, Refused("'tutti wait JOB' waits for a job's end")),
     option("gpus", Some('G'), Always, Refused(NO_HINT)),
     option("help", Some('h'), Never, Refused(TYPED)),
-    option("hold", Some('H'), Never, Refused(LATER)),
     option("licenses", Some('L'), Always, Refused(NO_HINT)),
     option("nodefile", Some('F'), Always, Refused("name the nodes with '#TUTTI --nodes LIST'")),
     option("overcommit", Some('O'), Never, Refused("leave -c out: then tasks share processors")),

@@ -1,7 +1,7 @@
 //! The entries of a journal in words.
 
 use tutti_client::output::{counted, plain};
-use tutti_core::{Action, Event};
+use tutti_core::{Action, Event, HeldBy};
 use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
@@ -82,11 +82,25 @@ fn of_a_job(event: &Event) -> Option<String> {
         }
         Event::Suspend { job } => format!("job {job} is to be suspended"),
         Event::Resume { job } => format!("job {job} is to be resumed"),
+        Event::SubmitHeld { request, spec, by, queue } => {
+            let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
+            format!("request {request}: {}{queue}, held by {}", asked(spec), holder(*by))
+        }
+        Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
+        Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
+        Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
         Event::MovedOut { job } => format!("job {job} has left its processors"),
         Event::MovedIn { job } => format!("job {job} is back on processors"),
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
         _ => return None,
     })
+}
+
+const fn holder(by: HeldBy) -> &'static str {
+    match by {
+        HeldBy::Owner => "its owner",
+        HeldBy::Administrator => "an administrator",
+    }
 }
 
 fn of_settings(event: &Event) -> String {
@@ -105,9 +119,10 @@ fn of_settings(event: &Event) -> String {
         Event::Calendar { week } => {
             format!("people's clocks say that {} of the week are over", short(*week))
         }
-        Event::SetCircuits { name, circuits } => {
-            let each = counted(circuits.jobs_each, "job");
-            format!("circuits {name}: {}, each for {each} at a time", circuits.count)
+        Event::SetResource { name, spec } => {
+            let each = counted(spec.jobs_each, "job");
+            let lent = if spec.lent { ", given back when preempted" } else { "" };
+            format!("resource {name}: {}, each for {each} at a time{lent}", spec.count)
         }
         Event::Began => "a controller began".into(),
         Event::ShutDown => "the instance is to end".into(),

@@ -154,7 +154,7 @@ impl Was {
                 _ => {}
             }
         }
-        if matches!(event, Event::Submit { .. } | Event::SubmitTo { .. }) {
+        if is_submit(&event) {
             self.submits.push(accepted);
         }
     }
@@ -209,8 +209,7 @@ impl<'a> World<'a> {
         (self.overrides)(&mut params);
         self.apply(begin, &Event::SetParams { params });
         for Entry { at, event, .. } in entries {
-            if matches!(event, Event::Submit { .. } | Event::SubmitTo { .. }) && self.was_declined()
-            {
+            if is_submit(event) && self.was_declined() {
                 // It ran nowhere, so nobody knows what it needs.
                 self.submits += 1;
                 continue;
@@ -219,7 +218,7 @@ impl<'a> World<'a> {
             while let Some(next) = self.next_inside().filter(|next| next <= at) {
                 self.inside(next);
             }
-            let submits = matches!(event, Event::Submit { .. } | Event::SubmitTo { .. });
+            let submits = is_submit(&event);
             self.apply(*at, &event);
             self.submits += usize::from(submits);
         }
@@ -257,6 +256,9 @@ impl<'a> World<'a> {
             }
             Event::Suspend { job } => Event::Suspend { job: here(&job)? },
             Event::Resume { job } => Event::Resume { job: here(&job)? },
+            Event::Hold { job, by } => Event::Hold { job: here(&job)?, by },
+            Event::Release { job, by } => Event::Release { job: here(&job)?, by },
+            Event::SetJobClass { job, class } => Event::SetJobClass { job: here(&job)?, class },
             Event::FrontEndLost { job } => Event::FrontEndLost { job: here(&job)? },
             Event::SetParams { mut params } => {
                 (self.overrides)(&mut params);
@@ -382,4 +384,9 @@ impl<'a> World<'a> {
     fn fate(&mut self, job: JobId) -> Option<&mut Fate> {
         self.fates.get_mut(self.there.get(&job)?)
     }
+}
+
+/// Whether a job is asked for.
+const fn is_submit(event: &Event) -> bool {
+    matches!(event, Event::Submit { .. } | Event::SubmitTo { .. } | Event::SubmitHeld { .. })
 }

@@ -259,6 +259,7 @@ pub(super) mod tests {
             user: "ada".into(),
             class: "production".into(),
             former_class: None,
+            resources: Vec::new(),
             state: "running".into(),
             reason: String::new(),
             code: None,

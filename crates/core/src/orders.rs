@@ -1,0 +1,85 @@
+//! Orders of owners and administrators about jobs: hold, release, another class.
+//!
+//! A held job is in no place of the line until it is released. It then has its place by arrival, as
+//! if it had never been held. Hold and `suspend` are independent: a queued job is in line while
+//! neither keeps it out. A hold concerns waiting jobs only; one that runs can be suspended.
+//!
+//! A job's new class takes effect at once: its share of the time, its limits, its priority. While
+//! the owner's allowance is spent, the job counts as standby, and goes back to the new class.
+
+use crate::controller::Core;
+use crate::record::Record;
+use serde::{Deserialize, Serialize};
+use tutti_types::ids::{ClassName, JobId};
+
+/// The user that keeps a job out of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum HeldBy {
+    /// Its owner: the owner can release it, and so can administrators.
+    Owner,
+    /// An administrator: only administrators can release it.
+    Administrator,
+}
+
+impl Core {
+    /// The user that holds a job; `None`: the job is not held.
+    #[must_use]
+    pub fn held_by(&self, job: JobId) -> Option<HeldBy> {
+        self.holds.get(&job).copied()
+    }
+
+    /// Whether a hold or a suspension keeps a job from being placed.
+    pub(crate) fn is_kept_back(&self, record: &Record) -> bool {
+        record.suspended || self.holds.contains_key(&record.id)
+    }
+
+    /// Holds a waiting job. An administrator's hold replaces the owner's, and is never replaced.
+    pub(crate) fn on_hold(&mut self, job: JobId, by: HeldBy) {
+        let Some(record) = self.jobs.get(&job) else { return };
+        if record.residence().is_some() {
+            return;
+        }
+        let before = self.holds.get(&job).copied();
+        self.holds.insert(job, before.map_or(by, |before| before.max(by)));
+        if before.is_none() && !record.suspended {
+            self.leave_line(job);
+            self.queue.reconsider();
+        }
+    }
+
+    /// Puts a held job in line. The owner's release of an administrator's hold changes nothing.
+    pub(crate) fn on_release(&mut self, job: JobId, by: HeldBy) {
+        if self.holds.get(&job).is_none_or(|&before| before > by) {
+            return;
+        }
+        self.holds.remove(&job);
+        if self.jobs.get(&job).is_some_and(|record| !record.suspended) {
+            self.enter_line(job);
+            self.queue.reconsider();
+        }
+    }
+
+    /// Gives a job another class, or has it go back to that one when its owner's allowance is not
+    /// spent any more. An unknown class changes nothing.
+    pub(crate) fn on_set_job_class(&mut self, job: JobId, class: &ClassName) {
+        if !self.classes.contains_key(class) {
+            return;
+        }
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let before = core::mem::replace(&mut record.spec.class, class.clone());
+        record.former = None;
+        self.bank.reclassify(record);
+        if record.spec.class != before {
+            self.after_reclass(job);
+        }
+    }
+
+    /// A job is of another class than before: its place, shares and promises are looked at anew.
+    pub(crate) fn after_reclass(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get(&job) else { return };
+        self.matrix.reclass(job, &record.spec.class);
+        self.queue.reconsider();
+        self.queue.disturbed = true;
+        self.quick.look_again();
+    }
+}

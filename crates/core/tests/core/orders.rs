@@ -1,0 +1,174 @@
+//! Orders about jobs: hold, release, another class.
+
+use crate::cluster::{Cluster, job, params};
+use tutti_core::{Event, HeldBy, JobState, WaitReason};
+use tutti_types::{
+    BankAccount, ClassName, ClusterTime, JobId, JobSpec, Nanos, ProcessorTime, Refusal,
+};
+
+const OWNER: HeldBy = HeldBy::Owner;
+const ADMINISTRATOR: HeldBy = HeldBy::Administrator;
+
+/// One row on two processors: the second job waits.
+fn line(queue: &str) -> Cluster {
+    let mut params = params(&[("rows", 1)]);
+    params.choose("discipline", queue).unwrap();
+    let mut c = Cluster::new(params);
+    c.join(0, 2);
+    c
+}
+
+fn why(c: &Cluster, job: JobId) -> Option<WaitReason> {
+    match c.core.job(job, ClusterTime(c.now))?.state {
+        JobState::Queued { why, .. } => Some(why),
+        JobState::Running { .. } | JobState::Ending { .. } => None,
+    }
+}
+
+fn class(c: &Cluster, job: JobId) -> String {
+    let view = c.core.job(job, ClusterTime(c.now)).unwrap();
+    let former = view.former_class.map_or(String::new(), |class| format!(", was {class}"));
+    format!("{}{former}", view.spec.class)
+}
+
+fn set_class(c: &mut Cluster, job: JobId, class: &str) {
+    c.event(Event::SetJobClass { job, class: ClassName::new(class) });
+}
+
+#[test]
+fn a_held_job_lets_others_pass_and_has_its_place_again_when_released() {
+    for queue in ["fcfs", "easy", "sjbf", "conservative"] {
+        let mut c = line(queue);
+        let [runs, held, behind, last] = [0; 4].map(|_| c.submit(job(2)));
+        c.event(Event::Hold { job: held, by: OWNER });
+        assert_eq!(why(&c, held), Some(WaitReason::Held { by: OWNER }));
+        c.finish(runs);
+        assert_eq!(why(&c, behind), None, "{queue}: the next one runs");
+        c.event(Event::Release { job: held, by: OWNER });
+        assert_ne!(why(&c, held), Some(WaitReason::Held { by: OWNER }));
+        c.finish(behind);
+        assert_eq!(why(&c, held), None, "{queue}: it comes before the one that arrived later");
+        assert!(why(&c, last).is_some());
+        // A job that runs can't be held.
+        c.event(Event::Hold { job: held, by: ADMINISTRATOR });
+        assert_eq!(c.core.held_by(held), None);
+        c.drain();
+    }
+}
+
+#[test]
+fn the_owner_cannot_release_what_an_administrator_holds() {
+    let mut c = line("fcfs");
+    let [_runs, held] = [0; 2].map(|_| c.submit(job(2)));
+    c.event(Event::Hold { job: held, by: ADMINISTRATOR });
+    c.event(Event::Hold { job: held, by: OWNER });
+    c.event(Event::Release { job: held, by: OWNER });
+    assert_eq!(c.core.held_by(held), Some(ADMINISTRATOR));
+    c.event(Event::Release { job: held, by: ADMINISTRATOR });
+    assert_eq!(c.core.held_by(held), None);
+    // An administrator's hold replaces the owner's, and may release that.
+    c.event(Event::Hold { job: held, by: OWNER });
+    c.event(Event::Hold { job: held, by: ADMINISTRATOR });
+    assert_eq!(c.core.held_by(held), Some(ADMINISTRATOR));
+    c.cancel(held, false);
+    assert_eq!(c.core.held_by(held), None, "it has ended");
+    c.drain();
+}
+
+#[test]
+fn a_job_is_in_line_when_neither_held_nor_suspended() {
+    let mut c = line("fcfs");
+    let [runs, waits] = [0; 2].map(|_| c.submit(job(2)));
+    c.event(Event::Hold { job: waits, by: OWNER });
+    c.event(Event::Suspend { job: waits });
+    c.finish(runs);
+    c.event(Event::Release { job: waits, by: OWNER });
+    assert_eq!(why(&c, waits), Some(WaitReason::Suspended));
+    c.event(Event::Hold { job: waits, by: OWNER });
+    c.event(Event::Resume { job: waits });
+    assert_eq!(why(&c, waits), Some(WaitReason::Held { by: OWNER }));
+    c.event(Event::Release { job: waits, by: OWNER });
+    assert_eq!(why(&c, waits), None);
+    c.drain();
+}
+
+#[test]
+fn a_job_may_be_held_from_its_submission_on_but_not_with_a_deadline() {
+    let mut c = line("fcfs");
+    let held = |spec| move |request| Event::SubmitHeld { request, spec, by: OWNER, queue: None };
+    let waits = c.submits(held(job(2))).unwrap();
+    assert_eq!(why(&c, waits), Some(WaitReason::Held { by: OWNER }));
+    let other = c.submit(job(2));
+    assert_eq!(why(&c, other), None);
+    let hasty = JobSpec { deadline: Some(Nanos::from_secs(9)), ..job(1) };
+    assert_eq!(c.submits(held(hasty)), None);
+    assert_eq!(c.refusals.last(), Some(&Refusal::HeldWithDeadline));
+    c.finish(other);
+    c.event(Event::Release { job: waits, by: OWNER });
+    assert_eq!(why(&c, waits), None);
+    c.drain();
+}
+
+#[test]
+fn a_promised_deadline_of_a_job_that_is_held_is_at_risk() {
+    let mut params = params(&[]);
+    params.choose("policy", "deadline").unwrap();
+    let mut c = Cluster::new(params);
+    c.join(0, 2);
+    let in_time = |s| JobSpec {
+        time_limit: Some(Nanos::from_secs(1)),
+        deadline: Some(Nanos::from_secs(s)),
+        grace: Nanos::ZERO,
+        ..job(2)
+    };
+    let [runs, waits] = [10, 20].map(|s| c.submit(in_time(s)));
+    assert!(why(&c, waits).is_some() && c.core.at_risk(waits).is_none());
+    c.event(Event::Hold { job: waits, by: OWNER });
+    assert!(c.core.at_risk(waits).is_some());
+    c.event(Event::Release { job: waits, by: OWNER });
+    assert!(c.core.at_risk(waits).is_none(), "it is promised again");
+    c.finish(runs);
+    c.drain();
+}
+
+#[test]
+fn a_new_class_counts_at_once_for_a_job_that_runs() {
+    let mut params = params(&[("quantum", 100_000_000)]);
+    params.choose("policy", "gang").unwrap();
+    let mut c = Cluster::new(params);
+    c.join(0, 2);
+    let spec = c.core.classes()[&ClassName::new("interactive")].with("share", 7500).unwrap();
+    c.event(Event::SetClass { class: ClassName::new("interactive"), spec });
+    let [first, second] = [0; 2].map(|_| c.submit(job(2)));
+    c.advance_ms(800);
+    let served =
+        |c: &Cluster, job| c.core.job(job, ClusterTime(c.now)).unwrap().service.0 / 1_000_000;
+    assert_eq!((served(&c, first), served(&c, second)), (400, 400));
+    set_class(&mut c, second, "interactive");
+    assert_eq!(class(&c, second), "interactive");
+    c.advance_ms(8_000);
+    assert!(served(&c, second) > 400 + 5_500, "{}", served(&c, second));
+    set_class(&mut c, first, "no-such-class");
+    assert_eq!(class(&c, first), "production");
+    c.drain();
+}
+
+#[test]
+fn a_new_class_of_a_job_that_counts_as_standby_is_what_it_goes_back_to() {
+    let mut c = line("fcfs");
+    let account = BankAccount::User(job(1).owner);
+    let allow = |c: &mut Cluster, seconds| {
+        let allowance = Some(ProcessorTime::of_one(Nanos::from_secs(seconds)));
+        c.event(Event::SetBank { account, allowance });
+    };
+    let [runs, waits] = [0; 2].map(|_| c.submit(job(2)));
+    allow(&mut c, 0);
+    assert_eq!([runs, waits].map(|it| class(&c, it)), ["standby, was production"; 2]);
+    set_class(&mut c, runs, "interactive");
+    set_class(&mut c, waits, "standby");
+    assert_eq!(class(&c, runs), "standby, was interactive");
+    assert_eq!(class(&c, waits), "standby");
+    allow(&mut c, 1000);
+    assert_eq!([runs, waits].map(|it| class(&c, it)), ["interactive", "standby"]);
+    c.drain();
+}

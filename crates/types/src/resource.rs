@@ -1,0 +1,225 @@
+//! Counted resources: what a cluster has several of, and admits jobs to by number.
+//!
+//! The numbers of a resource are 0 to its count less one. A job asks for one of them, for several, or
+//! for a particular one, and has them from its start on. Licences, barrier circuits and shared
+//! devices are all resources.
+
+use crate::limits::RESOURCE_NAME_BYTES_MAX;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// The name of a resource, such as `licence`: lower-case letters, digits, `-`, `_` and `.`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ResourceName {
+    /// The bytes of the name, and zeros behind them.
+    bytes: [u8; RESOURCE_NAME_BYTES_MAX],
+}
+
+/// Why a text names no resource.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResourceError {
+    /// The name is empty, too long, or has other characters.
+    #[error(
+        "invalid name of a resource {0:?}: use 1 to {RESOURCE_NAME_BYTES_MAX} lower-case letters, \
+         digits, '-', '_' or '.', and begin with a letter"
+    )]
+    Name(String),
+    /// What follows the name is neither `:COUNT` nor `@NUMBER`.
+    #[error("invalid resource {0:?}: write NAME, NAME:COUNT or NAME@NUMBER, such as licence:2")]
+    Amount(String),
+}
+
+impl ResourceName {
+    /// The name in a text.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn new(text: &str) -> Result<Self, ResourceError> {
+        let may = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
+        };
+        let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+        if !begins || text.len() > RESOURCE_NAME_BYTES_MAX || !text.bytes().all(may) {
+            let shown = text.chars().take(2 * RESOURCE_NAME_BYTES_MAX).collect();
+            return Err(ResourceError::Name(shown));
+        }
+        let mut bytes = [0; RESOURCE_NAME_BYTES_MAX];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Ok(Self { bytes })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let length = self.bytes.iter().position(|&byte| byte == 0).unwrap_or(self.bytes.len());
+        core::str::from_utf8(&self.bytes[..length]).unwrap_or_default()
+    }
+
+    /// The variable in which a task finds the numbers that its job has.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        let letter = |byte: char| match byte {
+            '-' | '.' => '_',
+            other => other.to_ascii_uppercase(),
+        };
+        "TUTTI_RESOURCE_".chars().chain(self.as_str().chars().map(letter)).collect()
+    }
+}
+
+impl fmt::Debug for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl TryFrom<String> for ResourceName {
+    type Error = ResourceError;
+
+    fn try_from(text: String) -> Result<Self, ResourceError> {
+        Self::new(&text)
+    }
+}
+
+impl From<ResourceName> for String {
+    fn from(name: ResourceName) -> Self {
+        name.as_str().into()
+    }
+}
+
+/// How much of a resource a job asks for.
+///
+/// The first two variants are stored as the `Option<u32>` of earlier journals: none, or a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Amount {
+    /// Any one number.
+    #[default]
+    One,
+    /// This number.
+    Number(u32),
+    /// So many numbers, whichever they are.
+    Count(u32),
+}
+
+impl Amount {
+    /// How many numbers that is.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        match self {
+            Self::One | Self::Number(_) => 1,
+            Self::Count(count) => count,
+        }
+    }
+}
+
+/// A resource that a job asks for: `licence`, `licence:2` or `licence@3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResourceWish {
+    /// The resource.
+    pub name: ResourceName,
+    /// How much of it.
+    pub amount: Amount,
+}
+
+impl core::str::FromStr for ResourceWish {
+    type Err = ResourceError;
+
+    fn from_str(text: &str) -> Result<Self, ResourceError> {
+        let amount = || ResourceError::Amount(text.chars().take(64).collect());
+        let at = text.find([':', '@']);
+        let (name, rest) = at.map_or((text, ""), |at| text.split_at(at));
+        let number = || rest.get(1..).and_then(|digits| digits.parse().ok()).ok_or_else(amount);
+        let amount = match rest.bytes().next() {
+            None => Amount::One,
+            Some(b'@') => Amount::Number(number()?),
+            Some(_) => match number()? {
+                0 => return Err(amount()),
+                1 => Amount::One,
+                count => Amount::Count(count),
+            },
+        };
+        Ok(Self { name: ResourceName::new(name)?, amount })
+    }
+}
+
+impl fmt::Display for ResourceWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.amount {
+            Amount::One => self.name.fmt(f),
+            Amount::Number(number) => write!(f, "{}@{number}", self.name),
+            Amount::Count(count) => write!(f, "{}:{count}", self.name),
+        }
+    }
+}
+
+/// How many of a resource there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResourceSpec {
+    /// How many numbers.
+    pub count: u32,
+    /// How many jobs may have each of them at a time.
+    pub jobs_each: u32,
+    /// Whether a job that `policy=classes` preempts gives its numbers back, and gets others with its
+    /// processors. Otherwise it has them until it ends.
+    pub lent: bool,
+}
+
+/// The numbers of a resource that a job has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Grant {
+    /// The resource.
+    pub name: ResourceName,
+    /// The numbers, ascending.
+    pub numbers: Vec<u32>,
+}
+
+/// `licence=0,3`.
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, number) in self.numbers.iter().enumerate() {
+            match place {
+                0 => write!(f, "{}={number}", self.name)?,
+                _ => write!(f, ",{number}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Amount, ResourceName, ResourceWish};
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_wish_is_a_name_with_a_count_or_a_number() {
+        for (text, amount) in [
+            ("licence", Amount::One),
+            ("licence@0", Amount::Number(0)),
+            ("licence:20", Amount::Count(20)),
+        ] {
+            let wish: ResourceWish = text.parse().unwrap();
+            assert_eq!((wish.name.as_str(), wish.amount), ("licence", amount));
+            assert_eq!(wish.to_string(), text);
+        }
+        assert_eq!("a:1".parse::<ResourceWish>().unwrap().amount, Amount::One);
+        for text in ["", ":2", "a:", "a:0", "a:-1", "a@", "a@x", "a:1@2", "Licence", "9a", "a b"] {
+            assert!(text.parse::<ResourceWish>().is_err(), "{text:?}");
+        }
+        assert!(ResourceName::new(&"x".repeat(32)).is_err());
+    }
+
+    #[test]
+    fn a_variable_has_capital_letters() {
+        let name = ResourceName::new("barrier-wire.2").unwrap();
+        assert_eq!(name.variable(), "TUTTI_RESOURCE_BARRIER_WIRE_2");
+    }
+}
