@@ -304,6 +304,8 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             time_limit_ms: None,
             time_left_ms: None,
             queue: None,
+            position: None,
+            behind: None,
         },
         uid: 1000,
         gid: 1000,

@@ -122,8 +122,12 @@ fn live_job(
         let share = length(&rows[row]) * 100 / frame;
         u32::try_from(share).unwrap_or(100)
     });
+    let queued = matches!(view.state, JobState::Queued { .. });
+    let place = waits.place(view.id).filter(|_| queued);
     let (state, reason) = match view.state {
-        JobState::Queued { ref why, .. } => ("queued", waits.say(view.spec, view.queue, why)),
+        JobState::Queued { ref why, .. } => {
+            ("queued", waits.say_in_line((view.spec, view.queue), why, place))
+        }
         JobState::Running { .. } if view.suspended => ("suspended", String::new()),
         JobState::Running { .. } => {
             (place_word(view.place), view.why_aside.map_or_else(String::new, |why| why.to_string()))
@@ -167,6 +171,8 @@ fn live_job(
         time_left_ms: left_ms(entry, view.service),
         queue: view.queue.map(ToString::to_string),
         resources: resources(view),
+        position: place.map(|place| place.position),
+        behind: place.and_then(|place| place.before),
     }
 }
 
@@ -254,6 +260,8 @@ pub(super) fn ended_job(
         time_left_ms: left_ms(entry, outcome.service),
         queue: entry.queue.clone(),
         resources: Vec::new(),
+        position: None,
+        behind: None,
     }
 }
 

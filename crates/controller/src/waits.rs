@@ -2,9 +2,10 @@
 
 use super::driver::Driver;
 use std::cell::OnceCell;
-use tutti_core::WaitReason;
+use std::collections::BTreeMap;
+use tutti_core::{InLine, WaitReason};
 use tutti_types::param::Shown;
-use tutti_types::{JobSpec, NodeId, QueueName};
+use tutti_types::{JobId, JobSpec, NodeId, QueueName};
 use tutti_wire::launch::cut;
 
 /// The most nodes that a reason names.
@@ -17,11 +18,35 @@ const DRAINED_BYTES_MAX: usize = 60;
 pub(super) struct Waits<'a> {
     driver: &'a Driver,
     closed: OnceCell<Vec<(NodeId, String)>>,
+    /// The places of all jobs in line: one pass, whatever the number of jobs that are shown.
+    line: OnceCell<BTreeMap<JobId, InLine>>,
 }
 
 impl<'a> Waits<'a> {
     pub(super) const fn new(driver: &'a Driver) -> Self {
-        Self { driver, closed: OnceCell::new() }
+        Self { driver, closed: OnceCell::new(), line: OnceCell::new() }
+    }
+
+    /// Where a job stands in line, if it does.
+    pub(super) fn place(&self, job: JobId) -> Option<InLine> {
+        let line = self.line.get_or_init(|| self.driver.core.line().collect());
+        line.get(&job).copied()
+    }
+
+    /// Why a job waits, with its place in line where that is the reason.
+    pub(super) fn say_in_line(
+        &self,
+        (spec, queue): (&JobSpec, Option<&QueueName>),
+        why: &WaitReason,
+        place: Option<InLine>,
+    ) -> String {
+        match (why, place) {
+            (WaitReason::Behind(_), Some(InLine { position, before: Some(before), yields })) => {
+                let more = if yields { "; its user has used more lately" } else { "" };
+                format!("{position}{} in line, behind job {before}{more}", suffix(position))
+            }
+            _ => self.say(spec, queue, why),
+        }
     }
 
     /// Why a job with this wish waits.
@@ -53,6 +78,17 @@ impl<'a> Waits<'a> {
     }
 }
 
+/// What makes a number an ordinal.
+const fn suffix(number: u64) -> &'static str {
+    match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    }
+}
+
 /// The nodes that are up and take no new jobs now, each with the reason.
 fn closed_nodes(driver: &Driver) -> Vec<(NodeId, String)> {
     let closed = driver.core.nodes().filter(|view| view.up).filter_map(|view| {
@@ -68,4 +104,16 @@ fn closed_nodes(driver: &Driver) -> Vec<(NodeId, String)> {
         Some((view.id, words))
     });
     closed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::suffix;
+
+    #[test]
+    fn ordinals_are_english() {
+        let said = |number: u64| format!("{number}{}", suffix(number));
+        let all = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111, 123].map(said).join(" ");
+        assert_eq!(all, "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 111th 123rd");
+    }
 }

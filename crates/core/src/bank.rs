@@ -71,8 +71,9 @@ impl Record {
 }
 
 impl Core {
-    /// Charges every job for what it got since this was last done.
+    /// Charges every job for what it got since this was last done, where that counts.
     pub(crate) fn charge(&mut self) {
+        self.count_uses();
         if self.bank.accounts.is_empty() {
             return;
         }

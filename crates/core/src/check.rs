@@ -59,6 +59,9 @@ pub enum Rule {
     /// 5: what counts towards the limits of queues is what its jobs have; no job in line exceeds a
     /// limit, and none waits for a limit that has room.
     Limits,
+    /// Each job in line has one place in it, by its class, its user's use, and its arrival; a job with a
+    /// promise is the first.
+    Line,
     /// 7: a job with a reservation is not moved back by later jobs, while jobs end by their limits.
     Reservations,
     /// A place is kept for a job that goes on on other processors.

@@ -660,6 +660,10 @@ impl Core {
             self.queue.stale = true;
             self.queue.disturbed = true;
             self.classes = classes;
+            if self.queue.line.has_lanes() {
+                // Priorities may be others.
+                self.line_up_all();
+            }
         }
     }
 

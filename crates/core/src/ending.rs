@@ -162,6 +162,7 @@ impl Core {
         self.migration.rows = true;
         self.migration.turns = true;
         let service = self.ledger.close(job);
+        self.count_end(job, service);
         let Some(record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = &record.phase else { return };
         self.give_back_resources(residence);

@@ -88,6 +88,14 @@ impl<T: Entry> Ordered<T> {
         self.blocks.first().map(|block| block.first)
     }
 
+    /// The entry just before another one, which may be in the list.
+    pub(crate) fn before(&self, entry: T) -> Option<T> {
+        let after = self.blocks.partition_point(|block| block.first < entry);
+        let block = self.blocks.get(after.checked_sub(1)?)?;
+        let place = block.entries.partition_point(|other| *other < entry);
+        block.entries.get(place.checked_sub(1)?).copied()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -215,6 +223,7 @@ mod tests {
                 prop_assert_eq!(block.summary, sum);
             }
             let from = (from, 0);
+            prop_assert_eq!(list.before(from), plain.range(..from).next_back().copied());
             let found = list.find(Some(from), |&sum| sum >= 3, |entry| entry.1 == 3);
             let expected = plain.range(from..).find(|entry| entry.1 == 3).copied();
             prop_assert_eq!(found, expected);

@@ -78,6 +78,9 @@ impl Core {
     pub(crate) fn after_reclass(&mut self, job: JobId) {
         let Some(record) = self.jobs.get(&job) else { return };
         self.matrix.reclass(job, &record.spec.class);
+        if self.queue.waiting.contains(&job) {
+            self.line_up(job);
+        }
         self.queue.reconsider();
         self.queue.disturbed = true;
         self.quick.look_again();

@@ -1,11 +1,11 @@
 //! The queue: which jobs wait, which is seated next, and what each was promised.
 //!
-//! The first in line starts as soon as it fits. What becomes of those behind it is the queue's
-//! discipline:
+//! Which job is the first in line is the order of the line ([`crate::line`]); it starts as soon as it
+//! fits. What becomes of those behind it is the queue's discipline:
 //!
 //! - `fcfs`: they wait;
 //! - `easy`: the first in line has a reservation, and a job that cannot delay it is let by, in the
-//!   order of acceptance;
+//!   order of the line;
 //! - `sjbf`: the same, but those with the shortest limits are tried first;
 //! - `conservative`: each job has a reservation ([`crate::reserve`]), and starts when it comes up.
 //!
@@ -32,16 +32,25 @@
 //! and only a job that is gone by then may pass, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
 //!
+//! A job that was promised a start stays the first in line until it starts, ends or is suspended,
+//! whatever its user uses meanwhile. With `conservative`, jobs get reservations in the order of the
+//! line, and a job that comes later never moves one back.
+//!
 //! What was promised holds as long as jobs end by their limits, nodes stay, and no administrator
 //! changes parameters, classes or what is suspended. Where jobs take turns, it rests on the slots as
 //! they are. They change when a user comes or leaves ([`crate::share`]) and when a job starts in a row
 //! that its class keeps ([`crate::reserved_rows`]). While either may happen, a start is what is
 //! expected, and no promise. With one row there are no turns, so promises are kept.
 
+mod former;
+
+pub(crate) use former::FormerQueue;
+
 use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ledger::Opening;
+use crate::line::{Line, Listed, Search};
 use crate::matrix::{Owner, Widths};
 use crate::ordered::{Entry, Ordered};
 use crate::policy::{Decision, Preemption, WaitReason, after, processors};
@@ -84,6 +93,10 @@ pub(crate) struct Queue {
     pub(crate) stale: bool,
     /// Something happened that may break promises, and that no later job is to blame for.
     pub(crate) disturbed: bool,
+    /// The order of the jobs in line.
+    pub(crate) line: Line,
+    /// The job that `blocked` is about.
+    pub(crate) tried: Option<JobId>,
 }
 
 /// A job in line, for a search for one that fits.
@@ -95,6 +108,18 @@ pub(crate) struct Waiting {
     pub(crate) processors: u64,
     /// How long it may have its processors, in nanoseconds.
     pub(crate) holds: u64,
+}
+
+impl Waiting {
+    /// A job's entry in an order by arrival.
+    pub(crate) fn of(job: JobId, spec: &JobSpec, machine: Widths) -> Self {
+        Self { key: 0, job, processors: processors(spec, machine), holds: holds(spec) }
+    }
+
+    /// What stands behind it at the earliest.
+    pub(crate) fn next(self) -> Self {
+        Self { job: JobId(self.job.0 + 1), processors: 0, ..self }
+    }
 }
 
 /// The least that jobs in line ask for.
@@ -132,6 +157,13 @@ pub(crate) struct Promise {
     pub(crate) first: ClusterTime,
 }
 
+impl Promise {
+    /// Whether its job's user is told when it starts.
+    pub(crate) fn is_said(&self) -> bool {
+        self.row.is_some() && self.at < ClusterTime::NEVER
+    }
+}
+
 /// Where there is room for a job that can't delay the first in line.
 struct Room {
     /// Processors free in the rows where a job may stay as long as it likes: the most in any.
@@ -153,23 +185,65 @@ impl Room {
 }
 
 impl Queue {
-    /// A job comes into line.
+    /// A job comes into line, by arrival; [`Core::line_up`] gives it its place among users.
     pub(crate) fn add(&mut self, job: JobId, spec: &JobSpec, machine: Widths) {
         self.waiting.insert(job);
-        if self.discipline.lets_by() {
+        if self.has_backlog() {
             self.backlog.insert(self.entry(job, spec, machine));
         }
     }
 
+    /// The first in line. A job that was promised a start stays first, whatever its user uses.
+    pub(crate) fn first(&self) -> Option<JobId> {
+        if !self.line.has_lanes() {
+            return self.waiting.first().copied();
+        }
+        let promised = self.promise.filter(Promise::is_said).map(|promise| promise.job);
+        promised.or_else(|| self.line.first())
+    }
+
+    /// Whether jobs that may pass are looked for in `backlog`, not in the lanes of users.
+    pub(crate) fn has_backlog(&self) -> bool {
+        match self.discipline {
+            Discipline::Fcfs | Discipline::Conservative => false,
+            Discipline::Easy => !self.line.has_lanes(),
+            Discipline::Sjbf => true,
+        }
+    }
+
+    /// The jobs in line, first to last. `quantum` counts for a job that comes before others.
+    pub(crate) fn in_order(
+        &self,
+        quantum: Nanos,
+        now: ClusterTime,
+    ) -> impl Iterator<Item = (JobId, Option<Listed>)> + '_ {
+        let lanes = self.line.has_lanes();
+        let promised = self.promise.filter(|promise| lanes && promise.is_said());
+        let promised = promised.map(|promise| promise.job);
+        let by_arrival = (!lanes).then(|| self.waiting.iter().map(|&job| (job, None)));
+        let by_users = lanes.then(|| {
+            let others = self.line.in_order(quantum, now);
+            let others = others.filter(move |(job, _)| Some(*job) != promised);
+            others.map(|(job, listed)| (job, Some(listed)))
+        });
+        let first = promised.map(|job| (job, self.line.listed(job).copied()));
+        first
+            .into_iter()
+            .chain(by_arrival.into_iter().flatten())
+            .chain(by_users.into_iter().flatten())
+    }
+
     /// A job leaves the queue, from whatever place.
     pub(crate) fn remove(&mut self, job: JobId, spec: &JobSpec, machine: Widths) {
-        if self.waiting.first() == Some(&job) {
+        let promised = self.promise.is_some_and(|promise| promise.job == job);
+        if promised || self.first() == Some(job) {
             self.blocked = None;
             self.promise = None;
         }
-        if self.waiting.remove(&job) && self.discipline.lets_by() {
+        if self.waiting.remove(&job) && self.has_backlog() {
             self.backlog.remove(self.entry(job, spec, machine));
         }
+        self.line.remove(job);
         self.parked.remove(&job);
         self.suspended.remove(&job);
         self.reservations.remove(&job);
@@ -199,7 +273,7 @@ impl Queue {
 
     fn entry(&self, job: JobId, spec: &JobSpec, machine: Widths) -> Waiting {
         let key = if self.discipline == Discipline::Sjbf { estimate(spec) } else { 0 };
-        Waiting { key, job, processors: processors(spec, machine), holds: holds(spec) }
+        Waiting { key, ..Waiting::of(job, spec, machine) }
     }
 }
 
@@ -220,9 +294,7 @@ pub(crate) fn holds(spec: &JobSpec) -> u64 {
 impl Core {
     /// Starts jobs from the queue as far as the policy has room and the discipline allows.
     pub(crate) fn seat_queued(&mut self, now: ClusterTime) {
-        if self.queue.discipline != self.discipline() {
-            self.forget_promises();
-        }
+        self.follow_settings();
         let newcomer = self.queue.newcomer.take();
         if matches!(self.policy().preemption, Preemption::ByClass) {
             self.seat_by_class(now);
@@ -232,6 +304,8 @@ impl Core {
             self.by_class = ByClass::default();
         }
         let tries = self.queue.blocked.is_none() || self.queue.stale || newcomer.is_some();
+        // Any event may change the order of users.
+        let tries = tries || self.queue.line.has_lanes();
         loop {
             match self.queue.discipline {
                 Discipline::Fcfs => self.seat_in_turn(now),
@@ -246,6 +320,16 @@ impl Core {
         self.queue.disturbed = false;
     }
 
+    /// Makes the line what it is by the discipline and the order in effect.
+    pub(crate) fn follow_settings(&mut self) {
+        if self.queue.discipline != self.discipline() {
+            self.forget_promises();
+        } else if self.queue.line.order != self.line_order() {
+            self.line_up_all();
+            self.queue.reconsider();
+        }
+    }
+
     /// The discipline in effect: without a line, no job is promised anything.
     pub(crate) fn discipline(&self) -> Discipline {
         match self.policy().preemption {
@@ -257,24 +341,19 @@ impl Core {
     /// Nothing that was promised, or listed, holds for another discipline or machine.
     pub(crate) fn forget_promises(&mut self) {
         self.queue.discipline = self.discipline();
-        self.queue.backlog = Ordered::default();
         self.queue.promise = None;
         self.queue.reservations.clear();
         self.queue.reconsider();
-        if self.queue.discipline.lets_by() {
-            let machine = self.matrix.widths();
-            for job in self.queue.waiting.clone() {
-                if let Some(record) = self.jobs.get(&job) {
-                    self.queue.add(job, &record.spec, machine);
-                }
-            }
-        }
+        self.line_up_all();
     }
 
-    /// First come, first served.
+    /// One after the other, in the order of the line.
     fn seat_in_turn(&mut self, now: ClusterTime) {
+        if self.queue.tried != self.queue.first() {
+            self.queue.blocked = None;
+        }
         while self.queue.blocked.is_none()
-            && let Some(&job) = self.queue.waiting.first()
+            && let Some(job) = self.queue.first()
             && let Some(record) = self.jobs.get(&job)
         {
             let Some(decision) = self.decide(&record.spec) else { return };
@@ -284,6 +363,7 @@ impl Core {
                 Decision::Wait(WaitReason::Nodes) => self.park(job),
                 Decision::Wait(reason) => {
                     self.queue.blocked = Some(reason);
+                    self.queue.tried = Some(job);
                     self.queue.stale = true;
                 }
             }
@@ -296,13 +376,24 @@ impl Core {
         self.queue.parked.insert(job);
     }
 
-    /// First come, first served, and others by the first in line if they can't delay it.
-    fn seat_around_promise(&mut self, now: ClusterTime, newcomer: Option<JobId>) {
-        self.seat_in_turn(now);
-        let Some(&first) = self.queue.waiting.first() else {
-            self.queue.promise = None;
-            return;
-        };
+    /// One after the other, and others by the first in line if they can't delay it.
+    fn seat_around_promise(&mut self, now: ClusterTime, mut newcomer: Option<JobId>) {
+        loop {
+            self.seat_in_turn(now);
+            let Some(first) = self.queue.first() else {
+                self.queue.promise = None;
+                return;
+            };
+            self.pass_first(now, first, newcomer.take());
+            // A user whose job passes has used more: another job may be the first now.
+            if self.queue.first() == Some(first) {
+                return;
+            }
+        }
+    }
+
+    /// Lets jobs by the first in line.
+    fn pass_first(&mut self, now: ClusterTime, first: JobId, newcomer: Option<JobId>) {
         let late =
             self.queue.promise.is_none_or(|promise| promise.job != first || promise.at < now);
         if !self.queue.stale && !late {
@@ -337,19 +428,23 @@ impl Core {
     /// Starts all jobs that can't delay the first in line.
     fn let_by(&mut self, now: ClusterTime, promise: &mut Promise) {
         let mut from = None;
+        let mut search = Search::default();
         let mut failures = 0;
         while failures < BACKFILL_TRIES_MAX {
             let room = self.room(now, promise);
             if room.beside == 0 && room.before == 0 {
                 return;
             }
-            let found = self.queue.backlog.find(
-                from,
-                |least| room.fits(least.processors, least.holds),
-                |entry| room.fits(entry.processors, entry.holds) && entry.job != promise.job,
-            );
+            let may = |least: &Least| room.fits(least.processors, least.holds);
+            let wanted = |entry: Waiting| {
+                room.fits(entry.processors, entry.holds) && entry.job != promise.job
+            };
+            let found = match self.queue.has_backlog() {
+                true => self.queue.backlog.find(from, may, wanted),
+                false => self.queue.line.find(&mut search, may, wanted),
+            };
             let Some(found) = found else { return };
-            from = Some(Waiting { job: JobId(found.job.0 + 1), processors: 0, ..found });
+            from = Some(found.next());
             failures += usize::from(!self.start_beside(now, found, promise));
         }
     }
@@ -509,5 +604,6 @@ impl Core {
         record.phase = Phase::Resident(Box::new(Residence::new(now, parts)));
         self.grant(job);
         self.outbox.launches.push(job);
+        self.count_start(job, owner.user, processors);
     }
 }

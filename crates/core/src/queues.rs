@@ -308,8 +308,8 @@ impl Core {
         let Some(record) = self.jobs.get(&job) else { return false };
         let in_line = self.queues.enter(job, &record.spec);
         if in_line {
-            self.queue.add(job, &record.spec, self.matrix.widths());
-            self.quick.come(job, &record.spec.class, &self.classes);
+            self.quick.come(job, &record.spec, &self.classes);
+            self.line_up(job);
         }
         in_line
     }
@@ -334,8 +334,8 @@ impl Core {
         while let Some(queue) = self.queues.freed.pop_first() {
             for job in self.queues.choose(&queue, &self.jobs) {
                 let Some(record) = self.jobs.get(&job) else { continue };
-                self.queue.add(job, &record.spec, self.matrix.widths());
-                self.quick.come(job, &record.spec.class, &self.classes);
+                self.quick.come(job, &record.spec, &self.classes);
+                self.line_up(job);
                 // It may come before others that were promised something.
                 self.queue.disturbed = true;
                 self.queue.reconsider();

@@ -232,16 +232,19 @@ impl Core {
         }
     }
 
-    /// Gives a reservation to jobs that have none, as they come.
+    /// Gives a reservation to jobs that have none, in the order of the line.
     fn reserve_new(&mut self, profiles: &mut [Profile]) {
         let machine = self.matrix.widths();
         let mut parked = Vec::new();
         let mut endless = false;
-        for &job in self.queue.waiting.iter().take(RESERVATIONS_MAX) {
-            let Some(record) = self.jobs.get(&job) else { continue };
-            if self.queue.reservations.contains_key(&job) {
-                continue;
+        let quantum = self.params.quantum();
+        let line = self.queue.in_order(quantum, self.now).take(RESERVATIONS_MAX);
+        let new = line.map(|(job, _)| job).filter(|job| !self.queue.reservations.contains_key(job));
+        for job in new.collect::<Vec<JobId>>() {
+            if self.queue.reservations.len() >= RESERVATIONS_MAX {
+                break;
             }
+            let Some(record) = self.jobs.get(&job) else { continue };
             let holds = holds(&record.spec);
             let needs = match record.spec.nodes.is_none() {
                 true => processors(&record.spec, machine),

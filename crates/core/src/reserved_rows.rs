@@ -28,13 +28,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::class::Classes;
-use tutti_types::ids::{ClassName, JobId, RowId};
+use tutti_types::ids::{ClassName, JobId, RowId, UserId};
+use tutti_types::job::JobSpec;
 use tutti_types::time::ClusterTime;
 
 /// Jobs of classes that keep rows: all that are in line, and some that no longer are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Quick {
-    waiting: BTreeMap<ClassName, BTreeSet<JobId>>,
+    waiting: BTreeMap<ClassName, BTreeMap<UserId, BTreeSet<JobId>>>,
     /// Jobs may have come into line otherwise than by being submitted.
     look: bool,
 }
@@ -46,9 +47,10 @@ impl Quick {
     }
 
     /// A job comes into line.
-    pub(crate) fn come(&mut self, job: JobId, class: &ClassName, classes: &Classes) {
-        if classes.get(class).is_some_and(|class| class.rows() > 0) {
-            self.waiting.entry(class.clone()).or_default().insert(job);
+    pub(crate) fn come(&mut self, job: JobId, spec: &JobSpec, classes: &Classes) {
+        if classes.get(&spec.class).is_some_and(|class| class.rows() > 0) {
+            let users = self.waiting.entry(spec.class.clone()).or_default();
+            users.entry(spec.owner).or_default().insert(job);
         }
     }
 
@@ -129,19 +131,36 @@ impl Core {
     /// The first job in line of a class that keeps rows. Those that are no longer there are
     /// dropped.
     fn first_quick(&mut self, class: &ClassName) -> Option<JobId> {
-        loop {
-            let jobs = self.quick.waiting.get_mut(class)?;
-            let Some(&job) = jobs.first() else {
-                self.quick.waiting.remove(class);
-                return None;
-            };
-            let is_there = self.queue.waiting.contains(&job)
-                && self.jobs.get(&job).is_some_and(|record| record.spec.class == *class);
-            if is_there {
-                return Some(job);
+        let Self { quick, queue, jobs, .. } = self;
+        let users = quick.waiting.get_mut(class)?;
+        users.retain(|_, waiting| {
+            while let Some(&job) = waiting.first()
+                && !(queue.waiting.contains(&job)
+                    && jobs.get(&job).is_some_and(|record| record.spec.class == *class))
+            {
+                waiting.remove(&job);
             }
-            jobs.remove(&job);
+            !waiting.is_empty()
+        });
+        if users.is_empty() {
+            quick.waiting.remove(class);
         }
+        self.next_quick(class)
+    }
+
+    /// The first job in line of a class that keeps rows: with users in turn, that of the user with
+    /// the least use.
+    pub(crate) fn next_quick(&self, class: &ClassName) -> Option<JobId> {
+        let is_there = |job: &JobId| {
+            let record = self.jobs.get(job).filter(|_| self.queue.waiting.contains(job));
+            record.is_some_and(|record| record.spec.class == *class)
+        };
+        let users = self.quick.waiting.get(class)?.iter();
+        let firsts = users.filter_map(|(&user, jobs)| {
+            let first = jobs.iter().copied().find(is_there)?;
+            Some((self.queue.line.score(user), first))
+        });
+        firsts.min().map(|(_, job)| job)
     }
 
     fn look_for_quick(&mut self) {
@@ -149,7 +168,7 @@ impl Core {
         if self.classes.values().any(|class| class.rows() > 0) {
             for job in &self.queue.waiting {
                 if let Some(record) = self.jobs.get(job) {
-                    quick.come(*job, &record.spec.class, &self.classes);
+                    quick.come(*job, &record.spec, &self.classes);
                 }
             }
         }
@@ -183,10 +202,8 @@ impl Core {
         if rows == 0 || !self.may_keep_rows() {
             return None;
         }
-        let mut before = self.quick.waiting.get(class)?.range(..job);
-        let is_there = |job: &&JobId| self.queue.waiting.contains(job);
-        if let Some(&before) = before.rfind(is_there) {
-            return Some(WaitReason::Behind(before));
+        if let Some(first) = self.next_quick(class).filter(|&first| first != job) {
+            return Some(WaitReason::Behind(first));
         }
         Some(match self.fits_kept(class, job) {
             Err(Lack::Memory) => WaitReason::Memory,

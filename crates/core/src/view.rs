@@ -10,6 +10,7 @@ use crate::aside::Place;
 use crate::controller::Core;
 use crate::frame::Frame;
 use crate::ledger::Moved;
+use crate::line::{InLine, Listed};
 use crate::matrix::{Column, Seat};
 use crate::policy::{Lack, WaitReason};
 use crate::record::{Course, Part, Phase, Record};
@@ -18,7 +19,7 @@ use alloc::vec::Vec;
 use tutti_types::class::Classes;
 use tutti_types::figures::Figures;
 use tutti_types::ids::{
-    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId,
+    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId, UserId,
 };
 use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::params::Params;
@@ -153,6 +154,39 @@ pub struct CellView {
     pub guest: bool,
 }
 
+/// Of the jobs of one priority that are before another in line: the one that came last, and the last
+/// of any other user.
+#[derive(Default)]
+struct Latest {
+    priority: Option<u64>,
+    last: Option<(JobId, UserId)>,
+    of_others: Option<JobId>,
+}
+
+impl Latest {
+    /// The next in line: whether a job of another user that came later is before it.
+    fn pass(&mut self, job: JobId, listed: &Listed) -> bool {
+        if self.priority != Some(listed.priority) {
+            *self = Self { priority: Some(listed.priority), ..Self::default() };
+        }
+        let user = listed.user;
+        let other = match self.last {
+            Some((last, of)) if of != user => Some(last),
+            Some(_) | None => self.of_others,
+        };
+        match self.last {
+            Some((last, of)) if of != user && last < job => {
+                self.of_others = Some(last);
+                self.last = Some((job, user));
+            }
+            Some((last, of)) if of == user => self.last = Some((last.max(job), user)),
+            Some(_) => self.of_others = self.of_others.max(Some(job)),
+            None => self.last = Some((job, user)),
+        }
+        other.is_some_and(|other| other > job)
+    }
+}
+
 impl Core {
     /// All jobs that have not ended, by number, as of `now`.
     pub fn jobs(&self, now: ClusterTime) -> impl Iterator<Item = JobView<'_>> {
@@ -163,6 +197,19 @@ impl Core {
     #[must_use]
     pub fn job(&self, job: JobId, now: ClusterTime) -> Option<JobView<'_>> {
         self.jobs.get(&job).map(|record| self.view(record, now))
+    }
+
+    /// The jobs in line, first to last, with their places; none where there is no line. It takes as many
+    /// steps as there are jobs in line.
+    pub fn line(&self) -> impl Iterator<Item = (JobId, InLine)> + '_ {
+        let has_line = !self.policy().sets_aside();
+        let jobs = self.queue.in_order(self.params.quantum(), self.now).filter(move |_| has_line);
+        let mut before = None;
+        let mut latest = Latest::default();
+        (1..).zip(jobs).map(move |(position, (job, listed))| {
+            let yields = listed.is_some_and(|listed| latest.pass(job, &listed));
+            (job, InLine { position, before: before.replace(job), yields })
+        })
     }
 
     /// A job's tasks by node, lowest ranks first; none before it is launched.
@@ -428,8 +475,15 @@ impl Core {
                 false => WaitReason::Delays { job: promise.job, within, limited },
             };
         }
-        match (self.queue.waiting.range(..job).next_back(), blocked) {
-            (Some(&before), _) => WaitReason::Behind(before),
+        let before = match self.queue.line.has_lanes() {
+            true => {
+                let first = self.queue.first().filter(|&first| first != job);
+                first.map(|first| self.queue.line.before_in_lane(job).unwrap_or(first))
+            }
+            false => self.queue.waiting.range(..job).next_back().copied(),
+        };
+        match (before, blocked) {
+            (Some(before), _) => WaitReason::Behind(before),
             (None, Some(reason)) => reason,
             // The first in line is always tried before `apply` returns.
             (None, None) => WaitReason::Nodes,

@@ -52,5 +52,6 @@ impl Core {
                 }
             }
         }
+        self.weigh_anew(account);
     }
 }

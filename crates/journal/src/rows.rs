@@ -170,6 +170,8 @@ impl From<EndedRow> for EndedJob {
             submitted: key.is_some(),
             time_limit_ms: time_limit.map(|limit| limit.0 / MS),
             time_left_ms: time_limit.map(left),
+            position: None,
+            behind: None,
             ..report.into()
         };
         Self {
@@ -225,6 +227,8 @@ impl From<JobReport> for ReportRow {
             queue: _,
             // A job that has ended has none.
             resources: _,
+            position: _,
+            behind: _,
         } = report;
         Self {
             job,
@@ -319,6 +323,8 @@ impl From<ReportRow> for JobReport {
             time_left_ms: None,
             queue: None,
             resources: Vec::new(),
+            position: None,
+            behind: None,
         }
     }
 }

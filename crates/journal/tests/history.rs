@@ -50,6 +50,8 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             time_limit_ms: None,
             time_left_ms: None,
             queue: None,
+            position: None,
+            behind: None,
         },
         uid,
         gid: uid,

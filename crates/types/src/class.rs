@@ -1,9 +1,10 @@
 //! Classes: named sets of rules for jobs.
 //!
 //! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
-//! `control`, `rows` and those of slots hold under every policy, the others under the policy `classes` (LLNL
-//! paper, job scheduling parameters), whose daytime values the four classes have that exist from the
-//! start; but for numbers of processors, since those are meant for one machine.
+//! `control`, `rows` and those of slots hold under every policy, `priority` under those with a line. The
+//! others hold under the policy `classes` (LLNL paper, job scheduling parameters), whose daytime
+//! values the four classes have that exist from the start; but for numbers of processors, since
+//! those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
@@ -78,7 +79,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: PRIORITY_MAX,
         default: 2,
-        help: "Under the policy classes, as all that follow: jobs of a higher class come first, and are never preempted for those of a lower one.",
+        help: "Jobs of a class with a higher priority come first in line (order=users). Under the policy classes they are never preempted for those of a lower one.",
         takes: Takes::Live,
     },
     Param {
@@ -87,7 +88,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: RULE_TIME_MAX.0,
         default: 1800 * SEC,
-        help: "Time without processors after which a job may preempt others.",
+        help: "Under the policy classes, as the next four: time without processors after which a job may preempt others.",
         takes: Takes::Live,
     },
     Param {

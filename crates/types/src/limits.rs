@@ -80,6 +80,15 @@ pub const USER_WEIGHT_MAX: u32 = 1000;
 /// Users and groups with a weight: beyond that, groups do.
 pub const USER_WEIGHTS_MAX: usize = 10_000;
 
+/// Users whose use of the machine is remembered, beside those with jobs in line; of more, those with
+/// the least use are forgotten.
+pub const USERS_REMEMBERED_MAX: usize = 100_000;
+
+/// The shortest and the longest half-life of use.
+pub const HALF_LIFE_MIN: Nanos = Nanos::from_secs(1);
+/// See [`HALF_LIFE_MIN`].
+pub const HALF_LIFE_MAX: Nanos = Nanos::from_secs(3650 * 86_400);
+
 /// Jobs known at once; more are declined rather than let a controller run out of memory.
 pub const JOBS_MAX: usize = 1_000_000;
 

@@ -2,8 +2,8 @@
 
 use crate::figures::Weights;
 use crate::limits::{
-    FAN_OUT_MAX, HISTORY_MAX, HISTORY_MIB_MAX, PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX,
-    SHARE_WHOLE, TASKS_PER_NODE_MAX, WEIGHT_MAX,
+    FAN_OUT_MAX, HALF_LIFE_MAX, HALF_LIFE_MIN, HISTORY_MAX, HISTORY_MIB_MAX, PROCESSORS_MAX,
+    QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, SHARE_WHOLE, TASKS_PER_NODE_MAX, WEIGHT_MAX,
 };
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
 use crate::placing::{Packing, Placement};
@@ -34,6 +34,16 @@ impl Discipline {
     pub const fn lets_by(self) -> bool {
         matches!(self, Self::Easy | Self::Sjbf)
     }
+}
+
+/// The order of the jobs in line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LineOrder {
+    /// By the time of their acceptance.
+    #[default]
+    Arrival,
+    /// By the priority of their classes, then users in turn, then by arrival.
+    Users,
 }
 
 /// To whom the children of a process go that has ended (process-tracking paper, section 3).
@@ -110,17 +120,20 @@ mod at {
     pub(super) const HISTORY_SIZE: usize = 29;
     pub(super) const CLOCK: usize = 30;
     pub(super) const FOREIGN: usize = 31;
-    pub(super) const COUNT: usize = 32;
+    pub(super) const ORDER: usize = 32;
+    pub(super) const HALF_LIFE: usize = 33;
+    pub(super) const COUNT: usize = 34;
 }
 
 /// The policies under which a parameter, or a rule of a class, has an effect; `None`: under all.
 #[must_use]
 pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "discipline" => Some(&["gang", "space"]),
+        "discipline" | "order" | "half_life" => Some(&["gang", "space"]),
+        "priority" => Some(&["gang", "space", "classes"]),
         "deadline_slack" => Some(&["deadline"]),
-        "large_job" | "large_limit" | "job_limit" | "priority" | "wait" | "do_not_disturb"
-        | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
+        "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb" | "processors"
+        | "jobs" | "jobs_per_user" => Some(&["classes"]),
         _ => None,
     }
 }
@@ -410,6 +423,26 @@ pub const TABLE: &[Param; at::COUNT] = &[
                also counts processors that jobs of other instances hold. 0%: external load is ignored.",
         takes: Takes::Live,
     },
+    Param {
+        name: "order",
+        kind: ParamKind::Choice(&["users", "arrival"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "The order of the line: class priority, then the user with the least use lately, divided by \
+               weight (tutti weight), then arrival; or arrival alone.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "half_life",
+        kind: ParamKind::DurationOr("never"),
+        min: HALF_LIFE_MIN.0,
+        max: HALF_LIFE_MAX.0,
+        default: DAY,
+        help: "order=users: the time after which use of the machine counts half; never: it always counts \
+               in full.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -584,6 +617,21 @@ impl Params {
     pub fn discipline(&self) -> Discipline {
         let place = usize::try_from(self.values[at::DISCIPLINE]).unwrap_or(0);
         Discipline::ALL.get(place).copied().unwrap_or_default()
+    }
+
+    /// The order of the jobs in line.
+    #[must_use]
+    pub const fn order(&self) -> LineOrder {
+        match self.values[at::ORDER] {
+            0 => LineOrder::Users,
+            _ => LineOrder::Arrival,
+        }
+    }
+
+    /// The time after which use of the machine counts half; `None`: it always counts in full.
+    #[must_use]
+    pub fn half_life(&self) -> Option<Nanos> {
+        bounded(self.values[at::HALF_LIFE]).map(Nanos)
     }
 
     /// From how many processors on a job counts as large; `None`: none does.

@@ -79,6 +79,10 @@ pub struct JobReport {
     /// Counted resources: with the numbers that it has (`licence=0,3`), or what it asked for while it
     /// has none (`licence:2`); nothing once it has ended.
     pub resources: Vec<String>,
+    /// Its place in line, counted from 1; `null` unless it is in line.
+    pub position: Option<u64>,
+    /// The job just before it in line.
+    pub behind: Option<JobId>,
 }
 
 /// A queue, as `tutti queue` shows it.

@@ -1,7 +1,7 @@
 //! How long one decision takes on a large machine that is full: one event, one `apply`.
 //!
 //! Each policy begins with jobs in line behind running ones of some ten nodes each, on nodes of 64
-//! processors. Then, by turns, a random job ends and another one is submitted.
+//! processors, of a thousand users. Then, by turns, a random job ends and another one is submitted.
 
 use crate::figures::Figure;
 use crate::progress;
@@ -14,6 +14,7 @@ use tutti_types::{
 
 const WIDTH: u32 = 64;
 const ROUNDS: usize = 2_000;
+const USERS: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
 const MEDIAN_MS: f64 = 0.2;
 const P99_MS: f64 = 5.0;
@@ -37,13 +38,15 @@ pub(super) fn measure(bench: &crate::Bench) -> anyhow::Result<Vec<Figure>> {
     };
     let Size { nodes, running, queued } = size;
     let mut figures = Vec::new();
-    for policy in ["space:fcfs", "space:easy", "space:sjbf", "gang:fcfs", "gang:easy"] {
-        progress(&format!("decisions of {policy}"));
-        let mut full = Full::new(policy, nodes)?;
+    let policies = ["space:fcfs", "space:easy", "space:sjbf", "gang:fcfs", "gang:easy"];
+    let orders = ["arrival", "users"];
+    for (policy, order) in policies.iter().flat_map(|policy| orders.map(|order| (policy, order))) {
+        progress(&format!("decisions of {policy}, order={order}"));
+        let mut full = Full::new(policy, order, nodes)?;
         full.fill(running, queued);
         for (event, times) in full.measure() {
             let what = format!(
-                "{policy}, {event}: {nodes} nodes, {running} jobs running, {queued} in line"
+                "{policy}, order={order}, {event}: {nodes} nodes, {running} jobs running, {queued} in line"
             );
             figures.push(figure(&what, times));
         }
@@ -72,9 +75,10 @@ struct Full {
 }
 
 impl Full {
-    fn new(policy: &str, nodes: u32) -> anyhow::Result<Self> {
+    fn new(policy: &str, order: &str, nodes: u32) -> anyhow::Result<Self> {
         let mut params = Params::default();
         params.choose("policy", policy)?;
+        params.choose("order", order)?;
         let mut core = Core::new(params, default_classes());
         let mut actions = Vec::new();
         for node in (0..nodes).map(NodeId) {
@@ -97,9 +101,10 @@ impl Full {
 
     fn job(&mut self, processors: u64) -> Event {
         let seconds = 3600 + self.below(36_000);
+        let user = u32::try_from(self.below(USERS)).unwrap_or(0);
         self.requests += 1;
         let spec = JobSpec {
-            owner: UserId(1),
+            owner: UserId(user),
             group: GroupId(0),
             class: ClassName::new("production"),
             tasks: u32::try_from(processors).unwrap_or(u32::MAX),

@@ -4,10 +4,13 @@ use super::{Report, Rule};
 use crate::aside::Place;
 use crate::by_class::ByClass;
 use crate::controller::Core;
+use crate::line::{InLine, Listed};
 use crate::policy::{Decision, Preemption};
+use crate::queue::Waiting;
 use crate::record::Phase;
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::vec::Vec;
 use tutti_types::account::BankAccount;
 use tutti_types::ids::JobId;
 use tutti_types::params::Discipline;
@@ -20,6 +23,7 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     if let Some(what) = core.wrong_queues() {
         report(Rule::Limits, what);
     }
+    check_line(core, report);
     check_reservations(core, report);
     check_by_class(core, report);
     check_bank(core, report);
@@ -85,7 +89,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
     }
     if queue.discipline != Discipline::Conservative
-        && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
+        && let Some(first) = queue.first().and_then(|job| core.jobs.get(&job))
         && let Some(Decision::Start { row, .. }) = core.decide(&first.spec)
     {
         report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
@@ -111,8 +115,11 @@ fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
         return;
     }
     for (class, _) in core.classes.iter().filter(|(_, spec)| spec.rows() > 0) {
-        let is_of = |job: &&JobId| core.jobs.get(job).is_some_and(|it| it.spec.class == *class);
-        if let Some(&job) = core.queue.waiting.iter().find(is_of)
+        let of_class = |job: &JobId| {
+            let spec = &core.jobs.get(job).filter(|it| it.spec.class == *class)?.spec;
+            Some((core.queue.line.score(spec.owner), *job))
+        };
+        if let Some((_, job)) = core.queue.waiting.iter().filter_map(of_class).min()
             && let Ok((row, _)) = core.fits_kept(class, job)
         {
             report(Rule::Queue, format!("job {job} could start in row {row:?} that {class} keeps"));
@@ -120,11 +127,49 @@ fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
     }
 }
 
+/// Each job in line stands in one place of it, by what it is now.
+fn check_line(core: &Core, report: &mut Report<'_>) {
+    let queue = &core.queue;
+    if let Some(fault) = queue.line.fault(&queue.waiting) {
+        report(Rule::Line, fault.into());
+    }
+    if queue.line.order != core.line_order() {
+        report(Rule::Line, format!("it is in order of {:?}", queue.line.order));
+    }
+    for &job in &queue.waiting {
+        let (Some(listed), Some(record)) = (queue.line.listed(job), core.jobs.get(&job)) else {
+            continue;
+        };
+        let spec = &record.spec;
+        let priority = core.classes.get(&spec.class).map_or(0, |class| class.priority());
+        let entry = Waiting::of(job, spec, core.matrix.widths());
+        if *listed != (Listed { priority, user: spec.owner, entry }) {
+            report(Rule::Line, format!("job {job} stands as {listed:?}"));
+        }
+    }
+    let line: Vec<(JobId, InLine)> = core.line().collect();
+    let jobs: BTreeSet<JobId> = line.iter().map(|&(job, _)| job).collect();
+    let has_line = !core.policy().sets_aside();
+    if has_line && (jobs != queue.waiting || line.len() != jobs.len()) {
+        report(Rule::Line, format!("{line:?} is not the line of {:?}", queue.waiting));
+    }
+    if has_line && line.first().map(|&(job, _)| job) != queue.first() {
+        report(Rule::Line, format!("{:?} is the first of {line:?}", queue.first()));
+    }
+    let resident = |job: &JobId| core.residence(*job).is_some();
+    if !queue.line.counted().all(|job| resident(&job))
+        || (queue.line.has_lanes()
+            && queue.line.counted().count() != core.jobs.keys().filter(resident).count())
+    {
+        report(Rule::Line, "use of other jobs than those that are placed is counted".into());
+    }
+}
+
 /// What was promised is kept: no job that was let by moves it back.
 fn check_reservations(core: &Core, report: &mut Report<'_>) {
     let queue = &core.queue;
     if let Some(promise) = queue.promise {
-        if queue.waiting.first() != Some(&promise.job) || !queue.discipline.lets_by() {
+        if queue.first() != Some(promise.job) || !queue.discipline.lets_by() {
             report(Rule::Reservations, format!("{promise:?} is not for the first in line"));
         }
         if promise.at > promise.first {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::FormerLedger;
 use crate::matrix::{FormerMatrix, Owner};
+use crate::queue::FormerQueue;
 use crate::resources::FormerCircuits;
 
 /// See the head of the file: all that [`Core`] had then, in its order.
@@ -17,7 +18,7 @@ pub struct FormerCore {
     nodes: Nodes,
     matrix: FormerMatrix,
     jobs: Table<Record>,
-    queue: Queue,
+    queue: FormerQueue,
     by_class: ByClass,
     circuits: FormerCircuits,
     bank: Bank,
@@ -68,7 +69,7 @@ impl From<FormerCore> for Core {
             nodes: former.nodes,
             matrix,
             jobs: former.jobs,
-            queue: former.queue,
+            queue: former.queue.into(),
             by_class: former.by_class,
             resources: former.circuits.into(),
             bank: former.bank,
@@ -93,6 +94,7 @@ impl From<FormerCore> for Core {
             wake: former.wake,
         };
         core.queue.upgrade(&core.jobs);
+        core.line_up_all();
         core
     }
 }

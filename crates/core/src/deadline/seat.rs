@@ -20,9 +20,7 @@ use tutti_types::time::{ClusterTime, Nanos};
 impl Core {
     /// Gives the processors of all rows to those whose turn it is.
     pub(crate) fn seat_planned(&mut self, now: ClusterTime) {
-        if self.queue.discipline != self.discipline() {
-            self.forget_promises();
-        }
+        self.follow_settings();
         self.by_class = ByClass::default();
         self.grant_again();
         self.update_promises(now);

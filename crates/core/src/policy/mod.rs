@@ -236,7 +236,8 @@ pub enum WaitReason {
     Memory,
     /// The nodes that are up have less than it asks for, even with nothing else on them.
     Nodes,
-    /// A job that was accepted before it waits too.
+    /// A job before it in line waits too: by arrival the one just before; with users in turn the
+    /// one before among those of its user, or else the first in line.
     Behind(JobId),
     /// It could delay a job that was accepted before it.
     Delays {

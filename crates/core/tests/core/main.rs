@@ -10,6 +10,7 @@ mod limits;
 mod migration;
 mod nested;
 mod node_loss;
+mod order;
 mod orders;
 mod packing;
 mod periods;

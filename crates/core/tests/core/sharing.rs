@@ -138,7 +138,8 @@ fn a_class_keeps_as_many_rows_as_its_rule_says() {
     let mut c = busy(1);
     keep_rows(&mut c, "interactive", 0);
     let quick = c.submit(of(2, "interactive", 2));
-    assert_eq!(why(&c, quick), Some(WaitReason::Behind(JobId(5))));
+    // It is the first in line, by the priority of its class.
+    assert_eq!(why(&c, quick), Some(WaitReason::Rows { limit: 4 }));
     keep_rows(&mut c, "interactive", 1);
     assert_eq!(row_of(&c, quick), Some(5), "the rule holds for jobs in line, too");
     assert!(ClassSpec::default().with("rows", 17).is_err());

@@ -71,6 +71,7 @@ const KINDS: &[Kind] = &[
     (51, Who::Everybody, |random| set(random, &["policy"])),
     (51, Who::Everybody, |random| set(random, &["discipline"])),
     (51, Who::Everybody, |random| set(random, &["quantum", "rows"])),
+    (34, Who::Everybody, |random| set(random, &["order", "half_life"])),
     (102, Who::Everybody, |random| set(random, &[])),
     (102, Who::Everybody, |random| {
         let rule = random.any(class::RULES);
@@ -108,6 +109,10 @@ impl Script {
             let policies = params::TABLE.iter().find(|param| param.name == "policy");
             let policy = random.below(policies.map_or(1, |param| param.max + 1));
             start.params.insert("policy".to_owned(), policy);
+        }
+        start.params.insert("order".to_owned(), u64::from(random.one_in(4)));
+        if random.one_in(2) {
+            start.params.insert("half_life".to_owned(), 1000 * MS + random.below(1000 * MS));
         }
         if who == Who::Everybody && random.one_in(2) {
             start.params.insert("deadline_slack".to_owned(), random.below(MS));

@@ -15,6 +15,8 @@ pub(crate) const S: u64 = 1_000_000_000;
 pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
     let mut params = Params::default();
     set_policy(&mut params, policy).unwrap();
+    // Published schedules are by arrival.
+    params.choose("order", "arrival").unwrap();
     let class_rules = default_classes();
     Settings {
         machine: Machine::new(1, processors).unwrap(),

@@ -156,6 +156,8 @@ fn json_has_the_documented_keys() {
             "time_left_ms",
             "queue",
             "resources",
+            "position",
+            "behind",
         ],
     );
     check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);

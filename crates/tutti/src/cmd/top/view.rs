@@ -285,6 +285,8 @@ pub(super) mod tests {
             time_limit_ms: None,
             time_left_ms: None,
             queue: None,
+            position: None,
+            behind: None,
         }
     }
 

@@ -1,0 +1,46 @@
+//! The queue as form 4 of the journal has it.
+
+use super::{Promise, Queue, Reservation, Waiting};
+use crate::line::Line;
+use crate::ordered::Ordered;
+use crate::policy::WaitReason;
+use alloc::collections::{BTreeMap, BTreeSet};
+use serde::Deserialize;
+use tutti_types::ids::JobId;
+use tutti_types::params::Discipline;
+
+/// All that [`Queue`] had then, in its order.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FormerQueue {
+    waiting: BTreeSet<JobId>,
+    parked: BTreeSet<JobId>,
+    suspended: BTreeSet<JobId>,
+    blocked: Option<WaitReason>,
+    backlog: Ordered<Waiting>,
+    promise: Option<Promise>,
+    reservations: BTreeMap<JobId, Reservation>,
+    discipline: Discipline,
+    newcomer: Option<JobId>,
+    stale: bool,
+    disturbed: bool,
+}
+
+impl From<FormerQueue> for Queue {
+    fn from(former: FormerQueue) -> Self {
+        Self {
+            tried: former.waiting.first().copied(),
+            line: Line::default(),
+            waiting: former.waiting,
+            parked: former.parked,
+            suspended: former.suspended,
+            blocked: former.blocked,
+            backlog: former.backlog,
+            promise: former.promise,
+            reservations: former.reservations,
+            discipline: former.discipline,
+            newcomer: former.newcomer,
+            stale: former.stale,
+            disturbed: former.disturbed,
+        }
+    }
+}
