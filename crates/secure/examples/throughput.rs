@@ -1,5 +1,5 @@
 //! How fast bytes go one way over loopback, through a secure stream and through plain TCP, by turns in
-//! one run: `cargo run --release -p tutti-secure --example throughput`.
+//! one run: `cargo run --profile dist -p tutti-secure --example throughput`.
 //!
 //! Sender and receiver are a thread each; with fewer than two idle processors the figures say little.
 

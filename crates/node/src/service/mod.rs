@@ -28,6 +28,12 @@ pub use scope::{ENDS_WITH_SESSION, STOP, attach, ends_with_session, enter, place
 /// Where an administrator's units are.
 const UNITS: &str = "/etc/systemd/system";
 
+/// Where the units of packages are.
+const PACKAGED_UNITS: &str = "/usr/lib/systemd/system";
+
+/// Where a package puts the executable.
+const PACKAGED_PROGRAM: &str = "/usr/bin/tutti";
+
 /// The service of an instance.
 #[derive(Debug)]
 pub struct Service {
@@ -63,10 +69,14 @@ impl Service {
     /// If the unit can't be written, or with what systemd says.
     pub fn start(&self) -> anyhow::Result<()> {
         let program = own_path()?;
-        let text = unit_text(&self.directory, &program, version().unwrap_or(0))?;
         let path = Path::new(UNITS).join(&self.unit);
-        if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        // That of the package serves its program, unless one of `tutti up` hides it already.
+        if path.exists() || !self.has_packaged_unit(&program) {
+            let text = unit_text(&self.directory, &program, Some(version().unwrap_or(0)))?;
+            if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+                fs::write(&path, text)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
         }
         systemctl(&["daemon-reload"])?;
         systemctl(&["enable", "--now", &self.unit]).map(drop).map_err(|error| {
@@ -80,15 +90,24 @@ impl Service {
     /// # Errors
     /// With what systemd says.
     pub fn stop(&self) -> anyhow::Result<()> {
-        if Path::new(UNITS).join(&self.unit).exists() {
+        if [UNITS, PACKAGED_UNITS].iter().any(|units| Path::new(units).join(&self.unit).exists()) {
             systemctl(&["disable", "--now", &self.unit])?;
         }
         Ok(())
+    }
+
+    /// Whether a package has installed the unit of this instance for this program.
+    fn has_packaged_unit(&self, program: &Path) -> bool {
+        program == Path::new(PACKAGED_PROGRAM)
+            && Path::new(PACKAGED_UNITS).join(&self.unit).exists()
     }
 }
 
 /// From this version on systemd starts the main process of a unit in a group below that of the unit, if told to.
 const HAS_SUBGROUPS: u32 = 254;
+
+/// How a unit begins that `tutti up` has written.
+const MADE_BY_UP: &str = "# Made by `tutti up`, and made again by the next one.";
 
 /// Which version of systemd runs here.
 fn version() -> Option<u32> {
@@ -117,20 +136,33 @@ fn systemctl(args: &[&str]) -> anyhow::Result<String> {
     Ok(done.stdout)
 }
 
-/// The unit of the instance in this directory, by this executable, for this version of systemd.
+/// The unit that a package installs, for all versions of systemd.
+///
+/// # Errors
+/// Never: its paths can be written.
+pub fn packaged_unit() -> anyhow::Result<String> {
+    unit_text(Path::new("/run/tutti"), Path::new(PACKAGED_PROGRAM), None)
+}
+
+/// The unit of the instance in this directory, by this executable, for this version of systemd; without a
+/// version, for a package.
 ///
 /// # Errors
 /// If one of the paths can't be written in a unit.
-fn unit_text(directory: &Path, program: &Path, version: u32) -> anyhow::Result<String> {
+fn unit_text(directory: &Path, program: &Path, version: Option<u32>) -> anyhow::Result<String> {
     // In command lines, and only there, a dollar begins a variable.
     let (directory, program) = (quoted(directory)?, quoted(program)?.replace('$', "$$"));
     // What can't say where the first daemon begins has it begin where it can't if jobs are left.
-    let leaf = match version >= HAS_SUBGROUPS {
-        true => format!("DelegateSubgroup={DAEMONS}"),
-        false => format!("ExecStopPost=\"{program}\" make-startable"),
+    let by_systemd = format!("DelegateSubgroup={DAEMONS}");
+    let by_hand = format!("ExecStopPost=\"{program}\" make-startable");
+    let (origin, leaf) = match version {
+        Some(HAS_SUBGROUPS..) => (MADE_BY_UP, by_systemd),
+        Some(_) => (MADE_BY_UP, by_hand),
+        // Before that version, systemd ignores the first line; from it on, the second one does nothing.
+        None => ("# Part of the package tutti.", format!("{by_systemd}\n{by_hand}")),
     };
     Ok(format!(
-        "# Made by `tutti up`, and made again by the next one. Changes of your own belong into a drop-in:\n\
+        "{origin} Changes of your own belong into a drop-in:\n\
          # `systemctl edit`.\n\
          [Unit]\n\
          Description=Tutti, a gang scheduler\n\
@@ -222,7 +254,8 @@ mod tests {
 
     #[test]
     fn a_late_systemd_starts_the_first_daemon_in_its_leaf() {
-        let text = unit_text(Path::new("/run/tutti"), Path::new("/usr/bin/tutti"), 257).unwrap();
+        let text =
+            unit_text(Path::new("/run/tutti"), Path::new("/usr/bin/tutti"), Some(257)).unwrap();
         assert!(
             text.contains("\nDelegateSubgroup=daemons\n") && !text.contains("ExecStopPost"),
             "{text}"
@@ -232,7 +265,7 @@ mod tests {
     #[test]
     fn a_unit_names_its_paths_as_systemd_reads_them() {
         let text =
-            unit_text(Path::new("/run/tutti-lab"), Path::new("/opt/a \"b\" %c$d/tutti"), 252);
+            unit_text(Path::new("/run/tutti-lab"), Path::new("/opt/a \"b\" %c$d/tutti"), Some(252));
         let text = text.unwrap();
         for line in [
             "Environment=\"TUTTI_DIR=/run/tutti-lab\"",
@@ -241,6 +274,22 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "no {line} in {text}");
         }
-        assert!(unit_text(Path::new("/run/a\nExecStartPre=/bin/sh"), Path::new("/x"), 0).is_err());
+        assert!(
+            unit_text(Path::new("/run/a\nExecStartPre=/bin/sh"), Path::new("/x"), Some(0)).is_err()
+        );
+    }
+
+    #[test]
+    fn the_unit_of_a_package_fits_all_versions_of_systemd() {
+        let text = super::packaged_unit().unwrap();
+        for line in [
+            "Environment=\"TUTTI_DIR=/run/tutti\"",
+            "ExecStart=\"/usr/bin/tutti\" up --foreground",
+            "DelegateSubgroup=daemons",
+            "ExecStopPost=\"/usr/bin/tutti\" make-startable",
+        ] {
+            assert!(text.lines().any(|known| known == line), "no {line} in {text}");
+        }
+        assert!(!text.contains("Made by"), "{text}");
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         ErrorKind::NotFound => Err(coded(
             Code::BadValue,
             "the benchmarks are a program of their own, tutti-bench, which is not installed here; \
-             in the source: `cargo build --release -p tutti-bench`",
+             in the source: `cargo build --profile dist -p tutti-bench`",
         )),
         _ => Err(anyhow::Error::from(error).context(format!("cannot run {}", program.display()))),
     }

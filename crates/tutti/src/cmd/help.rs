@@ -4,7 +4,7 @@ use clap::Command;
 use std::fmt::Write as _;
 
 /// The tasks of users and administrators, each with its verbs.
-pub(super) const GROUPS: [(&str, &[&str]); 8] = [
+pub(super) const GROUPS: [(&str, &[&str]); 9] = [
     ("Run jobs", &["run", "submit", "adopt", "wait"]),
     ("Look at jobs", &["ps", "top", "history"]),
     ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class"]),
@@ -13,6 +13,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 8] = [
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),
     ("Find faults", &["doctor", "explain", "switches", "replay"]),
     ("Try, simulate, measure", &["demo", "sim", "bench"]),
+    ("Set up a shell", &["completion"]),
 ];
 
 /// The command with the verbs by task in its help.
@@ -25,7 +26,7 @@ pub(super) fn grouped(command: Command) -> Command {
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(page, "  {verb}{name:<9}{verb:#} {about}");
+            let _ = writeln!(page, "  {verb}{name:<10}{verb:#} {about}");
         }
     }
     page.push_str(

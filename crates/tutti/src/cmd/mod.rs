@@ -5,6 +5,7 @@ mod adopt;
 mod bank;
 mod bench;
 mod cluster;
+mod completion;
 mod daemons;
 mod demo;
 mod doctor;
@@ -16,6 +17,7 @@ mod join_ssh;
 mod leftover_ipc;
 mod leftovers;
 mod list;
+mod man;
 mod nodes;
 mod orders;
 mod params;
@@ -126,6 +128,8 @@ pub(crate) enum Verb {
     Sim(Box<sim::SimArgs>),
     /// Measure this machine
     Bench(bench::BenchArgs),
+    /// Print the script by which a shell completes verbs and options
+    Completion(completion::CompletionArgs),
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
     #[command(hide = true)]
@@ -240,6 +244,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Explain(args) => explain::execute(&args),
         Verb::Sim(args) => sim::execute(*args),
         Verb::Bench(args) => bench::execute(args),
+        Verb::Completion(args) => completion::execute(&args),
         Verb::Reference(args) => reference::execute(&args),
         Verb::Work(args) => tutti_client::work::execute(&args),
         Verb::Controller(args) => daemons::controller(args),

@@ -1,7 +1,8 @@
-//! `tutti reference`: the pages of `docs/reference/` that are made from code.
+//! `tutti reference`: what is made from code: the pages of `docs/reference/`, manual pages, the unit.
 
 use super::Cli;
 use clap::{Args, Command, CommandFactory, ValueEnum};
+use std::path::{Path, PathBuf};
 use tutti_client::output::{fold, print};
 use tutti_keeper::VARIABLES;
 use tutti_node::exit::{self, Exit};
@@ -17,6 +18,10 @@ const WIDTH: usize = 100;
 pub(crate) struct ReferenceArgs {
     /// The page to print
     page: Page,
+
+    /// Directory for manual pages
+    #[arg(required_if_eq("page", "man"))]
+    directory: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -25,6 +30,8 @@ enum Page {
     Parameters,
     ExitCodes,
     Environment,
+    Man,
+    Unit,
 }
 
 pub(crate) fn execute(args: &ReferenceArgs) -> anyhow::Result<Exit> {
@@ -33,6 +40,16 @@ pub(crate) fn execute(args: &ReferenceArgs) -> anyhow::Result<Exit> {
         Page::Parameters => ("parameters", parameters()),
         Page::ExitCodes => ("exit-codes", exit_codes()),
         Page::Environment => ("environment", environment()),
+        Page::Man => {
+            let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+            let pages = super::man::write_pages(directory)?;
+            print(&format!("{pages} pages in {}\n", directory.display()))?;
+            return Ok(Exit::OK);
+        }
+        Page::Unit => {
+            print(&tutti_node::service::packaged_unit()?)?;
+            return Ok(Exit::OK);
+        }
     };
     let (title, text) = body.split_once('\n').unwrap_or((&body, ""));
     let command = format!("`tutti reference {name} > docs/reference/{name}.md`");
@@ -158,7 +175,7 @@ fn environment() -> String {
 }
 
 /// What verbs read of their environment.
-const READ: [(&str, &str); 4] = [
+pub(super) const READ: [(&str, &str); 4] = [
     ("TUTTI_DIR", "State directory of the instance to use, instead of the one that is found"),
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
     ("TUTTI_SINGLETONS", "Accept several tasks of an Open MPI program, each a world of its own"),

@@ -195,5 +195,5 @@ fn where_the_benchmarks_are_not_installed_that_is_said_and_what_to_do() {
     let alone = instance.share(&instance.program);
     let mut command = std::process::Command::new(alone);
     command.args(["bench", "launch"]).env("PATH", "/nowhere");
-    Running::start(command).wait().expect(1).says("cargo build --release -p tutti-bench");
+    Running::start(command).wait().expect(1).says("cargo build --profile dist -p tutti-bench");
 }
