@@ -30,7 +30,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Threads that are looked at each time.
 const THREADS_MAX: usize = 4_096;
 
-/// For whom processes are looked for, as threads are counted by user.
+/// The user for which threads that look for processes are counted.
 const WATCH: u32 = u32::MAX - 1;
 
 /// See the head of the file.

@@ -148,7 +148,7 @@ impl Driver {
         let Some(entry) = self.jobs.get(&job).filter(|it| !it.exchanges.gathered.is_empty()) else {
             return;
         };
-        // The others have their grace then, and are told why.
+        // The others have their grace then, and the reason is reported.
         let is_told = |status: &TaskStatus| matches!(status, TaskStatus::Unfinalized(_));
         if entry.statuses.values().any(is_told) {
             return;

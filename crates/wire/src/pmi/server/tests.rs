@@ -287,7 +287,7 @@ fn a_barrier_that_waits_for_a_task_that_has_ended_is_given_up() {
         effects.iter().map(shown).collect()
     };
     assert_eq!(give_up(&mut server, 1), [] as [&str; 0], "it waits itself");
-    assert_eq!(give_up(&mut server, 2), [] as [&str; 0], "that is told otherwise");
+    assert_eq!(give_up(&mut server, 2), [] as [&str; 0], "that is reported otherwise");
     play(&mut server, &mut names, "2> cmd=finalize\n2< cmd=finalize_ack rc=0\nfinalized 2");
     let told = "1< cmd=barrier_out rc=-1 msg=a_rank_that_takes_part_has_ended tag=0";
     assert_eq!(give_up(&mut server, 2), [told]);
