@@ -3,7 +3,7 @@
 
 use super::cluster::job;
 use super::script::{Script, Start};
-use super::step::{Step, USERS, class_name, resource_name, user_name};
+use super::step::{CLASSES, KEEPS_ROWS, Step, USERS, class_name, resource_name, user_name};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
@@ -154,8 +154,11 @@ fn resources(random: &mut Random) -> Vec<ResourceWish> {
 fn spec(random: &mut Random) -> JobSpec {
     let tasks = 1 + random.number(7);
     JobSpec {
-        owner: user_name(if random.one_in(2) { 0 } else { random.number(USERS) }),
-        class: class_name(random.place()),
+        owner: user_name(if random.even || random.one_in(2) { 0 } else { random.number(USERS) }),
+        class: class_name(match random.place() {
+            place if random.even && place % CLASSES.len() == KEEPS_ROWS => place + 1,
+            place => place,
+        }),
         processors_per_task: match random.plain {
             true => Some(1),
             false => *random.any(&[None, Some(1), Some(1), Some(2)]),
@@ -253,6 +256,8 @@ struct Random {
     generator: Xoshiro256PlusPlus,
     /// Whether jobs ask for nothing but one processor a task.
     plain: bool,
+    /// Whether all jobs are of one user, and of no class that keeps rows.
+    even: bool,
     /// One job in so many has a time limit.
     limited: u64,
 }
@@ -260,8 +265,9 @@ struct Random {
 impl Random {
     fn new(seed: u64) -> Self {
         let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut random = Self { generator, plain: false, limited: 1 };
+        let mut random = Self { generator, plain: false, even: false, limited: 1 };
         random.plain = random.one_in(2);
+        random.even = random.one_in(2);
         random.limited = *random.any(&[1, 3]);
         random
     }

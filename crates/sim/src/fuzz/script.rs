@@ -1,7 +1,7 @@
 //! A script: how a cluster begins, and what happens then; and its text.
 
 use super::cluster::{Cluster, params};
-use super::step::Step;
+use super::step::{KEEPS_ROWS, Step, class_name, user_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -65,9 +65,10 @@ impl Script {
     }
 
     /// How long a row may wait for its turn at most, in nanoseconds, where that can be said: while
-    /// only users do things, and rows have one length.
+    /// only users do things, and rows have one length: jobs are of one user, and of no class that
+    /// keeps rows.
     pub(super) fn longest_wait(&self) -> Option<u64> {
-        let users = self.steps.iter().all(|step| !step.changes_turns());
+        let users = self.steps.iter().all(|step| !step.changes_turns() && step.is_even());
         let params = self.begin().core.params().clone();
         let turns = params.policy() == 0 && params.lead().0 == 0;
         (users && turns).then(|| u64::from(params.rows().max(1) - 1) * params.quantum().0)
@@ -75,6 +76,17 @@ impl Script {
 }
 
 impl Step {
+    /// Whether it makes no row longer than others, or beyond the number of rows.
+    fn is_even(&self) -> bool {
+        match self {
+            Self::Submit(spec) | Self::SubmitTo(_, spec) | Self::SubmitHeld(spec, _) => {
+                spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
+            }
+            Self::JobClass(..) => false,
+            _ => true,
+        }
+    }
+
     /// Whether it may change how many rows there are, or how long their slots are.
     const fn changes_turns(&self) -> bool {
         match self {

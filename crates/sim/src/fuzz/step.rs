@@ -118,6 +118,9 @@ pub(super) fn queue_name(place: usize) -> QueueName {
     QueueName::new(["short", "long"][place % 2])
 }
 
+/// The place of the class that keeps rows from the start.
+pub(super) const KEEPS_ROWS: usize = 0;
+
 /// The class in this place.
 pub(super) fn class_name(place: usize) -> ClassName {
     ClassName::new(CLASSES[place % CLASSES.len()])
