@@ -153,6 +153,15 @@ enum Change {
     Job,
 }
 
+/// What a request for a job asks.
+#[derive(Clone, Copy, Debug)]
+enum Asks {
+    /// That it is submitted; with a key, unless a front end waits for it.
+    ToSubmit(Option<SubmitKey>),
+    /// When it would start.
+    When,
+}
+
 /// Jobs that are handed in have their own way.
 const fn change_of(request: &Request) -> Option<Change> {
     match request {
@@ -199,6 +208,8 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Resources
         | Request::Switches { .. }
         | Request::Status
+        | Request::When(_)
+        | Request::Starts { .. }
         | Request::Down => None,
     }
 }
@@ -291,6 +302,8 @@ impl Driver {
             }
             Request::Switches { count, from } => self.on_switches(token, count, from),
             Request::Status => self.on_status(token),
+            Request::When(job) => self.on_when(token, uid, job),
+            Request::Starts { from, forecast } => self.on_starts(token, uid, from, forecast),
             Request::Down => match self.admin(uid) {
                 Ok(()) => self.stop(Some(token)),
                 Err(error) => self.fail(token, error),
@@ -427,12 +440,20 @@ impl Driver {
 
     /// A job with a key has no front end; the others have.
     fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, key: Option<SubmitKey>) {
-        let front = key.is_none();
         if let Some(job) = self.submitted.find(uid, key) {
-            // He was told, and has not heard it.
+            // The client was told, and has not heard it.
             return self.promise(token, job);
         }
-        let Some(mut request) = self.if_ready(token, uid, request, key) else { return };
+        let Some(request) = self.if_ready(token, uid, request, key) else { return };
+        self.submit_or_foretell(token, uid, request, Asks::ToSubmit(key));
+    }
+
+    /// Submits a job, or says when it would start, after the same checks.
+    fn submit_or_foretell(&mut self, token: u64, uid: u32, mut request: JobRequest, asks: Asks) {
+        let (front, key) = match asks {
+            Asks::ToSubmit(key) => (key.is_none(), key),
+            Asks::When => (matches!(request.launch.stdio, Stdio::FrontEnd { .. }), None),
+        };
         let Some(credentials) = self.credentials(token, uid) else { return };
         if let Some(problem) = self.no_access(token, &credentials) {
             return self.reply(token, &problem.declined());
@@ -487,6 +508,10 @@ impl Driver {
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
             return self.reply(token, &problem.declined());
         }
+        if let Asks::When = asks {
+            let submit = submit_event(RequestId(0), (request.queue, false), spec.clone());
+            return self.foretell_job((token, uid), job.name, spec, submit);
+        }
         let made = Some((job, spec.clone(), launch));
         let (within, queue, hold) = (request.within, request.queue, request.hold);
         self.submitting = Some(Submission { token, front, within, made, accepted: None });
@@ -513,6 +538,11 @@ impl Driver {
         self.apply_queue(request, who)?;
         let nodes = self.node_wish(&self.nodes_for(token, request))?;
         self.nodes_of_queue(request.queue.as_ref(), nodes)
+    }
+
+    /// Says when such a job would start, and submits nothing.
+    fn on_when(&mut self, token: u64, uid: u32, request: JobRequest) {
+        self.submit_or_foretell(token, uid, request, Asks::When);
     }
 
     /// On which nodes it wants to be. Processes that are adopted are where who asks is.

@@ -100,6 +100,8 @@ pub(super) struct Driver {
     pub(super) waits_for_nodes: bool,
     next_request: u64,
     pub(super) questions: super::questions::Questions,
+    /// Forecasts that clients wait for.
+    pub(super) forecasts: super::forecasts::Forecasts,
     /// Who waits for nodes to be taken out.
     pub(super) removals: super::removal::Removals,
     pub(super) wake_at: ClusterTime,
@@ -218,6 +220,7 @@ impl Driver {
             waits_for_nodes: true,
             next_request: 0,
             questions: super::questions::Questions::default(),
+            forecasts: super::forecasts::Forecasts::default(),
             removals: super::removal::Removals::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
@@ -296,7 +299,7 @@ impl Driver {
     }
 
     pub(super) fn deadline(&self) -> ClusterTime {
-        if !self.unread.is_empty() {
+        if !self.unread.is_empty() || self.is_foretelling() {
             return ClusterTime(0);
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
@@ -304,6 +307,7 @@ impl Driver {
         deadline = deadline.min(self.misses_due()).min(self.removals.due());
         deadline = deadline.min(self.history_due).min(self.time_due());
         deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
+        deadline = deadline.min(self.forecasts_due());
         if self.waits_for_nodes && !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -357,6 +361,7 @@ impl Driver {
             self.stop_waiting_for_nodes();
         }
         self.give_up_fronts(now);
+        self.foretell();
         if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
             info!("idle for long enough; ending");
             self.stop(None);

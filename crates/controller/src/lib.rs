@@ -21,6 +21,7 @@ mod clients;
 mod driver;
 mod exchange;
 mod failures;
+mod forecasts;
 mod forgetting;
 mod history;
 mod jobs;

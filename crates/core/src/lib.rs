@@ -16,7 +16,7 @@
 //! promised to be done by when; `orders` is what owners and administrators change of jobs;
 //! [`resources`] is what is counted; `aside` is how a job gives its processors up and gets some
 //! again;
-//! `nested` whether a job can start beside one that waits for it;
+//! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
 //! `attendance` is which nodes there are; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -36,6 +36,7 @@ mod deadline;
 mod digest;
 mod ending;
 pub mod event;
+pub mod forecast;
 mod forget_class;
 pub mod frame;
 mod lease;
@@ -67,6 +68,7 @@ pub use aside::Place;
 pub use controller::{Core, FormerCore};
 pub use deadline::Expected;
 pub use event::Event;
+pub use forecast::{CutShort, Forecast, Foreseen, Unknown};
 pub use forget_class::ClassStays;
 pub use ledger::Moved;
 pub use line::InLine;

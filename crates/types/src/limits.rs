@@ -33,6 +33,15 @@ pub const PLAN_MOMENTS_MAX: usize = 200;
 /// Steps by which it is foretold when the jobs of a row end: what lies beyond is left open.
 pub const FORECAST_STEPS_MAX: usize = 1000;
 
+/// Events of a forecast of when jobs start: some for each of 100,000 jobs.
+pub const FORECAST_EVENTS_MAX: u64 = 500_000;
+
+/// How far ahead such a forecast looks: a year.
+pub const FORECAST_AHEAD_MAX: Nanos = Nanos::from_secs(366 * 24 * 3600);
+
+/// Jobs that a forecast names for each start that rests on their limits: as many as one would read.
+pub const FORECAST_NAMED_MAX: usize = 8;
+
 /// Nodes of one instance, and their numbers: far more than any machine has, few enough for a table.
 pub const NODES_MAX: u32 = 1 << 20;
 

@@ -5,9 +5,9 @@ use crate::code::Code;
 use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
-    AccessReport, BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport,
-    PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord, Target, TaskReport,
-    WeightReport,
+    AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeReport,
+    ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord, Target,
+    TaskReport, WeightReport,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -244,6 +244,15 @@ pub enum Request {
         /// Whether a preempted job gives its numbers back.
         lent: bool,
     },
+    /// When such a job would start and end, if it were submitted now: `Starts`, or `Declined`.
+    When(JobRequest),
+    /// When the jobs that wait are expected to start and to end: a page of `Starts`.
+    Starts {
+        /// The first job that may be on the page.
+        from: JobId,
+        /// The forecast of the page before; 0: a new one. Another takes its place if it is gone.
+        forecast: u64,
+    },
 }
 
 /// What a setting belongs to.
@@ -296,7 +305,9 @@ impl Request {
             | Self::Resources
             | Self::Switches { .. }
             | Self::Weights
-            | Self::Status => true,
+            | Self::Status
+            | Self::When(_)
+            | Self::Starts { .. } => true,
             Self::Run(_)
             | Self::Return { .. }
             | Self::Submit(..)
@@ -520,4 +531,13 @@ pub enum Reply {
     },
     /// The counted resources, by name.
     Resources(Vec<ResourceReport>),
+    /// A page of a forecast.
+    Starts {
+        /// What it is about, and what it rests on.
+        report: ForecastReport,
+        /// Where the next page begins, if others follow.
+        next: Option<JobId>,
+        /// The number of the forecast, for the next page.
+        forecast: u64,
+    },
 }

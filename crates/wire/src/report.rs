@@ -547,3 +547,51 @@ mod tests {
         }
     }
 }
+
+/// A forecast of when jobs start and end, as `tutti ps --start` and `tutti run --when` show it.
+///
+/// It holds if each job with a time limit runs until it reaches it, and nothing else happens: no
+/// job is submitted, and nodes and parameters stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForecastReport {
+    /// The policy in force.
+    pub policy: String,
+    /// The discipline: `fcfs`, `easy`, `sjbf` or `conservative`.
+    pub discipline: String,
+    /// Why the forecast ended before all was known; empty if it did not.
+    pub cut_short: String,
+    /// The jobs, by number.
+    pub jobs: Vec<StartReport>,
+}
+
+/// When a job is expected to start and to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartReport {
+    /// Its number; `null` if it is only asked about.
+    pub job: Option<JobId>,
+    /// Its name.
+    pub name: String,
+    /// The owner's name, or number where it has none.
+    pub user: String,
+    /// Its class.
+    pub class: String,
+    /// How many tasks.
+    pub tasks: u32,
+    /// When it is expected to start, in milliseconds since 1970; `null`: unknown.
+    pub starts_ms: Option<u64>,
+    /// The same as milliseconds from now; 0: at once.
+    pub starts_in_ms: Option<u64>,
+    /// When it is expected to end at the latest, in milliseconds since 1970; `null`: unknown.
+    pub ends_ms: Option<u64>,
+    /// The same as milliseconds from now.
+    pub ends_in_ms: Option<u64>,
+    /// When it starts at the latest by the promise that it has, in milliseconds since 1970; `null`:
+    /// it has none.
+    pub promised_ms: Option<u64>,
+    /// The jobs whose time limits its start rests on: the first few of them.
+    pub rests_on: Vec<JobId>,
+    /// How many there are in all.
+    pub rests_on_count: u32,
+    /// Why its start or end is unknown; empty if both are known.
+    pub unknown: String,
+}

@@ -196,6 +196,7 @@ impl Driver {
     /// waits for himself, not everybody for him.
     fn may_ask(&self, token: u64) -> bool {
         !self.questions.is_open_for(token)
+            && !self.forecasts.is_open_for(token)
             && !self.removals.is_open_for(token)
             && !self.memory.has_promised_enough(token)
             && !self.early.iter().any(|early| early.token == token)

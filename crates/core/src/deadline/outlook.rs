@@ -86,7 +86,7 @@ impl Core {
     }
 
     /// When a job begins, or goes on, at the latest; `None` if it was promised nothing.
-    fn begins_by(&self, job: JobId) -> Option<ClusterTime> {
+    pub(crate) fn begins_by(&self, job: JobId) -> Option<ClusterTime> {
         let record = self.jobs.get(&job)?;
         let plan = self.plans.rows.get(&sharers(&self.classes, &record.spec.class))?;
         let first = plan.promises.get(job)?.time.first()?;

@@ -271,6 +271,12 @@ impl Ledger {
         self.paces.next_due(&self.clocks, &self.frame, self.now)
     }
 
+    /// The jobs that have had all of their time, by number, as of [`Ledger::advance`].
+    #[must_use]
+    pub fn at_limit(&self) -> Vec<JobId> {
+        self.paces.at_limit(&self.clocks)
+    }
+
     /// Whether any job has a limit.
     #[must_use]
     pub const fn any_limited(&self) -> bool {

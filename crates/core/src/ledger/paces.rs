@@ -152,6 +152,20 @@ impl Paces {
         paces.filter_map(due).chain(last).min().filter(|&(at, _)| at < ClusterTime::NEVER)
     }
 
+    /// The jobs that have had all of their time, by number.
+    pub(super) fn at_limit(&self, clocks: &Clocks) -> Vec<JobId> {
+        let last = self.last.iter().filter(|(_, (rows, mark))| *mark <= clock_of(clocks, rows));
+        let mut jobs: Vec<JobId> = last.map(|(&job, _)| job).collect();
+        for (list, pace) in self.by_runs.iter().filter(|(list, _)| !list.runs.rows.is_empty()) {
+            let clock = clock_of(clocks, &list.runs.rows);
+            let due = pace.jobs.blocks().iter().flat_map(|block| &block.entries);
+            jobs.extend(due.take_while(|due| due.mark <= clock).map(|due| due.job));
+        }
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
     pub(super) fn anybody_leaves(&self) -> bool {
         !self.leaving.is_empty()
     }

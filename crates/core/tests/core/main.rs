@@ -5,6 +5,7 @@ mod banks;
 mod classes;
 mod deadlines;
 mod external_load;
+mod forecasts;
 mod in_time;
 mod limits;
 mod migration;

@@ -28,6 +28,7 @@ Examples:
   tutti ps                     jobs that run or wait
   tutti ps -al                 also ended jobs, with what they used
   tutti ps --tree 7            the processes of job 7
+  tutti ps --start             when waiting jobs will start
   tutti ps --json              for programs";
 
 fn job_columns() -> String {
@@ -48,6 +49,10 @@ pub(crate) struct PsArgs {
     /// Only jobs of this user
     #[arg(short, long)]
     user: Option<String>,
+
+    /// When jobs that wait are expected to start and to end
+    #[arg(long, conflicts_with_all = ["all", "long", "tree"])]
+    start: bool,
 
     /// As JSON; docs/reference/json.md has the fields
     #[arg(long)]
@@ -79,6 +84,9 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
         let reason =
             format!("ps lists jobs, and {part} is a part of one; add --tree to see its processes");
         return Err(coded(Code::CannotUnderstand, reason));
+    }
+    if args.start {
+        return super::when::of_line(&args.jobs, args.user.as_deref(), args.json);
     }
     let ended = args.all || !args.jobs.is_empty();
     let mut jobs = all_jobs(ended, |from| match args.long {

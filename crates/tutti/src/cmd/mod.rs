@@ -24,6 +24,7 @@ mod params;
 mod queue;
 mod reference;
 mod replay;
+mod report;
 mod resource;
 mod run;
 mod several;
@@ -37,6 +38,7 @@ mod up;
 mod upgrade;
 mod usage;
 mod weight;
+mod when;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -70,6 +72,8 @@ pub(crate) enum Verb {
     Top(top::TopArgs),
     /// List jobs that have ended, and what they used
     History(history::HistoryArgs),
+    /// Add up what users, groups or classes got
+    Report(report::ReportArgs),
     /// Replay the journal, and check that the scheduler decides as it did
     Replay(replay::ReplayArgs),
     /// List nodes; drain, resume, remove and name them
@@ -217,6 +221,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Ps(args) => list::ps(&args),
         Verb::Top(args) => top::execute(&args),
         Verb::History(args) => history::execute(&args),
+        Verb::Report(args) => report::execute(&args),
         Verb::Replay(args) => replay::execute(&args),
         Verb::Nodes(args) => nodes::execute(args),
         Verb::Cancel(args) => jobs::cancel(&args),

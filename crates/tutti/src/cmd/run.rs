@@ -3,8 +3,8 @@
 use clap::Args;
 use std::ffi::OsString;
 use tutti_client::{
-    self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, STDIO, job_request, parse_input,
-    pattern_parser,
+    self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, SCHEDULING, STDIO, job_request,
+    parse_input, pattern_parser,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::{self, Exit};
@@ -46,6 +46,14 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = STDIO)]
     summary: bool,
 
+    /// Print when such a job would start and end, and run nothing
+    #[arg(long, help_heading = SCHEDULING)]
+    when: bool,
+
+    /// With --when: as JSON
+    #[arg(long, requires = "when", help_heading = SCHEDULING)]
+    json: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -56,7 +64,8 @@ Examples:
   tutti run make -j4                        one task, shown as it runs
   tutti run -n 4 ./solver in.dat            four tasks, MPICH programs too
   tutti run -n 8 -N 2 -l ./solver           eight tasks on two nodes, labelled
-  tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits";
+  tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits
+  tutti run --when -n 8 -t 1h ./solver      when it would start and end";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FILE_LETTERS}\n\n{}", exit::TABLE)
@@ -117,6 +126,9 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     }
     let stdio = Stdio::FrontEnd { input: args.input };
     let request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
+    if args.when {
+        return super::when::of_job(request, args.json);
+    }
     let output =
         OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
     tutti_client::run(request, RunOptions { output, input: args.input, summary: args.summary })

@@ -74,6 +74,14 @@ pub(crate) struct SubmitArgs {
     #[arg(long)]
     parsable: bool,
 
+    /// Print when such a job would start and end, and submit nothing
+    #[arg(long, conflicts_with = "parsable", help_heading = SCHEDULING)]
+    when: bool,
+
+    /// With --when: as JSON
+    #[arg(long, requires = "when", help_heading = SCHEDULING)]
+    json: bool,
+
     /// Program or script, and its arguments; #TUTTI lines of a script may have options
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -84,7 +92,8 @@ Examples:
   tutti submit -n 4 -t 2h ./solver          four tasks, at most two hours
   tutti submit job.sh                       its #TUTTI lines have options
   tutti submit -n 4 -o out/%j-%r ./solver   a file for each job and rank
-  job=$(tutti submit --parsable job.sh)     in a script: the number of the job";
+  job=$(tutti submit --parsable job.sh)     in a script: the number of the job
+  tutti submit --when -t 2h job.sh          when it would start and end";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FILE_LETTERS}")
@@ -118,6 +127,9 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     let mut request = job_request(&options.job, "production", &args.command, script, stdio)?;
     request.hold = options.hold;
     check_launch(&request.launch)?;
+    if args.when {
+        return super::when::of_job(request, args.json);
+    }
     if let Some(suspect) = Suspect::of(&request).filter(|_| request.launch.script.is_none()) {
         suspect.check_all(request.tasks)?;
     }
@@ -316,6 +328,9 @@ fn noted(notes: &[script::Note]) -> Option<String> {
     (!others.is_empty()).then(|| others.join("; "))
 }
 
+/// Words before the command that are none of a script's options.
+const OF_THE_VERB: [&str; 4] = ["--parsable", "--when", "--json", "--"];
+
 /// The options that were typed before the command, as they were typed.
 fn typed_options() -> Vec<OsString> {
     let all: Vec<OsString> = std::env::args_os().skip(2).collect();
@@ -326,7 +341,7 @@ fn typed_options() -> Vec<OsString> {
         .and_then(|matches| matches.get_raw("command").map(Iterator::count))
         .unwrap_or(0);
     let mut typed: Vec<OsString> = all[..all.len().saturating_sub(count)].to_vec();
-    typed.retain(|word| word != "--parsable" && word != "--");
+    typed.retain(|word| !OF_THE_VERB.iter().any(|own| word == own));
     typed
 }
 
