@@ -1,8 +1,8 @@
 //! The frame: the cycle of all slots, and how one frame follows another.
 //!
 //! A change loses no slot. When a frame is replaced, the row whose turn it is goes on with its turn
-//! where it was (no longer than its new length). The next turns are those of the two rows that have
-//! waited longest. A row that is gone makes way for these at once. Rows that are new go to the end.
+//! where it was (no longer than its new length). The next turn is that of the row that has waited
+//! longest. A row that is gone makes way for it at once. Rows that are new go to the end.
 //!
 //! *Rows with one slot each*: rows stand in the order in which they had their last turn. So a row
 //! only ever waits for rows that stood before it, each for at most its own length: a stream of
@@ -178,7 +178,9 @@ impl Frame {
         at: ClusterTime,
     ) -> Vec<FrameSlot> {
         let (order, inserted) = self.in_order(turns, turn, at);
-        let next = order.len().min(3);
+        // The row that has waited longest is next, and one that is inserted comes before or after.
+        let last = inserted.and_then(|row| order.iter().position(|&(other, _)| other == row));
+        let next = order.len().min(last.map_or(2, |last| (last + 1).clamp(2, 3)));
         let first: Vec<RowId> = order[..next].iter().map(|&(row, _)| row).collect();
         let flag = |row| if inserted == Some(row) { INSERTED } else { 0 };
         let ranks: BTreeMap<RowId, u32> =
