@@ -72,7 +72,7 @@ fn a_quick_job_starts_whatever_is_queued_and_its_turn_is_next() {
     // Each of these needs a row of its own.
     let third = c.submit(of(3, "interactive", 2));
     assert_eq!(row_of(&c, third), Some(6));
-    let (fourth, fifth) = (c.submit(of(3, "interactive", 2)), c.submit(of(4, "interactive", 1)));
+    let (fourth, fifth) = (c.submit(of(3, "interactive", 2)), c.submit(of(3, "interactive", 1)));
     let kept = WaitReason::KeptRows { limit: 4, kept: 2 };
     assert_eq!((why(&c, fourth), why(&c, fifth)), (Some(kept), Some(WaitReason::Behind(fourth))));
     assert_eq!(
