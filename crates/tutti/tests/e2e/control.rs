@@ -306,7 +306,8 @@ fn what_a_job_has_stopped_itself_stays_stopped() {
 
 #[test]
 fn what_a_user_stops_out_of_turn_stays_stopped_until_the_user_continues_it() {
-    let line = "while :; do sleep 0.02; done & echo child $!; while :; do sleep 0.02; done";
+    // One that makes no processes: a shell that waits for the start of one is in state D.
+    let line = "sleep $NAP & echo child $!; while :; do sleep 0.02; done";
     for control in CONTROLS {
         let (instance, running, child) = with_child(control, line);
         let state = || status_of(child, "State").unwrap_or_default();
