@@ -227,6 +227,7 @@ fn submit_event(
 }
 
 impl Driver {
+    #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
         let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
         if !self.can_store(token, &request) {
@@ -517,6 +518,11 @@ impl Driver {
         self.submitting = Some(Submission { token, front, within, made, accepted: None });
         let request = self.next_request();
         self.apply(&submit_event(request, (queue, hold), spec));
+        self.answer_accepted(token);
+    }
+
+    /// Answers the submission that was just made, if it was accepted.
+    fn answer_accepted(&mut self, token: u64) {
         match self.submitting.take() {
             Some(Submission { accepted: Some(job), front: false, .. }) => self.promise(token, job),
             // It would end with its front end in any case: the disk is not waited for.

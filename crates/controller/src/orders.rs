@@ -19,10 +19,8 @@ impl Driver {
     pub(super) fn on_hold(&mut self, token: u64, uid: u32, job: JobId) {
         let state = self.core.job(job, self.now()).map(|view| view.state);
         let waits = matches!(state, Some(JobState::Queued { .. }));
-        let allowed = self.owned(uid, job).and_then(|()| match waits {
-            true => Ok(()),
-            false => Err(Forbidden::HasBegun(job)),
-        });
+        let allowed =
+            self.owned(uid, job).and_then(|()| waits.then_some(()).ok_or(Forbidden::HasBegun(job)));
         match allowed {
             Ok(()) => {
                 let by = self.acts_as(uid, job);

@@ -182,17 +182,7 @@ impl Core {
     ///
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
-        let now = now.max(self.now);
-        self.now = now;
-        self.ledger.forget_moved();
-        self.ledger.advance(now);
-        self.charge();
-        self.quick.note(event);
-        self.queue.stale |= may_break_promises(event);
-        self.queue.disturbed |= is_interference(event);
-        if self.settings_until <= now {
-            self.take_settings(now);
-        }
+        let now = self.advance(now, event);
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.leave_out(*job),
@@ -258,6 +248,22 @@ impl Core {
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
         self.settle(now, event, actions);
+    }
+
+    /// Moves the accounts on to the time of an event, which is returned, and notes what it may change.
+    fn advance(&mut self, now: ClusterTime, event: &Event) -> ClusterTime {
+        let now = now.max(self.now);
+        self.now = now;
+        self.ledger.forget_moved();
+        self.ledger.advance(now);
+        self.charge();
+        self.quick.note(event);
+        self.queue.stale |= may_break_promises(event);
+        self.queue.disturbed |= is_interference(event);
+        if self.settings_until <= now {
+            self.take_settings(now);
+        }
+        now
     }
 
     /// Carries out what is due, seats jobs where there is room now, and publishes the difference.

@@ -478,7 +478,7 @@ mod tests {
             let cycle = u64::from(slots.iter().sum::<u32>()) * LENGTH;
             starve(&changes, 6 * cycle, |rows| {
                 let turns = |&row: &u64| {
-                    let slots = slots[row as usize];
+                    let slots = slots[usize::try_from(row).unwrap()];
                     let length = Nanos(u64::from(slots) * LENGTH);
                     (RowId(row), Turns { length, slots, even: true, soon })
                 };

@@ -102,7 +102,8 @@ impl Resources {
     /// Whether wishes can ever be fulfilled.
     pub(crate) fn admit(&self, wishes: &[ResourceWish]) -> Result<(), Refusal> {
         if wishes.len() > RESOURCES_PER_JOB_MAX {
-            return Err(Refusal::TooManyResources { limit: RESOURCES_PER_JOB_MAX as u32 });
+            let limit = u32::try_from(RESOURCES_PER_JOB_MAX).unwrap_or(u32::MAX);
+            return Err(Refusal::TooManyResources { limit });
         }
         let names: BTreeSet<ResourceName> = wishes.iter().map(|wish| wish.name).collect();
         if names.len() < wishes.len() {

@@ -186,6 +186,23 @@ impl From<WishRefusal> for Refusal {
     }
 }
 
+const HELD_WITH_DEADLINE: &str =
+    "a held job can't be promised a deadline; leave out --hold or --deadline";
+const DEADLINE_WITH_RESOURCES: &str = "no deadline can be promised to a job that needs counted \
+                                       resources; leave out --deadline or --resource";
+
+fn write_unknown_class(
+    f: &mut fmt::Formatter<'_>,
+    class: &ClassName,
+    known: &[ClassName],
+) -> fmt::Result {
+    write!(f, "there is no class {class}; the classes are")?;
+    for (i, name) in known.iter().enumerate() {
+        write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -218,13 +235,7 @@ impl fmt::Display for Refusal {
                 Size(available_bytes >> 20 << 20)
             ),
             Self::TooManyTasks { limit } => write!(f, "a job may have at most {limit} tasks"),
-            Self::UnknownClass { class, known } => {
-                write!(f, "there is no class {class}; the classes are")?;
-                for (i, name) in known.iter().enumerate() {
-                    write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
-                }
-                Ok(())
-            }
+            Self::UnknownClass { class, known } => write_unknown_class(f, class, known),
             Self::NoResource { name, amount, count } => write_resource(f, name, *amount, *count),
             Self::NoTime { shortest } => {
                 write!(f, "the time limit leaves no time; ask for at least {shortest}")
@@ -252,19 +263,14 @@ impl fmt::Display for Refusal {
             Self::Queue(refusal) => refusal.fmt(f),
             Self::ShuttingDown => f.write_str("the instance is shutting down"),
             Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
-            Self::HeldWithDeadline => f.write_str(
-                "a held job can't be promised a deadline; leave out --hold or --deadline",
-            ),
+            Self::HeldWithDeadline => f.write_str(HELD_WITH_DEADLINE),
             Self::TooManyResources { limit } => {
                 write!(f, "a job may ask for at most {limit} resources (--resource)")
             }
             Self::ResourceTwice => f.write_str(
                 "a resource was asked for twice; name each once, such as --resource licence:2",
             ),
-            Self::DeadlineWithResources => f.write_str(
-                "no deadline can be promised to a job that needs counted resources; leave out \
-                 --deadline or --resource",
-            ),
+            Self::DeadlineWithResources => f.write_str(DEADLINE_WITH_RESOURCES),
         }
     }
 }

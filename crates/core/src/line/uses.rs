@@ -334,6 +334,7 @@ mod tests {
     const BOB: UserId = UserId(2);
 
     /// Seconds of a processor that are left of a use.
+    #[expect(clippy::float_arithmetic, reason = "a test's figure, compared with a tolerance")]
     fn used_s(uses: &Uses, user: UserId, now: ClusterTime) -> f64 {
         let used = uses.users.get(&user).map_or(0, |user| user.used);
         let ns = used as f64 / f64::from(1u32 << FRACTION) * f64::from(1u32 << UNIT);

@@ -359,6 +359,10 @@ const UNDISTURBED: &str = "too few processors are free, and the jobs that have t
 const NEVER_PREEMPTS: &str = "too few processors are free, and jobs of its class never preempt others; a job with fewer tasks or \
      of another class (--class) could start sooner";
 
+const HELD_BY_OWNER: &str = "held by its owner; `tutti release` puts it in line";
+const HELD_BY_ADMINISTRATOR: &str =
+    "held by an administrator, and only an administrator can release it";
+
 fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) -> fmt::Result {
     write!(f, "{what} may have at most {most} {when}")
 }
@@ -386,11 +390,8 @@ impl fmt::Display for WaitReason {
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
             Self::Delays { job, within, limited } => {
-                write!(f, "would delay job {job}, which starts {}", Start(*within))?;
-                if !limited {
-                    f.write_str("; a time limit (-t) could let it by")?;
-                }
-                Ok(())
+                let could = if *limited { "" } else { "; a time limit (-t) could let it by" };
+                write!(f, "would delay job {job}, which starts {}{could}", Start(*within))
             }
             Self::Reserved { within } => write!(f, "starts {}", Start(*within)),
             Self::JobLimit { limit } => {
@@ -433,15 +434,14 @@ impl fmt::Display for WaitReason {
                 "all {limit} rows are in use, and so are the {kept} more that its class keeps"
             ),
             Self::Queue { limit, most } => {
-                let most = Shown(limit.param(), *most);
-                write!(f, "a limit of its queue is used up: {limit}={most}")
+                write!(
+                    f,
+                    "a limit of its queue is used up: {limit}={}",
+                    Shown(limit.param(), *most)
+                )
             }
-            Self::Held { by: HeldBy::Owner } => {
-                f.write_str("held by its owner; `tutti release` puts it in line")
-            }
-            Self::Held { by: HeldBy::Administrator } => {
-                f.write_str("held by an administrator, and only an administrator can release it")
-            }
+            Self::Held { by: HeldBy::Owner } => f.write_str(HELD_BY_OWNER),
+            Self::Held { by: HeldBy::Administrator } => f.write_str(HELD_BY_ADMINISTRATOR),
         }
     }
 }

@@ -127,6 +127,7 @@ pub(super) fn class_name(place: usize) -> ClassName {
 }
 
 impl Step {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     pub(super) fn take(&self, cluster: &mut Cluster) {
         match self {
             Self::Pass(nanos) => cluster.advance(*nanos),

@@ -154,7 +154,7 @@ impl Was {
                 _ => {}
             }
         }
-        if is_submit(&event) {
+        if is_submit(event) {
             self.submits.push(accepted);
         }
     }
