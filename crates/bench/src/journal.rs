@@ -252,7 +252,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
         });
     }
     for number in 0..ended {
-        controller.journal.note_end(&ended_job(JobId(1_000_000 + number), number));
+        controller.journal.note_end(&ended_job(JobId(1_000_000 + number), number), None);
         if number % 1000 == 0 {
             controller.journal.store(&controller.core);
         }

@@ -210,6 +210,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Status
         | Request::When(_)
         | Request::Starts { .. }
+        | Request::Show { .. }
         | Request::Down => None,
     }
 }
@@ -305,6 +306,7 @@ impl Driver {
             Request::Status => self.on_status(token),
             Request::When(job) => self.on_when(token, uid, job),
             Request::Starts { from, forecast } => self.on_starts(token, uid, from, forecast),
+            Request::Show { job, environment } => self.on_show(token, uid, job, environment),
             Request::Down => match self.admin(uid) {
                 Ok(()) => self.stop(Some(token)),
                 Err(error) => self.fail(token, error),
@@ -686,7 +688,9 @@ impl Driver {
         let made = Job { job, launch: launch.segments(), ..made };
         self.memory.journal.note_job(&made);
         self.submitted.note(uid, made.key, job);
-        let mut entry = Entry::new(made, &spec, self.core.queue_of(job), launch);
+        let shown = self.shown_of(&spec, made.accepted_ms);
+        let queue = self.core.queue_of(job);
+        let mut entry = Entry { shown, ..Entry::new(made, &spec, queue, launch) };
         entry.front = front.then_some(token);
         entry.within = within;
         self.jobs.insert(job, Box::new(entry));

@@ -10,6 +10,7 @@ use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::kept::{Kept, Shelf};
 use super::memory::Memory;
 use super::report;
+use super::show::details_to_store;
 use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::net::UnixListener;
@@ -389,6 +390,9 @@ impl Driver {
             self.carry_out(action);
         }
         self.actions = actions;
+        if let Event::Suspend { job } | Event::Resume { job } = event {
+            self.note_state(*job);
+        }
         self.tell_settings();
     }
 
@@ -415,6 +419,7 @@ impl Driver {
                     view.iter().for_each(|view| entry.note_processors(&view.placements));
                     self.memory.journal.note_launch(job, entry.started);
                 }
+                self.note_launched(job);
                 // So that it is begun once more only if the power goes at once.
                 self.ask_disk_soon();
                 let Some((launch, shares)) = self.make_launch(job, control) else { return };
@@ -428,13 +433,21 @@ impl Driver {
                 self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
             Action::Terminate { job, node } => {
+                self.note_ending(job);
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Terminate { launch });
             }
             // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
-            Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
-            Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),
+            Action::MoveOut { job } => {
+                self.note_state(job);
+                self.follow_ups.push_back(Event::MovedOut { job });
+            }
+            Action::MoveIn { job } => {
+                self.note_state(job);
+                self.follow_ups.push_back(Event::MovedIn { job });
+            }
             Action::Kill { job, node } => {
+                self.note_ending(job);
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Kill { launch });
             }
@@ -522,6 +535,7 @@ impl Driver {
         let exchanges = std::mem::take(&mut entry.exchanges);
         self.note_given_up(exchanges.bytes());
         drop(exchanges);
+        let details = details_to_store(&mut entry);
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => self.how_it_went(node),
@@ -547,7 +561,7 @@ impl Driver {
             tasks,
         };
         self.let_go(ended.uid, entry.launch);
-        self.note_end(&ended);
+        self.note_end(&ended, details.as_ref());
         self.forget_later(job);
         self.ended.push(ended);
         self.watch_history();

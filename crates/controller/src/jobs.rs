@@ -3,6 +3,7 @@
 use super::exchange::Exchanges;
 use super::failures::Failures;
 use super::kept::Kept;
+use super::show::Shown;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::PlacementView;
 use tutti_journal::Job;
@@ -81,6 +82,8 @@ pub(super) struct Entry {
     pub(super) exchanges: Exchanges,
     /// The nodes that it was started on.
     pub(super) started_on: Vec<NodeId>,
+    /// What `tutti show` shows besides.
+    pub(super) shown: Shown,
 }
 
 /// Tasks of a job of which it is remembered what each used.
@@ -127,6 +130,7 @@ impl Entry {
             requeues: 0,
             exchanges: Exchanges::default(),
             started_on: Vec::new(),
+            shown: Shown::default(),
         }
     }
 
@@ -153,6 +157,7 @@ impl Entry {
         self.failures = Failures::default();
         self.exchanges = Exchanges::default();
         self.started_on.clear();
+        self.shown.begin_anew();
     }
 
     /// What was used on nodes that were lost nobody knows.

@@ -38,6 +38,7 @@ mod removal;
 mod report;
 mod resources;
 mod settings;
+mod show;
 mod site;
 #[cfg(feature = "simulation")]
 mod stepped;

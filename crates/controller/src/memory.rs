@@ -20,6 +20,7 @@ use tutti_node::codes::code_of_journal;
 use tutti_types::{ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
+use tutti_wire::show::JobDetails;
 
 /// How long a job waits at least for its front end after its controller has come back: it tries again and
 /// again.
@@ -305,6 +306,7 @@ impl Driver {
         entry.has_told_front = launched.is_some();
         entry.requeues = view.requeues;
         entry.started_on = view.placements.iter().map(|part| part.node).collect();
+        entry.shown = self.shown_again(id, &entry);
         if view.spec.attached {
             // It may be on a node that is out of reach.
             let until = self.core.lost_at(now, now, now).max(now + FRONT_PATIENCE);
@@ -531,9 +533,9 @@ impl Driver {
     }
 
     /// What a job that has ended leaves.
-    pub(super) fn note_end(&mut self, ended: &Ended) {
+    pub(super) fn note_end(&mut self, ended: &Ended, details: Option<&JobDetails>) {
         self.memory.abandoned.remove(&ended.report.job);
-        self.memory.journal.note_end(&EndedJob {
+        let ended = EndedJob {
             report: ended.report.clone(),
             uid: ended.uid,
             gid: ended.gid,
@@ -545,7 +547,8 @@ impl Driver {
             accepted_ms: ended.accepted_ms,
             ended_ms: ended.ended_ms,
             tasks: ended.tasks.clone(),
-        });
+        };
+        self.memory.journal.note_end(&ended, details);
     }
 }
 

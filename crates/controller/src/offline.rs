@@ -9,6 +9,7 @@ use super::history::{PAGE_JOBS, page_of, span_of, told};
 use super::jobs::{ENDED_MAX, Ended};
 use super::problem::Problem;
 use super::report;
+use super::show::ended_report;
 use std::path::Path;
 use tutti_core::Core;
 use tutti_journal::{EndedJob, EndedSpan, JournalError, ReadOnly};
@@ -63,6 +64,10 @@ impl Offline {
                 }
                 None => return Ok(self.unknown(*job)),
             },
+            Request::Show { job, environment } => match self.shown(*job, *environment)? {
+                Some(reply) => reply,
+                None => return Ok(self.unknown(*job)),
+            },
             _ => return Ok(None),
         };
         Ok(Some(reply))
@@ -100,6 +105,19 @@ impl Offline {
     fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
         let since_ms = self.kept_since_ms();
         Ok(self.journal.ended_job(job)?.filter(|ended| ended.ended_ms >= since_ms))
+    }
+
+    fn shown(&mut self, job: JobId, environment: bool) -> Result<Option<Reply>, JournalError> {
+        let since_ms = self.kept_since_ms();
+        let found = self.journal.ended_details(job)?;
+        let found = found.filter(|(ended, _)| ended.ended_ms >= since_ms);
+        Ok(found.map(|(ended, details)| {
+            let uid = nix::unistd::geteuid().as_raw();
+            match ended_report(uid, ended, details, environment) {
+                Ok(report) => Reply::Show(Box::new(report)),
+                Err(problem) => problem.failed(),
+            }
+        }))
     }
 
     /// The answer about a job that has not ended here: that there is none of this number, or none, since only a

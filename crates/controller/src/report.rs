@@ -43,16 +43,7 @@ pub(super) fn jobs(
     usages: &BTreeMap<JobId, Usage>,
 ) -> Reply {
     let now = driver.now();
-    let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
-    let expected = driver.core.expected(now);
-    let waits = Waits::new(driver);
-    let shown = |job: JobId| {
-        let (entry, view) = (driver.jobs.get(&job)?, driver.core.job(job, now)?);
-        let ends = expected.get(&job).and_then(|expected| expected.ends);
-        let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
-        let usage = usages.get(&job).copied();
-        Some(JobReport { ends_s, usage, ..live_job((driver, &waits), &rows, &view, entry) })
-    };
+    let shown = live_jobs(driver, usages);
     let mut past: Vec<&Ended> = driver.ended.iter().filter(|_| ended).collect();
     past.retain(|ended| ended.report.job >= from);
     past.sort_by_key(|ended| ended.report.job);
@@ -62,6 +53,29 @@ pub(super) fn jobs(
     });
     let live = driver.jobs.range(from..).map(|(&job, _)| (job, None));
     page(by_number(past, live).filter_map(|(job, report)| report.or_else(|| shown(job))))
+}
+
+/// Reports on jobs that have not ended.
+fn live_jobs<'a>(
+    driver: &'a Driver,
+    usages: &'a BTreeMap<JobId, Usage>,
+) -> impl Fn(JobId) -> Option<JobReport> + 'a {
+    let now = driver.now();
+    let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
+    let expected = driver.core.expected(now);
+    let waits = Waits::new(driver);
+    move |job| {
+        let (entry, view) = (driver.jobs.get(&job)?, driver.core.job(job, now)?);
+        let ends = expected.get(&job).and_then(|expected| expected.ends);
+        let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
+        let usage = usages.get(&job).copied();
+        Some(JobReport { ends_s, usage, ..live_job((driver, &waits), &rows, &view, entry) })
+    }
+}
+
+/// A job that has not ended.
+pub(super) fn live(driver: &Driver, job: JobId) -> Option<JobReport> {
+    live_jobs(driver, &BTreeMap::new())(job)
 }
 
 /// As many as are on one page, of jobs by number.
@@ -124,15 +138,11 @@ fn live_job(
     });
     let queued = matches!(view.state, JobState::Queued { .. });
     let place = waits.place(view.id).filter(|_| queued);
-    let (state, reason) = match view.state {
-        JobState::Queued { ref why, .. } => {
-            ("queued", waits.say_in_line((view.spec, view.queue), why, place))
-        }
-        JobState::Running { .. } if view.suspended => ("suspended", String::new()),
-        JobState::Running { .. } => {
-            (place_word(view.place), view.why_aside.map_or_else(String::new, |why| why.to_string()))
-        }
-        JobState::Ending { .. } => ("ending", String::new()),
+    let reason = match view.state {
+        JobState::Queued { ref why, .. } => waits.say_in_line((view.spec, view.queue), why, place),
+        JobState::Running { .. } if view.suspended => String::new(),
+        JobState::Running { .. } => view.why_aside.map_or_else(String::new, |why| why.to_string()),
+        JobState::Ending { .. } => String::new(),
     };
     let now = driver.now();
     JobReport {
@@ -141,7 +151,7 @@ fn live_job(
         user: entry.user.clone(),
         class: view.spec.class.to_string(),
         former_class: view.former_class.map(ToString::to_string),
-        state: state.into(),
+        state: state_word(view).into(),
         reason,
         code: None,
         detail: entry.detail(),
@@ -209,6 +219,16 @@ fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
     let ahead = moment.since(now).0 / SECOND;
     let ago = now.since(moment).0.div_ceil(SECOND);
     i64::try_from(ahead).unwrap_or(i64::MAX) - i64::try_from(ago).unwrap_or(i64::MAX)
+}
+
+/// The state of a job that has not ended.
+pub(super) const fn state_word(view: &JobView<'_>) -> &'static str {
+    match view.state {
+        JobState::Queued { .. } => "queued",
+        JobState::Running { .. } if view.suspended => "suspended",
+        JobState::Running { .. } => place_word(view.place),
+        JobState::Ending { .. } => "ending",
+    }
 }
 
 const fn place_word(place: Place) -> &'static str {

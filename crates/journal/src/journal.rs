@@ -13,6 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use tutti_core::{Action, Core, Event, FormerCore};
 use tutti_types::{ClusterTime, JobId, NodeId};
+use tutti_wire::show::JobDetails;
 
 /// After so many entries the state is stored: replaying them takes a fraction of a second.
 const SNAPSHOT_EVERY: u64 = 20_000;
@@ -252,9 +253,12 @@ impl Journal {
         self.gathered.keepers.push((keeper.node, encode(keeper)));
     }
 
-    /// Notes how a job ended.
-    pub fn note_end(&mut self, job: &EndedJob) {
-        let (number, body) = (job.report.job, encode(job));
+    /// Notes how a job ended, and what it was.
+    pub fn note_end(&mut self, job: &EndedJob, details: Option<&JobDetails>) {
+        let (number, mut body) = (job.report.job, encode(job));
+        if let Some(details) = details {
+            body.extend(encode(details));
+        }
         self.ended.jobs += 1;
         self.ended.bytes += body.len() as u64;
         self.gathered.ended.push((number, job.ended_ms, job.uid, body));
@@ -361,6 +365,17 @@ impl Journal {
     /// If it can't be read.
     pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
         ended_of(&mut *self.store, &self.path, job)
+    }
+
+    /// A job that ended, with what it was, unless an earlier release has stored it.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn ended_details(
+        &mut self,
+        job: JobId,
+    ) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
+        details_of(&mut *self.store, &self.path, job)
     }
 
     /// Jobs that have ended, and were left out, since what is kept of them is not what was written; each once.
@@ -558,6 +573,23 @@ pub(crate) fn ended_of(
 ) -> Result<Option<EndedJob>, JournalError> {
     let body = store.ended_job(job)?;
     body.map(|body| decode(path, "a job that ended", 0, &body)).transpose()
+}
+
+/// See [`Journal::ended_details`].
+pub(crate) fn details_of(
+    store: &mut dyn Store,
+    path: &Path,
+    job: JobId,
+) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
+    let Some(body) = store.ended_job(job)? else { return Ok(None) };
+    let ended: EndedJob = decode(path, "a job that ended", 0, &body)?;
+    let details = match postcard::take_from_bytes::<EndedJob>(&body) {
+        Ok((_, rest)) if !rest.is_empty() => {
+            Some(decode(path, "what a job that ended was", 0, rest)?)
+        }
+        _ => None,
+    };
+    Ok(Some((ended, details)))
 }
 
 /// A state that was stored, of this form or of form 4: the one that it is to its last byte.

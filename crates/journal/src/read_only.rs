@@ -1,13 +1,14 @@
 //! The journal of a controller that does not run, for a verb that only reads it.
 
 use crate::entry::EndedJob;
-use crate::journal::{bad_job, check, decode_state, ended_of, ended_within};
+use crate::journal::{bad_job, check, decode_state, details_of, ended_of, ended_within};
 use crate::replay::play;
 use crate::store::{EndedSpan, Store};
 use crate::{JournalError, SqliteStore};
 use std::path::{Path, PathBuf};
 use tutti_core::Core;
 use tutti_types::JobId;
+use tutti_wire::show::JobDetails;
 
 /// A journal that stays as it is.
 pub struct ReadOnly {
@@ -63,5 +64,16 @@ impl ReadOnly {
     /// If it can't be read.
     pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
         ended_of(&mut self.store, &self.path, job)
+    }
+
+    /// A job that ended, with what it was; see [`crate::Journal::ended_details`].
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn ended_details(
+        &mut self,
+        job: JobId,
+    ) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
+        details_of(&mut self.store, &self.path, job)
     }
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use tutti_core::Core;
 use tutti_journal::{EndedJob, EndedSpan, Journal};
 use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Outcome, Params, default_classes};
+use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::report::JobReport;
+use tutti_wire::show::{Asked, JobDetails, NodeShare, StateChange};
 
 fn open(path: &Path) -> Journal {
     Journal::open(path, blank).unwrap().0
@@ -70,9 +72,52 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
 fn sixty(journal: &mut Journal) {
     for job in 1..=60_u64 {
         let uid = if job % 2 == 0 { 1000 } else { 1001 };
-        journal.note_end(&ended(job, uid, 100 + job / 3, ""));
+        journal.note_end(&ended(job, uid, 100 + job / 3, ""), None);
     }
     journal.store(&blank());
+}
+
+fn details() -> JobDetails {
+    let bytes = |text: &str| text.as_bytes().to_vec().into();
+    JobDetails {
+        command: vec!["solver".into(), "-x".into()],
+        command_left_out: 1,
+        script_bytes: Some(100),
+        directory: bytes("/home/ada"),
+        stdio: Stdio::Files {
+            input: None,
+            output: bytes("out-%r"),
+            error: None,
+            mode: OpenMode::Append,
+        },
+        user_in_names: "ada".into(),
+        processes_max: None,
+        nice: -3,
+        asked: Asked { only: Some("a,b".into()), ..Asked::default() },
+        nodes: vec![NodeShare { node: "a".into(), processors: "0-1".into(), tasks: 2 }],
+        nodes_left_out: 0,
+        requeues: 2,
+        states: vec![StateChange { state: "queued".into(), at_ms: 7 }],
+        states_left_out: 0,
+    }
+}
+
+#[test]
+fn details_of_a_job_are_kept_behind_its_row_and_lists_do_not_read_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.db");
+    let mut journal = open(&path);
+    journal.note_end(&ended(1, 1000, 100, ""), Some(&details()));
+    journal.note_end(&ended(2, 1000, 101, ""), None);
+    journal.store(&blank());
+    drop(journal);
+    let mut journal = open(&path);
+    assert_eq!(numbers(&journal.ended(&EndedSpan::default(), 9).unwrap()), [2, 1]);
+    let mut found = |job| {
+        let (ended, details) = journal.ended_details(JobId(job)).unwrap()?;
+        Some((ended.report.job.0, details))
+    };
+    assert_eq!([1, 2, 3].map(&mut found), [Some((1, Some(details()))), Some((2, None)), None,]);
 }
 
 fn numbers(jobs: &[EndedJob]) -> Vec<u64> {
@@ -129,7 +174,7 @@ fn the_earliest_are_forgotten_while_there_is_too_much() {
     // One that is large among small ones must not keep the rest from being enough.
     for job in 1..=2_500_u64 {
         let detail = if job == 2_000 { "x".repeat(50_000) } else { String::new() };
-        journal.note_end(&ended(job, 1000, job, &detail));
+        journal.note_end(&ended(job, 1000, job, &detail), None);
     }
     journal.store(&blank());
     let bytes_max = 60_000;

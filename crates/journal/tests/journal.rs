@@ -438,6 +438,9 @@ fn a_journal_of_form_4_is_read_and_goes_on() {
             ended.iter().map(|job| (job.report.job.0, job.outcome.exit_code)).collect();
         assert_eq!(ended.last(), Some(&(1, 1)));
         assert_eq!(ended.len(), 6);
+        // That form had no more of a job.
+        let (_, details) = journal.ended_details(JobId(1)).unwrap().unwrap();
+        assert_eq!(details, None);
     }
 }
 

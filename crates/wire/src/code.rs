@@ -227,6 +227,10 @@ codes! {
         "The file was not changed."
         "Start that release; the message has the form of the journal. `tutti down --forget` deletes that of a private \
          instance.";
+    55 NoOutput
+        "The output of the job can't be shown: there is no file of it, or not yet, or not on this machine."
+        "Nothing was printed."
+        "`tutti show JOB` has the files and the nodes of the job; `tutti logs -f JOB` waits for one that has not started.";
     60 Membership
         "The machine is in a cluster already, in none, or is not the head."
         "Nothing was changed."

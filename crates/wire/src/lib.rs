@@ -10,6 +10,7 @@
 //! - [`writer`]: what a keeper tells the process that writes files for several tasks
 //! - [`handover`]: what a keeper leaves to the program that takes its place
 //! - [`history`]: jobs that have ended, page by page
+//! - [`show`]: one job by its number
 //! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
 //! - [`units`], [`parameter`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
@@ -37,6 +38,7 @@ pub mod pattern;
 pub mod pmi;
 pub mod report;
 pub mod script;
+pub mod show;
 pub mod tree;
 pub mod units;
 pub mod writer;

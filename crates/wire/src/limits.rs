@@ -124,6 +124,21 @@ pub const SWITCH_RECORDS_MAX: usize = 65_536;
 /// Jobs that all of these records together name.
 pub const SWITCH_RECORD_JOBS_MAX: usize = 1 << 20;
 
+/// What `tutti show` has of a command, in bytes.
+pub const SHOWN_COMMAND_BYTES_MAX: usize = 4 << 10;
+
+/// The latest changes of a job's state that are kept.
+pub const STATE_CHANGES_MAX: usize = 64;
+
+/// Nodes of a job that `tutti show` lists.
+pub const SHOWN_NODES_MAX: usize = 4096;
+
+/// The same of a job that has ended: they are stored.
+pub const STORED_NODES_MAX: usize = 256;
+
+/// A list of nodes that a job asked for, as `tutti show` has it, in bytes.
+pub const SHOWN_LIST_BYTES_MAX: usize = 256;
+
 /// A list of nodes as a user types it.
 pub const HOST_LIST_BYTES_MAX: usize = 64 << 10;
 

@@ -9,6 +9,7 @@ use crate::report::{
     ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord, Target,
     TaskReport, WeightReport,
 };
+use crate::show::ShowReport;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -253,6 +254,13 @@ pub enum Request {
         /// The forecast of the page before; 0: a new one. Another takes its place if it is gone.
         forecast: u64,
     },
+    /// One job, ended or not: `Show`.
+    Show {
+        /// Which job.
+        job: JobId,
+        /// Whether the environment is wanted, which only its owner and root may see.
+        environment: bool,
+    },
 }
 
 /// What a setting belongs to.
@@ -307,7 +315,8 @@ impl Request {
             | Self::Weights
             | Self::Status
             | Self::When(_)
-            | Self::Starts { .. } => true,
+            | Self::Starts { .. }
+            | Self::Show { .. } => true,
             Self::Run(_)
             | Self::Return { .. }
             | Self::Submit(..)
@@ -540,4 +549,6 @@ pub enum Reply {
         /// The number of the forecast, for the next page.
         forecast: u64,
     },
+    /// One job, as it is or was.
+    Show(Box<ShowReport>),
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// The tasks of users and administrators, each with its verbs.
 pub(super) const GROUPS: [(&str, &[&str]); 9] = [
     ("Run jobs", &["run", "submit", "adopt", "wait"]),
-    ("Look at jobs", &["ps", "top", "history", "report"]),
+    ("Look at jobs", &["ps", "show", "logs", "top", "history", "report"]),
     ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class"]),
     ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),
     ("Administer an instance", &["up", "down", "upgrade"]),

@@ -31,7 +31,7 @@ pub(crate) struct WaitArgs {
     #[arg(short, long, conflicts_with_all = ["jobs", "all"])]
     user: Option<String>,
 
-    /// Jobs or ranges of jobs: 7, 3-9
+    /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver
     #[arg(
         required_unless_present_any = ["all", "user"], value_name = "JOB",
         value_parser = super::several::whole_jobs
@@ -88,7 +88,8 @@ pub(crate) struct CancelArgs {
     #[arg(short, long, conflicts_with_all = ["targets", "all"])]
     user: Option<String>,
 
-    /// Jobs, ranges of jobs, ranks, or processes with their descendants: 7, 3-9, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their descendants:
+    /// 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required_unless_present_any = ["all", "user"], value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -127,7 +128,8 @@ pub(crate) struct SignalArgs {
     #[arg(value_parser = parse_signal)]
     signal: u8,
 
-    /// Jobs, ranges of jobs, ranks, or processes with their descendants: 7, 3-9, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their descendants:
+    /// 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -152,7 +154,8 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct TargetArgs {
-    /// Jobs, ranges of jobs, ranks, or processes with their descendants: 7, 3-9, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their descendants:
+    /// 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Several>,
 }

@@ -1,7 +1,7 @@
 //! The verb `ps`.
 
 use super::all_jobs;
-use super::several::{Several, check_found, targets_of};
+use super::several::{Several, by_number, check_found, targets_of};
 use clap::Args;
 use tutti_client::output::{Align, Table, account, print_json, print_table};
 use tutti_node::codes::coded;
@@ -62,7 +62,8 @@ pub(crate) struct PsArgs {
     #[arg(long, conflicts_with_all = ["all", "user"])]
     tree: bool,
 
-    /// Jobs or ranges of jobs; with --tree also ranks, or processes: 7, 3-9, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, or `last`; with --tree also ranks, or processes: 7,
+    /// 3-9, solver, 7.0, 7.0/1234
     #[arg(value_name = "JOB")]
     jobs: Vec<Several>,
 }
@@ -78,7 +79,7 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     }
     let part = |it: &Several| match it {
         Several::One(target) if target.rank.is_some() => Some(*target),
-        Several::One(_) | Several::Range(_) => None,
+        Several::One(_) | Several::Range(_) | Several::Named(_) | Several::Last => None,
     };
     if let Some(part) = args.jobs.iter().find_map(part) {
         let reason =
@@ -96,8 +97,9 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     jobs.retain(|job| ended || job.exit_code.is_none());
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {
-        check_found(&args.jobs, jobs.iter().map(|job| job.job), "")?;
-        jobs.retain(|job| args.jobs.iter().any(|wanted| wanted.has(job.job)));
+        let wanted = by_number(&args.jobs, true)?;
+        check_found(&wanted, jobs.iter().map(|job| job.job), "")?;
+        jobs.retain(|job| wanted.iter().any(|wanted| wanted.has(job.job)));
     }
     if args.json {
         print_json(&jobs)?;

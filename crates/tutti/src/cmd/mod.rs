@@ -17,6 +17,7 @@ mod join_ssh;
 mod leftover_ipc;
 mod leftovers;
 mod list;
+mod logs;
 mod man;
 mod nodes;
 mod orders;
@@ -28,6 +29,7 @@ mod report;
 mod resource;
 mod run;
 mod several;
+mod show;
 mod sim;
 mod site_file;
 mod submit;
@@ -68,6 +70,10 @@ pub(crate) enum Verb {
     Wait(jobs::WaitArgs),
     /// List jobs
     Ps(list::PsArgs),
+    /// Show a job: command, nodes, limits, files, states
+    Show(show::ShowArgs),
+    /// Print the output of a submitted job, and follow it
+    Logs(logs::LogsArgs),
     /// Watch the matrix, jobs and processes
     Top(top::TopArgs),
     /// List jobs that have ended, and what they used
@@ -157,6 +163,7 @@ impl Verb {
     pub(crate) const fn fails_with(&self) -> Exit {
         match self {
             Self::Run(_) | Self::Wait(_) => Exit::TUTTI_FAILED,
+            Self::Logs(args) if args.follows() => Exit::TUTTI_FAILED,
             _ => Exit::FAILED,
         }
     }
@@ -219,6 +226,8 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),
+        Verb::Show(args) => show::execute(&args),
+        Verb::Logs(args) => logs::execute(&args),
         Verb::Top(args) => top::execute(&args),
         Verb::History(args) => history::execute(&args),
         Verb::Report(args) => report::execute(&args),

@@ -1,4 +1,4 @@
-//! Many jobs at once, as arguments: a range of numbers, or all of a user.
+//! Jobs as arguments: by number, a range of numbers, a name, the latest, or all of a user.
 
 use super::all_jobs;
 use nix::unistd::{Pid, Uid, User, geteuid, getppid};
@@ -17,12 +17,27 @@ use tutti_wire::report::{JobReport, Target};
 pub(crate) enum Several {
     One(Target),
     Range(RangeInclusive<u64>),
+    /// The caller's only job of this name.
+    Named(String),
+    /// The caller's latest job.
+    Last,
 }
+
+/// What stands for the caller's latest job.
+const LAST: &str = "last";
 
 impl FromStr for Several {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            LAST => return Ok(Self::Last),
+            // Numbers and ranges begin with a digit; what begins with a dash is a misspelt option.
+            _ if text.starts_with(|c: char| !(c.is_ascii_digit() || c == '-')) => {
+                return Ok(Self::Named(text.into()));
+            }
+            _ => {}
+        }
         if text.contains([',', ' ']) {
             return Err(format!(
                 "{text:?} is no job; write several as words of their own, such as 7 9, or as a range, such \
@@ -48,6 +63,69 @@ impl Several {
         match self {
             Self::One(target) => target.job == job,
             Self::Range(range) => range.contains(&job.0),
+            // See `by_number`.
+            Self::Named(_) | Self::Last => false,
+        }
+    }
+}
+
+/// The same jobs, those that are named and the latest by their numbers. With `ended`, a name may also be that of a job
+/// that has ended, unless one that lives has it.
+///
+/// # Errors
+/// If the caller has no such job, or several of one name.
+pub(super) fn by_number(several: &[Several], ended: bool) -> anyhow::Result<Vec<Several>> {
+    if !several.iter().any(|it| matches!(it, Several::Named(_) | Several::Last)) {
+        return Ok(several.to_vec());
+    }
+    let owner = user_name(geteuid());
+    let mut own = jobs(true)?;
+    own.retain(|job| job.user == owner);
+    let number = |it: &Several| match it {
+        Several::One(_) | Several::Range(_) => Ok(it.clone()),
+        Several::Named(name) => named(&own, name, ended),
+        Several::Last => {
+            let latest = own.iter().map(|job| job.job).max();
+            let reason = "you have no job; `tutti ps --all` shows those of all users";
+            let latest = latest.ok_or_else(|| coded(Code::NoJob, reason))?;
+            Ok(Several::One(latest.into()))
+        }
+    };
+    several.iter().map(number).collect()
+}
+
+/// How many jobs of one name an error lists.
+const LISTED_MAX: usize = 5;
+
+fn named(own: &[JobReport], name: &str, ended: bool) -> anyhow::Result<Several> {
+    let of_name = |lives: bool| -> Vec<JobId> {
+        let is_meant = |job: &&JobReport| job.name == name && job.exit_code.is_none() == lives;
+        own.iter().filter(is_meant).map(|job| job.job).collect()
+    };
+    let mut found = of_name(true);
+    if found.is_empty() && ended {
+        found = of_name(false);
+    }
+    match found[..] {
+        [job] => Ok(Several::One(job.into())),
+        [] => {
+            let lives = if ended { "" } else { " that has not ended" };
+            let reason = format!(
+                "you have no job named {name:?}{lives}; `tutti ps` lists jobs; write a number, a range such as 3-9, a \
+                 name, or `last`"
+            );
+            Err(coded(Code::NoJob, reason))
+        }
+        [.., latest] => {
+            let shown = &found[found.len().saturating_sub(LISTED_MAX)..];
+            let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();
+            let reason = format!(
+                "{} jobs of yours are named {name:?}: {}{}; write the number of the one that is meant, such as {latest}",
+                found.len(),
+                if found.len() > LISTED_MAX { "the latest are " } else { "" },
+                shown.join(", ")
+            );
+            Err(coded(Code::BadValue, reason))
         }
     }
 }
@@ -66,6 +144,8 @@ pub(super) fn check_found(
     let what = match missing {
         Several::One(target) => format!("job {}", target.job),
         Several::Range(range) => format!("job from {} to {}", range.start(), range.end()),
+        Several::Named(name) => format!("job named {name:?}"),
+        Several::Last => "job of yours".into(),
     };
     let reason = format!("there is no {what}{which}; `tutti ps --all` shows those that are known");
     Err(coded(Code::NoJob, reason))
@@ -90,12 +170,15 @@ pub(crate) fn whole_jobs(text: &str) -> Result<Several, String> {
 /// # Errors
 /// If there is nobody in a range, or no instance that knows.
 pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec<Target>> {
+    let several = by_number(several, ended)?;
     let has_range = several.iter().any(|it| matches!(it, Several::Range(_)));
     let jobs = if has_range { jobs(ended)? } else { Vec::new() };
     let mut targets = Vec::new();
-    for it in several {
+    for it in &several {
         match it {
             Several::One(target) => targets.push(*target),
+            // They have their numbers by now.
+            Several::Named(_) | Several::Last => {}
             Several::Range(range) => {
                 let among = jobs.iter().filter(|job| range.contains(&job.job.0));
                 let before = targets.len();
@@ -197,7 +280,9 @@ mod tests {
         assert_eq!("7-7".parse(), Ok(Several::Range(7..=7)));
         let part: Several = "7.0/1234".parse().unwrap();
         assert!(matches!(part, Several::One(target) if target.to_string() == "7.0/1234"));
-        for text in ["9-3", "3-", "3-x", "-3", "3.0-4.0", ""] {
+        assert_eq!("last".parse(), Ok(Several::Last));
+        assert_eq!("job.sh".parse(), Ok(Several::Named("job.sh".into())));
+        for text in ["9-3", "3-", "3-x", "-3", "3.0-4.0", "", "7x"] {
             assert!(text.parse::<Several>().is_err(), "{text:?}");
         }
         for text in ["1,2", "1, 2", "1 2", "1-2,4"] {
@@ -207,6 +292,6 @@ mod tests {
             );
         }
         assert!(whole_jobs("7").is_ok() && whole_jobs("3-9").is_ok());
-        assert!(whole_jobs("7.0").is_err() && whole_jobs("x").is_err());
+        assert!(whole_jobs("7.0").is_err() && whole_jobs("x").is_ok());
     }
 }

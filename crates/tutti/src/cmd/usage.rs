@@ -9,13 +9,15 @@ use std::num::{ParseFloatError, ParseIntError};
 /// What people type who come from elsewhere, and which verb it is here.
 const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
     ("cancel", &["kill", "stop", "scancel", "qdel", "delete", "rm", "abort"]),
-    ("ps", &["ls", "list", "jobs", "job", "squeue", "qstat", "status", "show"]),
+    ("ps", &["ls", "list", "jobs", "job", "squeue", "qstat", "status"]),
+    ("show", &["inspect", "describe", "scontrol"]),
+    ("logs", &["log", "tail", "output"]),
     ("run", &["exec", "start", "launch", "srun", "mpirun", "mpiexec"]),
     ("submit", &["sbatch", "batch", "qsub", "bsub"]),
     ("suspend", &["pause", "freeze"]),
     ("resume", &["continue", "cont", "unpause", "thaw"]),
     ("nodes", &["hosts", "sinfo", "node"]),
-    ("params", &["param", "config", "set", "get", "classes", "class"]),
+    ("params", &["param", "config", "set", "get", "classes"]),
     ("up", &["init"]),
     ("down", &["shutdown", "quit", "exit"]),
 ];
@@ -188,8 +190,8 @@ mod tests {
         check("tutti run -m 5 true", "--memory: 5 is 5 bytes; the least is 1M");
         check("tutti run -m", "--memory needs a value");
         check("tutti down 7", "down does not take 7");
-        check("tutti cancel x", "TARGET: invalid job \"x\"");
-        check("tutti cancel x", "`tutti cancel --help` shows what cancel takes");
+        check("tutti cancel 7x", "TARGET: invalid job \"7x\"");
+        check("tutti cancel 7x", "`tutti cancel --help` shows what cancel takes");
         check("tutti run -n 1 -n 2 true", "--tasks is given twice");
         check("tutti nodes drop x", "nodes has no drop\n`tutti nodes --help`");
         check("tutti sim compare x", "sim compare needs --policy\n`tutti sim compare --help`");

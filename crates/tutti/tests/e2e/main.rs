@@ -60,6 +60,7 @@ mod run;
 mod service;
 mod shared_files;
 mod sharing;
+mod show;
 mod sim;
 mod squatters;
 mod stalls;

@@ -4,7 +4,7 @@ mod swf;
 
 use super::ask_of_the_past;
 use super::list::{LIMIT_COLUMNS, has_limits, limit_cells};
-use super::several::{Several, check_found};
+use super::several::{Several, by_number, check_found};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -74,7 +74,8 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     swf: Option<PathBuf>,
 
-    /// Jobs or ranges of jobs: 7, 3-9; a single job is shown with each of its tasks
+    /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver; a single job is shown
+    /// with each of its tasks
     #[arg(
         value_name = "JOB", value_parser = super::several::whole_jobs,
         conflicts_with_all = ["user", "since", "until", "states", "last"]
@@ -83,9 +84,10 @@ pub(crate) struct HistoryArgs {
 }
 
 pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
-    let [Several::One(target)] = args.jobs[..] else { return all(args) };
+    let wanted = by_number(&args.jobs, true)?;
+    let [Several::One(target)] = wanted[..] else { return all(args, &wanted) };
     if args.swf.is_some() {
-        return all(args);
+        return all(args, &wanted);
     }
     let Reply::History(history) = ask_of_the_past(&Request::History { job: target.job })? else {
         return unexpected();
@@ -116,10 +118,10 @@ struct Shown<'a> {
     ended_ms: u64,
 }
 
-fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
+fn all(args: &HistoryArgs, wanted: &[Several]) -> anyhow::Result<Exit> {
     let mut jobs = matching(args)?;
-    check_found(&args.jobs, jobs.iter().map(|ended| ended.job.job), " that has ended")?;
-    jobs.retain(|it| args.jobs.is_empty() || args.jobs.iter().any(|one| one.has(it.job.job)));
+    check_found(wanted, jobs.iter().map(|ended| ended.job.job), " that has ended")?;
+    jobs.retain(|it| wanted.is_empty() || wanted.iter().any(|one| one.has(it.job.job)));
     if let Some(path) = &args.swf {
         let nodes = nodes()?;
         swf::write(path, &jobs, &nodes)?;

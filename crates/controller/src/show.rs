@@ -1,0 +1,256 @@
+//! One job by its number: what `tutti show` and `tutti logs` ask for.
+
+use super::clients::Forbidden;
+use super::driver::Driver;
+use super::jobs::{Ended, Entry};
+use super::problem::Problem;
+use super::report::{self, state_word};
+use tutti_core::PlacementView;
+use tutti_journal::EndedJob;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::{ClusterTime, JobId, JobSpec, Nanos, NodeId};
+use tutti_wire::history::Ending;
+use tutti_wire::launch::{LaunchSpec, cut};
+use tutti_wire::limits::{SHOWN_LIST_BYTES_MAX, SHOWN_NODES_MAX, STORED_NODES_MAX};
+use tutti_wire::local::Reply;
+use tutti_wire::report::JobReport;
+use tutti_wire::show::{Asked, JobDetails, NodeShare, ShowReport, StateLog, shown_command};
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// What is kept of a live job for `tutti show` alone.
+#[derive(Default)]
+pub(super) struct Shown {
+    /// What it asked for.
+    asked: Asked,
+    /// Its nodes, since its latest start.
+    nodes: Vec<NodeShare>,
+    /// How many nodes are left out behind those.
+    nodes_left_out: u32,
+    /// Its states, as far as this controller knows.
+    states: StateLog,
+}
+
+impl Shown {
+    /// It is in line again: its former nodes are not its nodes any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.nodes = Vec::new();
+        self.nodes_left_out = 0;
+        self.states.note("queued", wall_ms());
+    }
+
+    /// It is asked to end, or killed.
+    fn note_ending(&mut self) {
+        self.states.note("ending", wall_ms());
+    }
+}
+
+impl Driver {
+    /// What is kept of a job that is accepted now.
+    pub(super) fn shown_of(&self, spec: &JobSpec, accepted_ms: u64) -> Shown {
+        let names = |nodes: &mut dyn Iterator<Item = NodeId>| {
+            // More names than fit are cut off.
+            let some = nodes.take(SHOWN_LIST_BYTES_MAX).map(|node| self.node_name(node));
+            cut(some.collect::<Vec<_>>().join(","), SHOWN_LIST_BYTES_MAX)
+        };
+        let wish = &spec.nodes;
+        let asked = Asked {
+            processors_per_task: spec.processors_per_task,
+            memory_per_task_bytes: spec.memory_per_task_bytes,
+            deadline_ms: spec.deadline.map(|deadline| deadline.0 / MS),
+            grace_ms: spec.grace.0 / MS,
+            nodes: wish.count,
+            only: wish.among.as_ref().map(|among| names(&mut among.iter().copied())),
+            exclude: (!wish.except.is_empty()).then(|| names(&mut wish.except.iter().copied())),
+            spread: wish.spread,
+            exclusive: wish.exclusive,
+            on_bad_exit: spec.on_bad_exit,
+            on_node_loss: spec.on_node_loss,
+        };
+        let mut shown = Shown { asked, ..Shown::default() };
+        shown.states.note("queued", accepted_ms);
+        shown
+    }
+
+    /// The same of a job that an earlier controller accepted, and perhaps started.
+    pub(super) fn shown_again(&self, job: JobId, entry: &Entry) -> Shown {
+        let Some(view) = self.core.job(job, self.now()) else { return Shown::default() };
+        let mut shown = self.shown_of(view.spec, entry.accepted_ms);
+        if let Some(started) = entry.started {
+            shown.states.note("running", moment_ms(entry, started));
+        }
+        shown.states.note(lasting(state_word(&view)), wall_ms());
+        self.note_nodes(&mut shown, &view.placements);
+        shown
+    }
+
+    /// A job was launched here.
+    pub(super) fn note_launched(&mut self, job: JobId) {
+        let Some(mut entry) = self.jobs.remove(&job) else { return };
+        if let Some(view) = self.core.job(job, self.now()) {
+            entry.shown.states.note(lasting(state_word(&view)), wall_ms());
+            self.note_nodes(&mut entry.shown, &view.placements);
+        }
+        self.jobs.insert(job, entry);
+    }
+
+    fn note_nodes(&self, shown: &mut Shown, placements: &[PlacementView]) {
+        let share = |placed: &PlacementView| NodeShare {
+            node: self.node_name(placed.node),
+            processors: placed.processors.to_string(),
+            tasks: placed.tasks,
+        };
+        shown.nodes = placements.iter().take(SHOWN_NODES_MAX).map(share).collect();
+        shown.nodes_left_out = left_out(placements.len(), SHOWN_NODES_MAX);
+    }
+
+    /// A job is asked to end on a node, or killed there.
+    pub(super) fn note_ending(&mut self, job: JobId) {
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.shown.note_ending();
+        }
+    }
+
+    /// Something happened that may have changed a job's state.
+    pub(super) fn note_state(&mut self, job: JobId) {
+        let state = self.core.job(job, self.now()).map(|view| lasting(state_word(&view)));
+        if let (Some(state), Some(entry)) = (state, self.jobs.get_mut(&job)) {
+            entry.shown.states.note(state, wall_ms());
+        }
+    }
+
+    pub(super) fn on_show(&mut self, token: u64, uid: u32, job: JobId, environment: bool) {
+        let shown = match self.jobs.contains_key(&job) {
+            true => self.show_live(uid, job, environment),
+            false => self.show_ended(uid, job, environment),
+        };
+        match shown {
+            Ok(report) => self.reply(token, &Reply::Show(Box::new(report))),
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    fn show_live(&self, uid: u32, job: JobId, environment: bool) -> Result<ShowReport, Problem> {
+        let found = report::live(self, job).zip(self.jobs.get(&job));
+        let (report, entry) = found.ok_or(Forbidden::NoJob(job))?;
+        let is_theirs = may_see(uid, entry.credentials.uid, &report, environment)?;
+        let launch = entry.launch.whole().filter(|_| is_theirs);
+        Ok(ShowReport {
+            job: report,
+            accepted_ms: entry.accepted_ms,
+            started_ms: entry.started.map(|started| moment_ms(entry, started)),
+            ended_ms: None,
+            ending: None,
+            details: launch.as_ref().map(|launch| Box::new(details_of(entry, launch))),
+            environment: launch.filter(|_| environment).map(|launch| launch.environment),
+        })
+    }
+
+    fn show_ended(
+        &mut self,
+        uid: u32,
+        job: JobId,
+        environment: bool,
+    ) -> Result<ShowReport, Problem> {
+        // Its end may not be stored yet.
+        self.store();
+        let found = self.memory.journal.ended_details(job);
+        self.say_left_out();
+        if let Some((ended, details)) = found? {
+            return ended_report(uid, ended, details, environment);
+        }
+        // It could not be stored.
+        let ended = self.ended.get(job).ok_or(Forbidden::NoJob(job))?;
+        may_see(uid, ended.uid, &ended.report, environment)?;
+        Ok(report_of(ended, None))
+    }
+}
+
+/// A job that has ended, as this user may see it.
+pub(super) fn ended_report(
+    uid: u32,
+    ended: EndedJob,
+    details: Option<JobDetails>,
+    environment: bool,
+) -> Result<ShowReport, Problem> {
+    let is_theirs = may_see(uid, ended.uid, &ended.report, environment)?;
+    let mut report = report_of(&Ended::from(ended), details);
+    report.details = report.details.filter(|_| is_theirs);
+    Ok(report)
+}
+
+fn report_of(ended: &Ended, details: Option<JobDetails>) -> ShowReport {
+    let has_started = details.as_ref().is_some_and(|details| !details.nodes.is_empty());
+    let age_s = wall_ms().saturating_sub(ended.accepted_ms) / 1000;
+    ShowReport {
+        job: JobReport { age_s, ..ended.report.clone() },
+        accepted_ms: ended.accepted_ms,
+        started_ms: has_started.then(|| ended.accepted_ms.saturating_add(ended.report.waited_ms)),
+        ended_ms: Some(ended.ended_ms),
+        ending: Some(Ending::of(ended.outcome)),
+        details: details.map(Box::new),
+        environment: None,
+    }
+}
+
+/// Whether a user may see more of a job than all users; its environment only on that condition.
+fn may_see(uid: u32, owner: u32, report: &JobReport, environment: bool) -> Result<bool, Forbidden> {
+    let is_theirs = uid == 0 || uid == owner;
+    match environment && !is_theirs {
+        true => Err(Forbidden::NotYours(report.job, report.user.clone())),
+        false => Ok(is_theirs),
+    }
+}
+
+fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
+    let (command, command_left_out) = shown_command(launch);
+    let (states, states_left_out) = entry.shown.states.shown();
+    let is_user = |text: &&serde_bytes::ByteBuf| text.starts_with(b"USER=");
+    let user = launch.environment.iter().find(is_user);
+    let user = user.map(|text| String::from_utf8_lossy(&text[b"USER=".len()..]).into_owned());
+    JobDetails {
+        command,
+        command_left_out,
+        script_bytes: launch.script.as_ref().map(|script| script.len() as u64),
+        directory: launch.directory.clone(),
+        stdio: launch.stdio.clone(),
+        user_in_names: user.unwrap_or_else(|| entry.credentials.uid.to_string()),
+        processes_max: launch.processes_max,
+        nice: launch.nice,
+        asked: entry.shown.asked.clone(),
+        nodes: entry.shown.nodes.clone(),
+        nodes_left_out: entry.shown.nodes_left_out,
+        requeues: entry.requeues,
+        states,
+        states_left_out,
+    }
+}
+
+/// What is stored of a job that ends now.
+pub(super) fn details_to_store(entry: &mut Entry) -> Option<JobDetails> {
+    entry.shown.states.note("ended", wall_ms());
+    let mut details = details_of(entry, &entry.launch.whole()?);
+    details.nodes_left_out += left_out(details.nodes.len(), STORED_NODES_MAX);
+    details.nodes.truncate(STORED_NODES_MAX);
+    Some(details)
+}
+
+fn left_out(count: usize, most: usize) -> u32 {
+    u32::try_from(count.saturating_sub(most)).unwrap_or(u32::MAX)
+}
+
+/// The state that this one leads to at once: a preempted job is suspended in place.
+fn lasting(state: &'static str) -> &'static str {
+    match state {
+        "preempting" => "preempted",
+        "resuming" => "running",
+        other => other,
+    }
+}
+
+/// A moment in the life of a job by people's clocks, in milliseconds since 1970.
+fn moment_ms(entry: &Entry, at: ClusterTime) -> u64 {
+    let Nanos(since) = at.since(entry.accepted);
+    entry.accepted_ms.saturating_add(since / MS)
+}

@@ -1,0 +1,382 @@
+//! `tutti logs`: the output of a submitted job, from its files.
+
+use super::ask_journal;
+use super::several::{Several, targets_of, whole_jobs};
+use super::show::{LogFile, Stream, ask_to_show, files_of};
+use anyhow::Context;
+use clap::Args;
+use nix::libc;
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, fstatfs};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use tutti_client::ask::{ask_until_answered, unexpected};
+use tutti_client::output::ended;
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_types::{JobId, Outcome};
+use tutti_wire::code::Code;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::JobReport;
+use tutti_wire::show::ShowReport;
+
+/// How often files are looked at while a job runs.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What one read takes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Files of one job that are shown together.
+const FILES_MAX: usize = 256;
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti logs 7                 what job 7 has written so far
+  tutti logs -f last           follow your latest job until it ends
+  tutti logs -n 20 --rank 3 7  the last 20 lines of rank 3
+  tutti logs --err solver      standard error of your job of this name
+
+With -f, the exit code is that of the job, as with `tutti wait`. Ctrl-C ends
+`tutti logs` alone.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LogsArgs {
+    /// Follow: print what is written until the job has ended
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Only the file of this rank
+    #[arg(short, long, value_name = "RANK")]
+    rank: Option<u32>,
+
+    /// Standard error instead of standard output
+    #[arg(short, long)]
+    err: bool,
+
+    /// Begin with the last lines, at most this number
+    #[arg(short = 'n', long, value_name = "LINES")]
+    lines: Option<u64>,
+
+    /// A job, the name of one of your jobs, or `last`
+    #[arg(value_name = "JOB", value_parser = whole_jobs)]
+    job: Several,
+}
+
+impl LogsArgs {
+    /// Whether the exit code is that of a job.
+    pub(crate) const fn follows(&self) -> bool {
+        self.follow
+    }
+}
+
+pub(crate) fn execute(args: &LogsArgs) -> anyhow::Result<Exit> {
+    let targets = targets_of(std::slice::from_ref(&args.job), true)?;
+    let [target] = targets[..] else {
+        let reason = "logs shows one job at a time; name it by its number, such as 7";
+        return Err(coded(Code::CannotUnderstand, reason));
+    };
+    let mut report = ask_to_show(target.job, false)?;
+    if args.follow && report.ended_ms.is_none() && report.started_ms.is_none() {
+        wait_for_begin(&report)?;
+        report = ask_to_show(target.job, false)?;
+    }
+    let mut shown = open_all(&report, args)?;
+    if !args.follow {
+        shown.print_all()?;
+        return shown.exit();
+    }
+    let end = end_of(target.job);
+    let (report, outcome) = shown.follow(&end)?;
+    ended::say_how(&report, outcome);
+    Ok(Exit::of_job(outcome.exit_code))
+}
+
+/// Waits until a task of the job has begun, or the job has ended without.
+fn wait_for_begin(report: &ShowReport) -> anyhow::Result<()> {
+    let job = report.job.job;
+    let why = match report.job.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    say!("tutti: job {job} is {}{why}; waiting for its output", report.job.state);
+    match ask_until_answered(&Request::WaitBegun { job })? {
+        Reply::Done | Reply::Ended { .. } => Ok(()),
+        _ => unexpected(),
+    }
+}
+
+/// Waits for the end of the job in a thread.
+fn end_of(job: JobId) -> Receiver<anyhow::Result<(JobReport, Outcome)>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let request = Request::Wait { job };
+        let answer = ask_until_answered(&request).or_else(|error| ask_journal(&request, error));
+        let end = answer.and_then(|reply| match reply {
+            Reply::Ended { outcome, report, .. } => Ok((*report, outcome)),
+            _ => unexpected(),
+        });
+        let _ = sender.send(end);
+    });
+    receiver
+}
+
+/// Finds the files of the job.
+fn open_all(report: &ShowReport, args: &LogsArgs) -> anyhow::Result<Shown> {
+    let job = &report.job;
+    let Some(details) = &report.details else {
+        let reason = format!(
+            "job {} belongs to {}, or an earlier release ran it; only its owner, or root, may see its output",
+            job.job, job.user
+        );
+        return Err(coded(Code::NotAllowed, reason));
+    };
+    if report.ended_ms.is_none() && report.started_ms.is_none() {
+        let reason = format!(
+            "job {} is {}, and has no output yet; `tutti logs -f {0}` waits for it",
+            job.job, job.state
+        );
+        return Err(coded(Code::NoOutput, reason));
+    }
+    let stream = if args.err { Stream::Error } else { Stream::Output };
+    let files = files_of(job, details, stream, args.rank)?;
+    if files.len() > FILES_MAX {
+        let reason = format!(
+            "job {} has {} files; at most {FILES_MAX} are shown at once: choose one with --rank",
+            job.job,
+            files.len()
+        );
+        return Err(coded(Code::TooMuchAsked, reason));
+    }
+    if let (Some(rank), [LogFile { writers: (_, 2..), path, .. }]) = (args.rank, &files[..]) {
+        say!(
+            "tutti: rank {rank} has no file of its own: {} has lines of other ranks, too; submit with a name such as \
+             -o %j-%r",
+            path.display()
+        );
+    }
+    Ok(Shown::new(files, args.lines))
+}
+
+/// The files that are printed.
+struct Shown {
+    files: Vec<Reading>,
+    /// The file that was printed last.
+    latest: Option<usize>,
+    has_failed: bool,
+    buffer: Vec<u8>,
+}
+
+/// A file, and how far it was printed.
+struct Reading {
+    of: LogFile,
+    file: Option<File>,
+    at: u64,
+    /// How many lines are printed of what is there already.
+    lines: Option<u64>,
+}
+
+impl Shown {
+    fn new(files: Vec<LogFile>, lines: Option<u64>) -> Self {
+        let reading = |of| Reading { of, file: None, at: 0, lines };
+        let files = files.into_iter().map(reading).collect();
+        Self { files, latest: None, has_failed: false, buffer: vec![0; PIECE_BYTES] }
+    }
+
+    /// Prints what is there, and reports files that are not.
+    fn print_all(&mut self) -> anyhow::Result<()> {
+        for index in 0..self.files.len() {
+            self.print_new(index)?;
+            if self.files[index].file.is_none() {
+                self.say_missing(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints what is there and what comes, until the job has ended; gives how.
+    fn follow(
+        &mut self,
+        end: &Receiver<anyhow::Result<(JobReport, Outcome)>>,
+    ) -> anyhow::Result<(JobReport, Outcome)> {
+        loop {
+            for index in 0..self.files.len() {
+                self.print_new(index)?;
+            }
+            match end.recv_timeout(PAUSE) {
+                Ok(ended) => {
+                    // All was written before the end was reported.
+                    self.print_all()?;
+                    return ended;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(coded(Code::System, "the thread that waits for the job is gone"));
+                }
+            }
+        }
+    }
+
+    fn exit(&self) -> anyhow::Result<Exit> {
+        Ok(if self.has_failed { Exit::FAILED } else { Exit::OK })
+    }
+
+    /// Prints what has come to a file since it was looked at.
+    fn print_new(&mut self, index: usize) -> anyhow::Result<()> {
+        let is_one = self.files.len() == 1;
+        let Reading { of, file, at, lines } = &mut self.files[index];
+        if file.is_none() {
+            *file = find(of)?;
+        }
+        let Some(mut file) = file.as_ref() else { return Ok(()) };
+        let why = || failed(&of.path);
+        let length = file.metadata().with_context(why)?.len();
+        if length < *at {
+            // Another launch of the job emptied it.
+            *at = 0;
+        }
+        if let Some(lines) = lines.take() {
+            *at = begin_of_last(file, lines).with_context(why)?;
+        }
+        file.seek(SeekFrom::Start(*at)).with_context(why)?;
+        let mut out = std::io::stdout().lock();
+        // What comes meanwhile is printed in the next round, so that each file has its turn.
+        while *at < length {
+            let left = usize::try_from(length - *at).unwrap_or(PIECE_BYTES);
+            let count = match file.read(&mut self.buffer[..PIECE_BYTES.min(left)]) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).with_context(why),
+            };
+            if !is_one && self.latest != Some(index) {
+                let gap = if self.latest.is_some() { "\n" } else { "" };
+                writeln!(out, "{gap}==> {} <==", of.path.display())?;
+            }
+            self.latest = Some(index);
+            out.write_all(&self.buffer[..count])?;
+            *at += count as u64;
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn say_missing(&mut self, index: usize) {
+        let LogFile { path, node, .. } = &self.files[index].of;
+        self.has_failed = true;
+        let where_from = match node.as_str() {
+            "" => String::new(),
+            node if is_here(node) => " on this machine".into(),
+            node => format!(" here; the job wrote it on node {node}: run `tutti logs` there"),
+        };
+        say!([NoOutput] "tutti: there is no file {}{where_from}", path.display());
+    }
+}
+
+/// Opens a file of the job, if it is there.
+fn find(of: &LogFile) -> anyhow::Result<Option<File>> {
+    let file = match open(&of.path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| failed(&of.path)),
+    };
+    if !of.node.is_empty() && !is_here(&of.node) && !is_shared(&file) {
+        say!(
+            "tutti: the job writes {} on node {}; the file of this name here may be another one",
+            of.path.display(),
+            of.node
+        );
+    }
+    Ok(Some(file))
+}
+
+fn failed(path: &Path) -> String {
+    format!("cannot read the output file {}", path.display())
+}
+
+/// Opens a regular file; a pipe would never end.
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("it is no regular file")),
+    }
+}
+
+/// Whether a node is this machine.
+fn is_here(node: &str) -> bool {
+    nix::unistd::gethostname().is_ok_and(|name| name.to_string_lossy() == node)
+}
+
+/// Whether a file is on a file system that other machines may have, too.
+fn is_shared(file: &File) -> bool {
+    const OF_NETWORKS: [FsType; 7] = [
+        NFS_SUPER_MAGIC,
+        FsType(0x0102_1997), // 9p
+        FUSE_SUPER_MAGIC,
+        FsType(0x0bd0_0bd0), // Lustre
+        FsType(0x0047_5047), // GPFS
+        FsType(0x1983_0326), // BeeGFS
+        FsType(0x00c3_6400), // Ceph
+    ];
+    fstatfs(file).is_ok_and(|found| OF_NETWORKS.contains(&found.filesystem_type()))
+}
+
+/// Where the last lines of a file begin.
+fn begin_of_last(mut file: &File, lines: u64) -> std::io::Result<u64> {
+    let mut at = file.seek(SeekFrom::End(0))?;
+    let (end, mut found) = (at, 0);
+    if lines == 0 {
+        return Ok(end);
+    }
+    let mut piece = vec![0; PIECE_BYTES];
+    while at > 0 {
+        let begin = at.saturating_sub(PIECE_BYTES as u64);
+        let count = usize::try_from(at - begin).unwrap_or(PIECE_BYTES);
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(&mut piece[..count])?;
+        for index in (0..count).rev() {
+            let position = begin + index as u64;
+            // The line end that ends the file begins no line.
+            if piece[index] == b'\n' && position + 1 < end {
+                found += 1;
+                if found == lines {
+                    return Ok(position + 1);
+                }
+            }
+        }
+        at = begin;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PIECE_BYTES, begin_of_last};
+    use std::fs::File;
+    use std::io::{Seek, Write};
+
+    fn begin(text: &[u8], lines: u64) -> u64 {
+        let path = std::env::temp_dir().join(format!("tutti-logs-{}", std::process::id()));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(text).unwrap();
+        file.rewind().unwrap();
+        begin_of_last(&file, lines).unwrap()
+    }
+
+    #[test]
+    fn last_lines_begin_behind_a_line_end() {
+        assert_eq!(begin(b"one\ntwo\nthree\n", 1), 8);
+        assert_eq!(begin(b"one\ntwo\nthree", 2), 4);
+        assert_eq!(begin(b"one\ntwo\n", 9), 0);
+        assert_eq!((begin(b"one\ntwo\n", 0), begin(b"", 3)), (8, 0));
+        let mut long = vec![b'x'; 3 * PIECE_BYTES];
+        long[PIECE_BYTES - 1] = b'\n';
+        assert_eq!(begin(&long, 1), PIECE_BYTES as u64);
+    }
+}

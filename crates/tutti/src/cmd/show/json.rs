@@ -1,0 +1,114 @@
+//! `tutti show --json`.
+
+use super::{file_name, on_node_loss};
+use serde::Serialize;
+use tutti_types::OnBadExit;
+use tutti_wire::history::Ending;
+use tutti_wire::launch::Stdio;
+use tutti_wire::report::JobReport;
+use tutti_wire::show::{JobDetails, NodeShare, ShowReport, StateChange};
+
+/// What `ps` has of a job, and what only `show` has.
+#[derive(Serialize)]
+pub(super) struct Shown<'a> {
+    #[serde(flatten)]
+    job: &'a JobReport,
+    ending: Option<Ending>,
+    accepted_ms: u64,
+    started_ms: Option<u64>,
+    ended_ms: Option<u64>,
+    details: Option<Details<'a>>,
+    environment: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    command: &'a [String],
+    command_left_out: u32,
+    script_bytes: Option<u64>,
+    directory: String,
+    output_to: &'static str,
+    output: Option<String>,
+    error: Option<String>,
+    input: Option<String>,
+    processors_per_task: Option<u32>,
+    memory_per_task_bytes: Option<u64>,
+    deadline_ms: Option<u64>,
+    grace_ms: u64,
+    node_count: Option<u32>,
+    only_nodes: Option<&'a str>,
+    exclude_nodes: Option<&'a str>,
+    spread: bool,
+    exclusive: bool,
+    on_bad_exit: &'static str,
+    on_node_loss: String,
+    nice: i32,
+    processes_max: Option<u64>,
+    nodes: &'a [NodeShare],
+    nodes_left_out: u32,
+    requeues: u32,
+    states: &'a [StateChange],
+    states_left_out: u32,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn of(report: &'a ShowReport) -> Self {
+        let text = |bytes: &serde_bytes::ByteBuf| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            job: &report.job,
+            ending: report.ending,
+            accepted_ms: report.accepted_ms,
+            started_ms: report.started_ms,
+            ended_ms: report.ended_ms,
+            details: report.details.as_ref().map(|details| Details::of(&report.job, details)),
+            environment: report.environment.as_ref().map(|all| all.iter().map(text).collect()),
+        }
+    }
+}
+
+impl<'a> Details<'a> {
+    fn of(job: &JobReport, details: &'a JobDetails) -> Self {
+        let name = |pattern: &serde_bytes::ByteBuf| file_name(pattern, job, details);
+        let (output_to, [input, output, error]) = match &details.stdio {
+            Stdio::FrontEnd { .. } => ("front-end", [const { None }; 3]),
+            Stdio::Kept => ("kept", [const { None }; 3]),
+            Stdio::Files { input, output, error, .. } => {
+                let error = error.as_ref().unwrap_or(output);
+                ("files", [input.as_ref().map(name), Some(name(output)), Some(name(error))])
+            }
+        };
+        let asked = &details.asked;
+        Self {
+            command: &details.command,
+            command_left_out: details.command_left_out,
+            script_bytes: details.script_bytes,
+            directory: String::from_utf8_lossy(&details.directory).into_owned(),
+            output_to,
+            output,
+            error,
+            input,
+            processors_per_task: asked.processors_per_task,
+            memory_per_task_bytes: asked.memory_per_task_bytes,
+            deadline_ms: asked.deadline_ms,
+            grace_ms: asked.grace_ms,
+            node_count: asked.nodes,
+            only_nodes: asked.only.as_deref(),
+            exclude_nodes: asked.exclude.as_deref(),
+            spread: asked.spread,
+            exclusive: asked.exclusive,
+            on_bad_exit: match asked.on_bad_exit {
+                OnBadExit::KillOnSignal => "kill-on-signal",
+                OnBadExit::Kill => "kill",
+                OnBadExit::Continue => "continue",
+            },
+            on_node_loss: on_node_loss(asked.on_node_loss),
+            nice: details.nice,
+            processes_max: details.processes_max,
+            nodes: &details.nodes,
+            nodes_left_out: details.nodes_left_out,
+            requeues: details.requeues,
+            states: &details.states,
+            states_left_out: details.states_left_out,
+        }
+    }
+}

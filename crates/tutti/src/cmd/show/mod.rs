@@ -1,0 +1,291 @@
+//! `tutti show`: one job by its number, with all that is known of it.
+
+mod files;
+mod json;
+
+pub(super) use files::{LogFile, Stream, file_name, files_of};
+
+use super::ask_of_the_past;
+use super::list::{class, turn};
+use super::several::{Several, targets_of, whole_jobs};
+use clap::Args;
+use tutti_client::ask::{ask, unexpected};
+use tutti_client::output::{account, counted, print, print_json};
+use tutti_node::calendar::{local_clock, local_time};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::say::is_order;
+use tutti_types::{JobId, Nanos, OnBadExit, OnNodeLoss};
+use tutti_wire::code::Code;
+use tutti_wire::history::Ending;
+use tutti_wire::launch::{Stdio, Usage};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::JobReport;
+use tutti_wire::show::{Asked, JobDetails, ShowReport};
+use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti show 7                 job 7: its command, nodes, limits, files, states
+  tutti show last              your latest job
+  tutti show solver --env      your job of this name, with its environment
+  tutti show 7 --json          for programs";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ShowArgs {
+    /// Also the environment with which the job was submitted; only of your own jobs that have not
+    /// ended
+    #[arg(long)]
+    env: bool,
+
+    /// As JSON; docs/reference/json.md has the fields
+    #[arg(long)]
+    json: bool,
+
+    /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver
+    #[arg(value_name = "JOB", required = true, value_parser = whole_jobs)]
+    jobs: Vec<Several>,
+}
+
+pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
+    let targets = targets_of(&args.jobs, true)?;
+    let mut reports = Vec::new();
+    for target in targets {
+        let mut report = ask_to_show(target.job, args.env)?;
+        if report.ended_ms.is_none() {
+            report.job.usage = usage_so_far(target.job);
+        }
+        reports.push(report);
+    }
+    if args.json {
+        print_json(&reports.iter().map(json::Shown::of).collect::<Vec<_>>())?;
+        return Ok(Exit::OK);
+    }
+    for (number, report) in reports.iter().enumerate() {
+        let gap = if number == 0 { "" } else { "\n" };
+        print(&format!("{gap}{}", without_orders(&text_of(report))))?;
+    }
+    if args.env && reports.iter().any(|report| report.environment.is_none()) {
+        let reason = "the environment of a job is kept until it ends, and is not known any more";
+        return Err(coded(Code::JobEnded, reason));
+    }
+    Ok(Exit::OK)
+}
+
+/// One job, from the controller or from the journal of an instance that is gone.
+pub(super) fn ask_to_show(job: JobId, environment: bool) -> anyhow::Result<ShowReport> {
+    match ask_of_the_past(&Request::Show { job, environment })? {
+        Reply::Show(report) => Ok(*report),
+        _ => unexpected(),
+    }
+}
+
+/// What a live job has used; `None` if its nodes do not answer.
+fn usage_so_far(job: JobId) -> Option<Usage> {
+    let Ok(Reply::Jobs { jobs, .. }) = ask(&Request::JobsWithUsage { from: job }) else {
+        return None;
+    };
+    jobs.into_iter().find(|report| report.job == job)?.usage
+}
+
+/// Names are anything that a user can type.
+fn without_orders(text: &str) -> String {
+    text.chars().map(|c| if is_order(c) && c != '\n' { '?' } else { c }).collect()
+}
+
+/// Lines of a key and a value.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, key: &str, value: impl AsRef<str>) {
+        for (number, line) in value.as_ref().lines().enumerate() {
+            let key = if number == 0 { key } else { "" };
+            self.0.push_str(&format!("  {key:<10} {line}\n"));
+        }
+    }
+}
+
+fn text_of(report: &ShowReport) -> String {
+    let job = &report.job;
+    let title = format!("job {} ({}) of {}, class {}\n", job.job, job.name, job.user, class(job));
+    let mut lines = Lines(title);
+    lines.add("state", state(report));
+    lines.add("", &job.detail);
+    if let Some(details) = &report.details {
+        add_what_runs(&mut lines, job, details);
+        lines.add("asked", asked(job, &details.asked));
+    } else {
+        lines.add("asked", counted(job.tasks, "task"));
+    }
+    lines.add("queue", job.queue.as_deref().unwrap_or_default());
+    lines.add("resources", job.resources.join(", "));
+    lines.add("nodes", nodes(report));
+    lines.add("limit", limit(job));
+    lines.add("deadline", deadline(job));
+    lines.add("time", time(job));
+    lines.add("used", used(job));
+    let moments = [
+        ("submitted", Some(report.accepted_ms)),
+        ("started", report.started_ms),
+        ("ended", report.ended_ms),
+    ];
+    for (key, moment) in moments {
+        lines.add(key, moment.map(moment_text).unwrap_or_default());
+    }
+    if let Some(details) = &report.details {
+        lines.add("states", states(details));
+    }
+    for text in report.environment.iter().flatten() {
+        lines.add("env", String::from_utf8_lossy(text));
+    }
+    lines.0
+}
+
+fn add_what_runs(lines: &mut Lines, job: &JobReport, details: &JobDetails) {
+    let mut command = details.command.join(" ");
+    if details.command_left_out > 0 {
+        command.push_str(&format!(" ... and {} more arguments", details.command_left_out));
+    }
+    if let Some(bytes) = details.script_bytes {
+        command.push_str(&format!(" (a script of {bytes} bytes)"));
+    }
+    lines.add("command", command);
+    lines.add("directory", String::from_utf8_lossy(&details.directory));
+    match &details.stdio {
+        Stdio::FrontEnd { .. } => lines.add("output", "to the `tutti run` that started it"),
+        Stdio::Kept => lines.add("output", "where its processes had it when they were adopted"),
+        Stdio::Files { input, output, error, .. } => {
+            lines.add("output", file_name(output, job, details));
+            if let Some(error) = error.as_ref().filter(|error| *error != output) {
+                lines.add("error", file_name(error, job, details));
+            }
+            if let Some(input) = input {
+                lines.add("input", file_name(input, job, details));
+            }
+        }
+    }
+}
+
+/// The state, with what it is due to.
+fn state(report: &ShowReport) -> String {
+    let job = &report.job;
+    if let (Some(ending), Some(code)) = (report.ending, job.exit_code) {
+        let mut text = format!("{}, exit {code}", ending.word());
+        if ending == Ending::Lost {
+            text.push_str(&format!(": {}", job.reason));
+        }
+        return job.code.map_or(text.clone(), |code| code.mark(&text));
+    }
+    let mut text = job.state.clone();
+    if job.row.is_some() {
+        text.push_str(&format!(", turn: {}", turn(job)));
+    }
+    if !job.reason.is_empty() {
+        text.push_str(&format!(": {}", job.reason));
+    }
+    if !job.suspended.is_empty() {
+        text.push_str(&format!(" ({} suspended)", job.suspended.join(", ")));
+    }
+    if let Some(ends_s) = job.ends_s {
+        text.push_str(&format!("; expected to end in {}", format_seconds(ends_s)));
+    }
+    text
+}
+
+fn asked(job: &JobReport, asked: &Asked) -> String {
+    let mut words = vec![counted(job.tasks, "task")];
+    if let Some(count) = asked.processors_per_task {
+        words.push(format!("{} each", counted(count, "processor")));
+    }
+    if let Some(bytes) = asked.memory_per_task_bytes {
+        words.push(format!("{} of memory each", format_bytes(bytes)));
+    }
+    if let Some(count) = asked.nodes {
+        words.push(format!("on {}", counted(count, "node")));
+    }
+    words.extend(asked.only.as_ref().map(|list| format!("only on {list}")));
+    words.extend(asked.exclude.as_ref().map(|list| format!("not on {list}")));
+    words.extend(asked.spread.then(|| "spread over nodes".into()));
+    words.extend(asked.exclusive.then(|| "nodes without other jobs in its row".into()));
+    let grace = format_duration_short(Nanos::from_millis(asked.grace_ms));
+    words.push(format!("{grace} to end after SIGTERM"));
+    let bad_exit = match asked.on_bad_exit {
+        OnBadExit::KillOnSignal => None,
+        OnBadExit::Kill => Some("a task that fails ends the job"),
+        OnBadExit::Continue => Some("a task that fails leaves the others running"),
+    };
+    words.extend(bad_exit.map(str::to_owned));
+    words.push(format!("on the loss of a node: {}", on_node_loss(asked.on_node_loss)));
+    words.join(", ")
+}
+
+/// The rule in the words of `--on-node-loss`.
+fn on_node_loss(rule: OnNodeLoss) -> String {
+    match rule {
+        OnNodeLoss::Kill => "kill".into(),
+        OnNodeLoss::Requeue => "requeue".into(),
+        OnNodeLoss::Notify { signal: None } => "notify".into(),
+        OnNodeLoss::Notify { signal: Some(signal) } => format!("notify={signal}"),
+    }
+}
+
+/// One line for each node; what `ps` shows where that is all that may be seen.
+fn nodes(report: &ShowReport) -> String {
+    let Some(details) = &report.details else { return report.job.placement.join("\n") };
+    let share = |it: &tutti_wire::show::NodeShare| {
+        format!("{}: processors {}, {}", it.node, it.processors, counted(it.tasks, "task"))
+    };
+    let mut lines: Vec<String> = details.nodes.iter().map(share).collect();
+    if details.nodes_left_out > 0 {
+        lines.push(format!("and {} more", counted(details.nodes_left_out, "node")));
+    }
+    lines.join("\n")
+}
+
+fn limit(job: &JobReport) -> String {
+    let Some(limit) = job.time_limit_ms else { return String::new() };
+    let [limit, left] = [limit, job.time_left_ms.unwrap_or(0)]
+        .map(|ms| format_duration_short(Nanos::from_millis(ms)));
+    format!("{limit}, {left} left")
+}
+
+fn deadline(job: &JobReport) -> String {
+    let Some(seconds) = job.deadline_s else { return String::new() };
+    let length = format_seconds(seconds.unsigned_abs());
+    let at_risk = job.at_risk_s.map(|since_s| format!(", at risk for {}", format_seconds(since_s)));
+    match seconds < 0 {
+        true => format!("passed {length} ago"),
+        false => format!("in {length}{}", at_risk.unwrap_or_default()),
+    }
+}
+
+fn time(job: &JobReport) -> String {
+    let [waited, ran, suspended] = account::times(job);
+    format!("waited {waited}, its turns gave it {ran}, suspended {suspended}")
+}
+
+fn used(job: &JobReport) -> String {
+    let Some(usage) = &job.usage else { return String::new() };
+    let [cpu, system, memory, read, written, ..] = account::cells(Some(usage));
+    format!(
+        "{cpu} of processor time ({system} in the kernel), {memory} of memory in one task, {read} read, {written} written"
+    )
+}
+
+fn moment_text(ms: u64) -> String {
+    let (date, clock) = (local_time(ms), local_clock(ms));
+    format!("{} {clock}", date.split(' ').next().unwrap_or_default())
+}
+
+fn states(details: &JobDetails) -> String {
+    let mut lines = Vec::new();
+    if details.states_left_out > 0 {
+        lines.push(format!("{} earlier are left out", details.states_left_out));
+    }
+    let line = |change: &tutti_wire::show::StateChange| {
+        format!("{} {}", moment_text(change.at_ms), change.state)
+    };
+    lines.extend(details.states.iter().map(line));
+    lines.join("\n")
+}

@@ -1,0 +1,183 @@
+//! What `tutti show` and `tutti logs` learn of one job.
+//!
+//! [`JobDetails`] is also stored with a job that has ended, behind its row in the journal. Its
+//! fields, and the order of these, change only with the journal's form.
+
+use crate::history::Ending;
+use crate::launch::{LaunchSpec, Stdio};
+use crate::limits::{SHOWN_COMMAND_BYTES_MAX, STATE_CHANGES_MAX};
+use crate::report::JobReport;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_types::{OnBadExit, OnNodeLoss};
+
+/// A job by its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowReport {
+    /// What `tutti ps` shows of it.
+    pub job: JobReport,
+    /// When it was accepted, in milliseconds since 1970.
+    pub accepted_ms: u64,
+    /// When its latest start was, if it has started.
+    pub started_ms: Option<u64>,
+    /// When it ended, if it has.
+    pub ended_ms: Option<u64>,
+    /// How it ended, if it has.
+    pub ending: Option<Ending>,
+    /// What only its owner and root may see. `None` for other users, and of a job that an earlier
+    /// release ran.
+    pub details: Option<Box<JobDetails>>,
+    /// `NAME=value` as it was submitted, where that was asked for. Not kept of a job that has ended.
+    pub environment: Option<Vec<ByteBuf>>,
+}
+
+/// What a job was to run, what it asked for, where it was, and when its state changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDetails {
+    /// The program and its arguments, at most [`SHOWN_COMMAND_BYTES_MAX`] bytes of them.
+    pub command: Vec<String>,
+    /// How many arguments are left out behind those.
+    pub command_left_out: u32,
+    /// The length of the script, if one was submitted.
+    pub script_bytes: Option<u64>,
+    /// The directory in which its tasks start.
+    pub directory: ByteBuf,
+    /// Where input comes from and output goes.
+    pub stdio: Stdio,
+    /// What `%u` stands for in the names of its files.
+    pub user_in_names: String,
+    /// The most processes that a task may have at once.
+    pub processes_max: Option<u64>,
+    /// The nice value.
+    pub nice: i32,
+    /// What it asked for.
+    pub asked: Asked,
+    /// Its nodes, lowest ranks first; of an ended job those of its latest start.
+    pub nodes: Vec<NodeShare>,
+    /// How many nodes are left out behind those.
+    pub nodes_left_out: u32,
+    /// How often it was queued again since a node was lost.
+    pub requeues: u32,
+    /// Its states, oldest first.
+    pub states: Vec<StateChange>,
+    /// How many changes of its state are left out before the latest [`STATE_CHANGES_MAX`].
+    pub states_left_out: u32,
+}
+
+/// What a job asked for, besides tasks, time and class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Processors for each task, if it named a number.
+    pub processors_per_task: Option<u32>,
+    /// Memory for each task, in bytes.
+    pub memory_per_task_bytes: Option<u64>,
+    /// Its deadline, counted from its acceptance, in milliseconds.
+    pub deadline_ms: Option<u64>,
+    /// How long it may take to end after SIGTERM, in milliseconds.
+    pub grace_ms: u64,
+    /// How many nodes.
+    pub nodes: Option<u32>,
+    /// The only nodes that it may be on.
+    pub only: Option<String>,
+    /// Nodes that it may not be on.
+    pub exclude: Option<String>,
+    /// Whether it asked for as few tasks on each node as possible.
+    pub spread: bool,
+    /// Whether it asked for nodes without other jobs in its row.
+    pub exclusive: bool,
+    /// What an unsuccessful task means for the others.
+    pub on_bad_exit: OnBadExit,
+    /// What happens to it when a node is lost.
+    pub on_node_loss: OnNodeLoss,
+}
+
+/// A job's part on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeShare {
+    /// The name of the node.
+    pub node: String,
+    /// The processors there.
+    pub processors: String,
+    /// How many tasks are there; the nodes before have the lower ranks.
+    pub tasks: u32,
+}
+
+/// The beginning of a state of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateChange {
+    /// The state, in the words of [`JobReport::state`].
+    pub state: String,
+    /// When it began, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// The states that a job has had, as they are noted while it lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateLog {
+    changes: Vec<(&'static str, u64)>,
+    left_out: u32,
+}
+
+impl StateLog {
+    /// Notes a state, unless it is the latest one; the oldest make room.
+    pub fn note(&mut self, state: &'static str, at_ms: u64) {
+        if self.changes.last().is_some_and(|(latest, _)| *latest == state) {
+            return;
+        }
+        if self.changes.len() == STATE_CHANGES_MAX {
+            self.changes.remove(0);
+            self.left_out = self.left_out.saturating_add(1);
+        }
+        // Most jobs wait with one state for long, and there may be a hundred thousand of them.
+        if self.changes.is_empty() {
+            self.changes.reserve_exact(1);
+        }
+        self.changes.push((state, at_ms));
+    }
+
+    /// The changes that are kept, and how many are left out before them.
+    #[must_use]
+    pub fn shown(&self) -> (Vec<StateChange>, u32) {
+        let shown = |&(state, at_ms): &(&str, u64)| StateChange { state: state.into(), at_ms };
+        (self.changes.iter().map(shown).collect(), self.left_out)
+    }
+}
+
+/// The words of a command that are shown, and how many are left out.
+#[must_use]
+pub fn shown_command(launch: &LaunchSpec) -> (Vec<String>, u32) {
+    let (mut bytes, mut words) = (0, Vec::new());
+    for word in &launch.argv {
+        let word = String::from_utf8_lossy(word).to_string();
+        bytes += word.len() + 1;
+        if bytes > SHOWN_COMMAND_BYTES_MAX && !words.is_empty() {
+            break;
+        }
+        words.push(crate::launch::cut(word, SHOWN_COMMAND_BYTES_MAX));
+    }
+    let left_out = launch.argv.len() - words.len();
+    (words, u32::try_from(left_out).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StateLog;
+    use crate::limits::STATE_CHANGES_MAX;
+
+    #[test]
+    fn only_changes_are_noted_and_the_oldest_make_room() {
+        let mut log = StateLog::default();
+        log.note("queued", 1);
+        log.note("queued", 2);
+        assert_eq!(log.shown().0.len(), 1);
+        for at_ms in 0..STATE_CHANGES_MAX as u64 {
+            log.note(if at_ms % 2 == 0 { "running" } else { "suspended" }, at_ms);
+        }
+        let (changes, left_out) = log.shown();
+        assert_eq!((changes.len(), left_out), (STATE_CHANGES_MAX, 1));
+        assert_eq!((changes[0].state.as_str(), changes[0].at_ms), ("running", 0));
+    }
+}
