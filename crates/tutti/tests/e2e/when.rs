@@ -30,7 +30,7 @@ fn start_is_foretold_by_the_limits_of_jobs_before_it() {
     for verb in ["run", "submit"] {
         let text = |more: &[&str]| instance.tutti(&[&[verb], &when[..], more, &["true"]].concat());
         let line = text(&[]).expect(0).says("if each job runs to its time limit").text();
-        assert!(line.starts_with("starts about ") && line.contains("(in 59m"), "{line}");
+        assert!(line.starts_with("starts about ") && line.contains(" (in "), "{line}");
         assert!(line.contains("; rests on the limit of job 1"), "{line}");
         let report = text(&["--json"]).expect(0).json();
         assert_eq!((&report["policy"], &report["discipline"]), (&"space".into(), &"fcfs".into()));
