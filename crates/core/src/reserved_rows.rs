@@ -182,6 +182,10 @@ impl Core {
         job: JobId,
     ) -> Result<(Option<RowId>, Vec<Part>), Lack> {
         let record = self.jobs.get(&job).ok_or(Lack::Nodes)?;
+        if self.lacks_resource(&record.spec).is_some() {
+            // As memory, a resource comes free in whatever row.
+            return Err(Lack::Memory);
+        }
         let (machine, lay) = (self.machine(), self.policy().placement);
         let mut count = 0;
         for row in self.matrix.kept_by(class) {
@@ -197,7 +201,8 @@ impl Core {
 
     /// Why a job waits whose class keeps rows; `None` if it keeps none.
     pub(crate) fn why_not_kept(&self, job: JobId) -> Option<WaitReason> {
-        let class = &self.jobs.get(&job)?.spec.class;
+        let spec = &self.jobs.get(&job)?.spec;
+        let class = &spec.class;
         let rows = self.classes.get(class)?.rows();
         if rows == 0 || !self.may_keep_rows() {
             return None;
@@ -206,7 +211,10 @@ impl Core {
             return Some(WaitReason::Behind(first));
         }
         Some(match self.fits_kept(class, job) {
-            Err(Lack::Memory) => WaitReason::Memory,
+            Err(Lack::Memory) => match self.lacks_resource(spec) {
+                Some(name) => WaitReason::Resource { name },
+                None => WaitReason::Memory,
+            },
             Ok(_) | Err(Lack::Nodes) => {
                 WaitReason::KeptRows { limit: self.machine().rows, kept: rows }
             }

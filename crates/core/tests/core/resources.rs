@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use tutti_core::policy::POLICIES;
 use tutti_core::{Event, JobState, WaitReason};
 use tutti_types::{
-    Amount, ClusterTime, JobId, JobSpec, Nanos, NodeId, OnNodeLoss, Params, Refusal, ResourceName,
-    ResourceSpec, ResourceWish,
+    Amount, ClassName, ClusterTime, JobId, JobSpec, Nanos, NodeId, OnNodeLoss, Params, Refusal,
+    ResourceName, ResourceSpec, ResourceWish,
 };
 
 fn name(text: &str) -> ResourceName {
@@ -66,6 +66,17 @@ fn a_job_gets_its_numbers_or_waits_under_every_policy() {
         assert_eq!(in_use(&c), 0);
         c.drain();
     }
+}
+
+#[test]
+fn rows_that_a_class_keeps_are_no_way_around_a_resource() {
+    let mut c = cluster("gang");
+    let quick = JobSpec { class: ClassName::new("interactive"), ..licences(1, 3) };
+    let [first, second] = [0; 2].map(|_| c.submit(quick.clone()));
+    assert_eq!((has(&c, first).len(), why(&c, second)), (1, LICENCE()));
+    c.finish(first);
+    assert_eq!(has(&c, second), ["licence=0,1,3"]);
+    c.drain();
 }
 
 #[test]
