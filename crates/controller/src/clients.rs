@@ -162,6 +162,16 @@ enum Asks {
     When,
 }
 
+impl Asks {
+    /// Whether a front end waits for the job, and the key of one without.
+    const fn front_and_key(self, request: &JobRequest) -> (bool, Option<SubmitKey>) {
+        match self {
+            Self::ToSubmit(key) => (key.is_none(), key),
+            Self::When => (matches!(request.launch.stdio, Stdio::FrontEnd { .. }), None),
+        }
+    }
+}
+
 /// Jobs that are handed in have their own way.
 const fn change_of(request: &Request) -> Option<Change> {
     match request {
@@ -453,10 +463,7 @@ impl Driver {
 
     /// Submits a job, or says when it would start, after the same checks.
     fn submit_or_foretell(&mut self, token: u64, uid: u32, mut request: JobRequest, asks: Asks) {
-        let (front, key) = match asks {
-            Asks::ToSubmit(key) => (key.is_none(), key),
-            Asks::When => (matches!(request.launch.stdio, Stdio::FrontEnd { .. }), None),
-        };
+        let (front, key) = asks.front_and_key(&request);
         let Some(credentials) = self.credentials(token, uid) else { return };
         if let Some(problem) = self.no_access(token, &credentials) {
             return self.reply(token, &problem.declined());

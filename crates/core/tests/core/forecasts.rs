@@ -136,7 +136,10 @@ fn spec_of(wanted: Wanted) -> JobSpec {
 }
 
 fn wanted() -> impl Strategy<Value = Wanted> {
-    (0u64..400, 1u32..7, 1u64..2000, 0u64..4, 0u64..50, 0u32..3, 0usize..4).prop_map(
+    // Jobs often end at the same moment.
+    let limit = prop_oneof![1u64..2000, (1u64..5).prop_map(|half| half * 500)];
+    let gap = prop_oneof![2 => Just(0), 1 => 0u64..400];
+    (gap, 1u32..7, limit, 0u64..4, 0u64..50, 0u32..3, 0usize..4).prop_map(
         |(gap, tasks, limit, memory, grace, user, class)| Wanted {
             gap,
             tasks,
