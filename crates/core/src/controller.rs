@@ -118,7 +118,7 @@ impl Core {
     /// A core that knows of no node and no job.
     #[must_use]
     pub fn new(params: Params, classes: Classes) -> Self {
-        Self {
+        let mut core = Self {
             now: ClusterTime::default(),
             settings: Settings {
                 params: params.clone(),
@@ -161,7 +161,9 @@ impl Core {
             quick: Quick::default(),
             queues: Queues::default(),
             holds: BTreeMap::new(),
-        }
+        };
+        core.follow_settings();
+        core
     }
 
     /// Leaves out which nodes need timetables ([`Action::Timetable`] and [`Action::Timetables`]): for
