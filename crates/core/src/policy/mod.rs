@@ -359,9 +359,14 @@ const UNDISTURBED: &str = "too few processors are free, and the jobs that have t
 const NEVER_PREEMPTS: &str = "too few processors are free, and jobs of its class never preempt others; a job with fewer tasks or \
      of another class (--class) could start sooner";
 
-const HELD_BY_OWNER: &str = "held by its owner; `tutti release` puts it in line";
-const HELD_BY_ADMINISTRATOR: &str =
-    "held by an administrator, and only an administrator can release it";
+const fn held(by: HeldBy) -> &'static str {
+    match by {
+        HeldBy::Owner => "held by its owner; `tutti release` puts it in line",
+        HeldBy::Administrator => {
+            "held by an administrator, and only an administrator can release it"
+        }
+    }
+}
 
 fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) -> fmt::Result {
     write!(f, "{what} may have at most {most} {when}")
@@ -434,14 +439,10 @@ impl fmt::Display for WaitReason {
                 "all {limit} rows are in use, and so are the {kept} more that its class keeps"
             ),
             Self::Queue { limit, most } => {
-                write!(
-                    f,
-                    "a limit of its queue is used up: {limit}={}",
-                    Shown(limit.param(), *most)
-                )
+                let most = Shown(limit.param(), *most);
+                write!(f, "a limit of its queue is used up: {limit}={most}")
             }
-            Self::Held { by: HeldBy::Owner } => f.write_str(HELD_BY_OWNER),
-            Self::Held { by: HeldBy::Administrator } => f.write_str(HELD_BY_ADMINISTRATOR),
+            Self::Held { by } => f.write_str(held(*by)),
         }
     }
 }

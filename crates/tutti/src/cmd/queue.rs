@@ -22,7 +22,7 @@ Examples:
   tutti queue short default_time=10m nodes=set:a defaults of its jobs
   tutti queue short --during 'mon-fri 08:00-18:00' user_jobs=1
                                                  another limit in working hours
-  tutti queue --toml > site.toml                 all queues as a file
+  tutti queue --toml                             all queues, as a file has them
   tutti queue --file site.toml --dry-run         what that file would change
 
 Limits: jobs, waiting, processors, processor_time and memory of all jobs of the
