@@ -79,7 +79,8 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: PRIORITY_MAX,
         default: 2,
-        help: "Jobs of a class with a higher priority come first in line (order=users). Under the policy classes they are never preempted for those of a lower one.",
+        help: "Jobs of a class with a higher priority come first in line (order=users). Under the policy \
+               classes they are never preempted for those of a lower one.",
         takes: Takes::Live,
     },
     Param {

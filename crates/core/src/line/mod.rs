@@ -94,7 +94,7 @@ impl Line {
         self.order == LineOrder::Users
     }
 
-    /// A job comes into line, whose user has this weight.
+    /// A job of a user with this weight comes into line.
     pub(crate) fn add(&mut self, listed: Listed, weight: u32) {
         let Listed { priority, user, entry } = listed;
         self.remove(entry.job);
@@ -235,7 +235,7 @@ impl Line {
         (listed != waiting.len()).then_some("a job twice")
     }
 
-    /// The jobs whose use is counted.
+    /// The jobs with counted use.
     pub(crate) fn counted(&self) -> impl Iterator<Item = JobId> + '_ {
         self.uses.counted()
     }

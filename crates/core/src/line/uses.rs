@@ -256,7 +256,7 @@ impl Uses {
         self.marks.insert(job, Mark { user, processors, paid: service, at: now });
     }
 
-    /// A job ends, having had so much: the user whose score is another.
+    /// A job ends, having had so much. Returns the user, if the score changes by it.
     pub(super) fn end(&mut self, job: JobId, service: Nanos, now: ClusterTime) -> Option<UserId> {
         let mark = self.marks.remove(&job)?;
         self.settle(mark, service, now).then_some(mark.user)
@@ -279,7 +279,7 @@ impl Uses {
             || now.since(self.passed) >= interval
     }
 
-    /// Charges all resident jobs; the users whose scores are others, some several times.
+    /// Charges all resident jobs. Returns the users with changed scores, some several times.
     pub(super) fn pass(
         &mut self,
         now: ClusterTime,

@@ -342,7 +342,8 @@ fn a_job_that_does_not_exist_is_named() {
     instance.tutti(&["signal", "FOO", "99"]).expect(2).says("\"FOO\" is no signal").says("[T001]");
     instance.tutti(&["wait", "99"]).expect(125).says("there is no job 99");
     instance.tutti(&["ps", "99"]).expect(1).says("there is no job 99");
-    instance.tutti(&["suspend", "nonsense"]).expect(2).says("JOB.RANK/PID");
+    instance.tutti(&["suspend", "nonsense"]).expect(1).says("you have no job named");
+    instance.tutti(&["suspend", "1.x"]).expect(2).says("JOB.RANK/PID");
     // Those that exist are dealt with all the same.
     let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
     instance.wait_for_state(job, "running");
@@ -389,7 +390,7 @@ fn a_change_is_shown_with_what_was_before() {
     let none = set(&["--class", "none-such"]).expect(1);
     none.says("benchmark, interactive, production, standby").says("[T034]");
     let rules = set(&["--class", "standby"]).expect(0).text();
-    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 14, "{rules}");
+    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 16, "{rules}");
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     let slip = "if that is a slip, `tutti params --class mine --forget` removes it";
     assert_eq!(text, format!("class mine: new; {slip}\nclass mine: share is 70%\n"));
