@@ -221,7 +221,7 @@ impl Core {
             if let Some(profile) = profiles.iter_mut().find(|profile| profile.row == place.row) {
                 profile.give_back(&place);
             }
-            // Only who could not start when its moment came may find no place again.
+            // A job that could not start when its moment came may find no place again.
             match reserve(profiles, place.processors, holds(&record.spec)) {
                 Some(moved) => {
                     let first = place.first;

@@ -128,7 +128,7 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
     // Classes make slots shorter than that: by their number, and by what the others' share leaves.
     let class = |rules: &[&str]| bed.tutti(1, &[&["params", "--class", "standby"], rules].concat());
     let short = class(&["slots=5"]).expect(1);
-    short.says("slots of 40ms, as class standby could have").says("the clock of n3 may be off by");
+    short.says("slots of 20ms, as class standby could have").says("the clock of n3 may be off by");
     class(&["slots=5", "slot_min=200ms"]).expect(0);
     class(&["slots=1", "slot_min=2ms", "share=90%"])
         .expect(1)
