@@ -104,7 +104,7 @@ pub(crate) enum Verb {
     Class(orders::ClassArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
-    /// Show and change queues: limits and defaults that jobs are submitted to
+    /// Show and change queues, which have limits and defaults of jobs
     Queue(queue::QueueArgs),
     /// Show and set how much processor time users and groups may use
     Bank(bank::BankArgs),

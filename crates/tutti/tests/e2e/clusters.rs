@@ -132,7 +132,7 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
     class(&["slots=5", "slot_min=200ms"]).expect(0);
     class(&["slots=1", "slot_min=2ms", "share=90%"])
         .expect(1)
-        .says("slots of 20ms, as class benchmark");
+        .says("slots of 10ms, as class benchmark");
     class(&["slots=1", "slot_min=2ms"]).expect(0);
     for number in [1, 3] {
         let done = bed.tutti(number, &["run", "-N", "3", "--", "hostname"]).expect(0);
@@ -161,7 +161,7 @@ fn clocks_that_are_too_bad_for_the_slots_are_told_of_whether_nodes_come_with_the
     let [verdict, text, mut mend] = clocks(&bed).unwrap();
     assert_eq!(verdict, "fair", "{text}");
     assert!(text.contains("the clock of n3 may be off by 2"), "{text}");
-    assert!(text.contains("slots may be as short as 20ms"), "{text}");
+    assert!(text.contains("slots may be as short as half the quantum, 20ms"), "{text}");
     // What it says is done as it is said, and again where the clock has got worse meanwhile.
     let text = eventually("it is enough", || {
         let word = mend.split([' ', ',']).find(|word| word.starts_with("quantum="));

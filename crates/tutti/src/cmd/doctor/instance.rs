@@ -150,12 +150,14 @@ fn describe_clocks(clocks: &ClocksReport) -> Finding {
         0 => String::new(),
         others => format!(" (and that of {} by too much, too)", counted(others, "other node")),
     };
-    let (slots, steps) = match length_ns == quantum_ns {
-        true => (
-            format!("the quantum, {quantum}"),
-            format!("tutti params quantum={least}    # or more, at all hours"),
-        ),
-        false => (
+    // Users with several rows have slots of half a quantum, whatever the rules of classes.
+    let halves = quantum_ns.div_ceil((*length_ns).max(1));
+    let longer = shown(least_ns.saturating_mul(halves));
+    let by_quantum = format!("tutti params quantum={longer}    # or more, at all hours");
+    let (slots, steps) = match halves {
+        0 | 1 => (format!("the quantum, {quantum}"), by_quantum),
+        2 => (format!("half the quantum, {length}"), by_quantum),
+        _ => (
             format!("{length}, those of class {class} with a quantum of {quantum}"),
             format!("tutti params --class {class} slot_min={least}    # or a longer quantum"),
         ),
@@ -225,6 +227,8 @@ mod tests {
         told(0, Some((100, 100)), &["slots of 100ms, the shortest, are long enough"], "");
         let mend = "tutti params quantum=88ms    # or more, at all hours";
         told(1, Some((40, 40)), &["as short as the quantum, 40ms"], mend);
+        let mend = "tutti params quantum=176ms    # or more, at all hours";
+        told(1, Some((20, 40)), &["as short as half the quantum, 20ms"], mend);
         let texts = ["of 2 other nodes by too much", "as short as 4.0ms, those of class standby"];
         let mend = "tutti params --class standby slot_min=88ms    # or a longer quantum";
         told(3, Some((4, 200)), &texts, mend);
