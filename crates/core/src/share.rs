@@ -86,7 +86,7 @@ pub fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
 
 /// The shortest slot that there may be, and the class whose it is.
 ///
-/// Rows are at least as long as [`Needs`] says, and are cut into at most as many slots as a class
+/// Rows are at least as long as `Needs` says, and are cut into at most as many slots as a class
 /// asks for, or into slots of two thirds of a quantum.
 #[must_use]
 pub fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)> {
