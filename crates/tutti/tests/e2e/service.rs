@@ -121,7 +121,11 @@ impl<'a> Manager<'a> {
         let process = command.spawn().unwrap();
         let socket = instance.work.join("systemd/private");
         eventually("a service manager (see tests/install-deps)", || socket.exists().then_some(()));
-        Self { instance, process }
+        let manager = Self { instance, process };
+        eventually("the service manager answers", || {
+            (manager.systemctl(&["list-units"]).code == 0).then_some(())
+        });
+        manager
     }
 
     fn systemctl(&self, args: &[&str]) -> Done {
