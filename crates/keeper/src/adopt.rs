@@ -371,7 +371,7 @@ fn bring_in(
         // Before any of them is brought in: those that are in end with the job if it is refused.
         for &pid in &outside {
             if let Some(process) = adopted.hold(pid)? {
-                may_come(&process, owner)?;
+                may_be_in(&process, owner, group)?;
             }
         }
         for (at, &pid) in outside.iter().enumerate() {
@@ -395,13 +395,7 @@ fn take_in(
     processors: &[u32],
 ) -> Result<(), Hindrance> {
     let pid = process.pid();
-    if let Err(refusal) = may_come(process, owner) {
-        // The service manager has moved it with others.
-        let is_in = group.is_some_and(|it| it.processes().is_ok_and(|all| all.contains(&pid)));
-        if !is_in || check_owner(pid, owner).is_err() {
-            return Err(refusal.into());
-        }
-    }
+    may_be_in(process, owner, group)?;
     if process.has_ended() {
         return Ok(());
     }
@@ -423,6 +417,15 @@ fn enter(group: &Cgroup, process: &Held, left: &[i32]) -> Result<bool, Hindrance
         }
         other => Ok(other.map_err(|error| cannot_come(pid, &error))?),
     }
+}
+
+/// Whether a process may be adopted, or is in the group already: the service manager has moved it.
+fn may_be_in(process: &Held, owner: u32, group: Option<&Cgroup>) -> Result<(), Refusal> {
+    may_come(process, owner).or_else(|refusal| {
+        let pid = process.pid();
+        let is_in = group.is_some_and(|it| it.processes().is_ok_and(|all| all.contains(&pid)));
+        if is_in { check_owner(pid, owner) } else { Err(refusal) }
+    })
 }
 
 /// Whether a process may be adopted; one that has ended may.
