@@ -103,6 +103,8 @@ pub(super) struct Driver {
     pub(super) questions: super::questions::Questions,
     /// Forecasts that clients wait for.
     pub(super) forecasts: super::forecasts::Forecasts,
+    /// The places of all jobs in line since the latest event: one pass for all answers until the next.
+    pub(super) line: std::cell::OnceCell<BTreeMap<JobId, tutti_core::InLine>>,
     /// Who waits for nodes to be taken out.
     pub(super) removals: super::removal::Removals,
     pub(super) wake_at: ClusterTime,
@@ -222,6 +224,7 @@ impl Driver {
             next_request: 0,
             questions: super::questions::Questions::default(),
             forecasts: super::forecasts::Forecasts::default(),
+            line: std::cell::OnceCell::new(),
             removals: super::removal::Removals::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
@@ -383,6 +386,7 @@ impl Driver {
         let mut actions = std::mem::take(&mut self.actions);
         let now = self.now();
         self.active = now;
+        self.line.take();
         self.core.apply(now, event, &mut actions);
         self.memory.journal.note(now, event, &actions, &self.core);
         self.ask_disk_for(event);

@@ -2,7 +2,6 @@
 
 use super::driver::Driver;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use tutti_core::{InLine, WaitReason};
 use tutti_types::param::Shown;
 use tutti_types::{JobId, JobSpec, NodeId, QueueName};
@@ -18,18 +17,16 @@ const DRAINED_BYTES_MAX: usize = 60;
 pub(super) struct Waits<'a> {
     driver: &'a Driver,
     closed: OnceCell<Vec<(NodeId, String)>>,
-    /// The places of all jobs in line: one pass, whatever the number of jobs that are shown.
-    line: OnceCell<BTreeMap<JobId, InLine>>,
 }
 
 impl<'a> Waits<'a> {
     pub(super) const fn new(driver: &'a Driver) -> Self {
-        Self { driver, closed: OnceCell::new(), line: OnceCell::new() }
+        Self { driver, closed: OnceCell::new() }
     }
 
     /// Where a job stands in line, if it does.
     pub(super) fn place(&self, job: JobId) -> Option<InLine> {
-        let line = self.line.get_or_init(|| self.driver.core.line().collect());
+        let line = self.driver.line.get_or_init(|| self.driver.core.line().collect());
         line.get(&job).copied()
     }
 

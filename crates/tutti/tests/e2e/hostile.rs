@@ -353,7 +353,7 @@ fn answers_that_are_not_read_do_not_fill_the_controller() {
         };
         assert!(jobs.len() <= 1000 && jobs[0].job >= first, "{} from {first}", jobs.len());
         (seen, from) = (seen + jobs.len(), next);
-        assert!(resident_mib(controller) < 180, "{} MiB", resident_mib(controller));
+        assert!(resident_mib(controller) < 120, "{} MiB", resident_mib(controller));
     }
     assert_eq!(seen, JOBS);
     let listed = instance.tutti(&["ps", "--json"]).expect(0).text();
