@@ -343,8 +343,10 @@ fn answers_that_are_not_read_do_not_fill_the_controller() {
     // Others do not wait for any of that.
     let other = Running::start(instance.command_as(Some(SOMEBODY), &["ps"])).wait().expect(0);
     assert!(other.took < Duration::from_secs(4), "took {:?}", other.took);
-    // One that reads is answered page by page, once those that don't read have lost their connections.
+    // One that reads is answered page by page, before those that have not been answered and as soon as
+    // some that don't read have lost their connections. All that is asked for here would take 1.2 GB.
     let (mut seen, mut from) = (0, Some(JobId(0)));
+    let mut client = Client::connect(&instance);
     while let Some(first) = from {
         let Some(Reply::Jobs { jobs, next }) =
             client.ask(&Request::Jobs { ended: true, from: first })
@@ -353,7 +355,7 @@ fn answers_that_are_not_read_do_not_fill_the_controller() {
         };
         assert!(jobs.len() <= 1000 && jobs[0].job >= first, "{} from {first}", jobs.len());
         (seen, from) = (seen + jobs.len(), next);
-        assert!(resident_mib(controller) < 120, "{} MiB", resident_mib(controller));
+        assert!(resident_mib(controller) < 200, "{} MiB", resident_mib(controller));
     }
     assert_eq!(seen, JOBS);
     let listed = instance.tutti(&["ps", "--json"]).expect(0).text();
