@@ -1,6 +1,6 @@
 //! Links the unwinder into the program. As a shared library of its own (`libgcc_s`) it costs every
-//! start of `tutti run` an eighth of a millisecond: it is looked up, mapped and relocated, and asks the
-//! processor what it can, which a virtual machine answers slowly.
+//! start of `tutti run` an eighth of a millisecond: it is looked up, mapped and relocated, and asks
+//! the processor what it can, which a virtual machine answers slowly.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,8 @@ fn main() {
     }
 }
 
-/// Where the compiler that links keeps a library. One that does not have it says the bare name back,
-/// and then the shared library serves as well.
+/// Where the compiler that links keeps a library. One that does not have it says the bare name
+/// back, and then the shared library serves as well.
 fn directory_of(library: &str) -> Option<String> {
     let compiler = std::env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".into());
     let asked = Command::new(compiler).arg(format!("-print-file-name={library}")).output().ok()?;

@@ -1,7 +1,7 @@
 //! Any bytes as what neighbours in the control tree say.
 //!
-//! What is a message is written and read back the same, and no longer than a frame may be; so is each of
-//! the batches that orders travel in.
+//! What is a message is written and read back the same, and no longer than a frame may be; so is
+//! each of the batches that orders travel in.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,5 @@
-//! Any text as what people write: lengths, sizes, lists of nodes, scripts, names of files, hours of the week.
+//! Any text as what people write: lengths, sizes, lists of nodes, scripts, names of files, hours of
+//! the week.
 //!
 //! Whatever can be read stays within its bounds, and what can be written again reads the same.
 

@@ -1,7 +1,7 @@
 //! Any bytes as a journal's records.
 //!
-//! They are read one by one as everything that is stored, and together as a journal that was left so by a
-//! disk: that opens without what is not whole, or says that it is damaged.
+//! They are read one by one as everything that is stored, and together as a journal that was left
+//! so by a disk: that opens without what is not whole, or says that it is damaged.
 
 use postcard::{from_bytes, to_allocvec};
 use serde::Serialize;

@@ -1,6 +1,7 @@
 //! Any bytes as a trace.
 //!
-//! The first byte says how to read. What is read is written, and whole jobs must read back the same.
+//! The first byte says how to read. What is read is written, and whole jobs must read back the
+//! same.
 
 use tutti_trace::{Clean, Job, Order, ReadOptions, Reader, RolledJobs, Tolerance, Writer};
 

@@ -1,4 +1,5 @@
-//! Any text as what people write: lengths, lists of nodes, scripts, patterns, hours of the week: `tests/fuzz config`.
+//! Any text as what people write: lengths, lists of nodes, scripts, patterns, hours of the week:
+//! `tests/fuzz config`.
 #![no_main]
 
 #[path = "../checks/config.rs"]

@@ -1,4 +1,5 @@
-//! Any bytes as what a machine says that nobody knows yet, and what it is answered: `tests/fuzz join`.
+//! Any bytes as what a machine says that nobody knows yet, and what it is answered:
+//! `tests/fuzz join`.
 #![no_main]
 
 #[path = "../checks/join.rs"]

@@ -1,7 +1,8 @@
 //! Work on the processes of jobs, done by threads beside the agent's loop.
 //!
-//! How long it takes to stop, signal or kill processes is in the hands of the user whose processes they are. So the
-//! loop has threads do it, a bounded number for each user, and takes in what is to be done then.
+//! How long it takes to stop, signal or kill processes is in the hands of the user whose processes
+//! they are. So the loop has threads do it, a bounded number for each user, and takes in what is to
+//! be done then.
 
 use super::driver::Agent;
 use nix::sys::eventfd::{EfdFlags, EventFd};

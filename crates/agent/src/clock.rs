@@ -1,16 +1,17 @@
 //! Cluster time at an agent: what its own clock says, corrected by what its parent answered.
 //!
-//! An agent asks its parent what time it is, and learns how much its own monotonic clock is off: the
-//! answer was given somewhere between question and arrival, so half of the time that both took is how
-//! wrong the middle can be at most. The quickest of the latest exchanges says most. How fast the two
-//! clocks drift apart is the slope between quick exchanges that are far enough from each other.
+//! An agent asks its parent what time it is, and learns how much its own monotonic clock is off:
+//! the answer was given somewhere between question and arrival, so half of the time that both took
+//! is how wrong the middle can be at most. The quickest of the latest exchanges says most. How fast
+//! the two clocks drift apart is the slope between quick exchanges that are far enough from each
+//! other.
 //!
-//! The parent has learnt the time in the same way, and says how far off it may be itself: that is added.
-//! So the bound of each level holds for cluster time, and grows from level to level. An exchange with an
-//! earlier parent counts as well as one with the present one, unless they say that they are of another
-//! cluster time, that of a controller whose machine was started anew. It may be so near the former that nothing
-//! else shows it, and the clock of that machine may go otherwise since. (What excludes each other is not of the
-//! same time either, whatever they say.)
+//! The parent has learnt the time in the same way, and says how far off it may be itself: that is
+//! added. So the bound of each level holds for cluster time, and grows from level to level. An
+//! exchange with an earlier parent counts as well as one with the present one, unless they say that
+//! they are of another cluster time, that of a controller whose machine was started anew. It may be
+//! so near the former that nothing else shows it, and the clock of that machine may go otherwise
+//! since. (What excludes each other is not of the same time either, whatever they say.)
 //!
 //! The switch thread reads the correction without a lock ([`ClusterClock`]); all else is here, and
 //! knows no clock itself ([`Estimator`]), so that tests can turn time as they like.
@@ -22,11 +23,12 @@ use tutti_node::platform::time as clock;
 use tutti_types::{ClusterTime, Nanos};
 use tutti_wire::branch::ClockReply;
 
-/// Exchanges that are kept: the quickest of a quarter of a minute, or of a whole one, is quick, also on a busy network.
+/// Exchanges that are kept: the quickest of a quarter of a minute, or of a whole one, is quick,
+/// also on a busy network.
 const SAMPLES_MAX: usize = 16;
 
-/// How far crystals drift apart at most, in parts per thousand million: they are made for 50, and two
-/// may go opposite ways.
+/// How far crystals drift apart at most, in parts per thousand million: they are made for 50, and
+/// two may go opposite ways.
 pub(super) const DRIFT_PPB_MAX: i64 = 200_000;
 
 /// How well the drift is known once it was measured; it changes with the temperature.
@@ -38,7 +40,8 @@ const BASELINE_NS: u64 = 4_000_000_000;
 /// Corrections smaller than this are not worth waking anybody for.
 const STEP_NS: u64 = 10_000;
 
-/// Cluster time that falls back by less stands still at the switch thread until it has come so far again.
+/// Cluster time that falls back by less stands still at the switch thread until it has come so far
+/// again.
 pub(super) const STEP_BACK_NS: u64 = 2_000_000;
 
 /// When to ask: often at first, so that the first timetable finds a good estimate.
@@ -51,7 +54,8 @@ const ASK_EVERY_NS: u64 = 1_000_000_000;
 /// The same once the drift is known, at most: not much less often than a neighbour is to be heard.
 const ASK_CALM_NS: u64 = 4_000_000_000;
 
-/// By which part of a lease to ask where no job depends on it: it must not be over when a job comes.
+/// By which part of a lease to ask where no job depends on it: it must not be over when a job
+/// comes.
 const ASK_IDLE_PART: u64 = 4;
 
 /// The same where jobs depend on it: what is passed on grows older from level to level.
@@ -68,8 +72,8 @@ pub(super) enum Need {
     Jobs,
 }
 
-/// How often to ask, while leases are so long, and the error of the time doubles only in so long: where anything
-/// depends on the time, it is to be about as good as it can be.
+/// How often to ask, while leases are so long, and the error of the time doubles only in so long:
+/// where anything depends on the time, it is to be about as good as it can be.
 pub(super) fn ask_every_ns(need: Need, lease: Nanos, doubles_ns: u64) -> u64 {
     let busy_ns = (lease.0 / ASK_BUSY_PART).min(doubles_ns.clamp(ASK_EVERY_NS, ASK_CALM_NS));
     match need {
@@ -126,7 +130,8 @@ impl Correction {
     }
 }
 
-/// Cluster time, for every thread of an agent. On the controller's machine it is the monotonic clock.
+/// Cluster time, for every thread of an agent. On the controller's machine it is the monotonic
+/// clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterClock(Arc<Shared>);
 
@@ -178,9 +183,9 @@ impl ClusterClock {
         }
     }
 
-    /// From now on this is the correction; whether that makes it another time, by more than a wake-up
-    /// is late anyway. If it is a little earlier than was thought, it is the same until it has come so far again: who
-    /// waits for a moment finds that out when he wakes up.
+    /// From now on this is the correction; whether that makes it another time, by more than a
+    /// wake-up is late anyway. If it is a little earlier than was thought, it is the same until it
+    /// has come so far again: a thread that waits for a moment finds that out when it wakes up.
     pub(super) fn correct(&self, correction: Correction) -> bool {
         let now = clock::monotonic_ns();
         let before = self.at(now);
@@ -273,7 +278,8 @@ impl Estimator {
         self.ask_at_ns = own_ns + wait;
     }
 
-    /// How long it takes until what is not known of the drift doubles the error that the best exchange has.
+    /// How long it takes until what is not known of the drift doubles the error that the best
+    /// exchange has.
     pub(super) fn doubles_ns(&self) -> u64 {
         let error_ns = self.samples.iter().map(|sample| sample.error_ns).min().unwrap_or(0);
         error_ns.saturating_mul(1_000_000_000 / DRIFT_PPB_KNOWN.unsigned_abs())
@@ -301,7 +307,8 @@ impl Estimator {
         let at_ns = reply.asked_ns + took / 2;
         let theirs = reply.came.0 + inside / 2;
         let offset_ns = i64::try_from(i128::from(theirs) - i128::from(at_ns)).ok()?;
-        // The clocks also drift apart between the middle and the moment of the answer, which no later correction knows.
+        // The clocks also drift apart between the middle and the moment of the answer, which no
+        // later correction knows.
         let drifted = share(took / 2, DRIFT_PPB_MAX).saturating_add(1);
         let error_ns = (way / 2 + 1).saturating_add(drifted).saturating_add(reply.error.0);
         let sample = Sample { at_ns, offset_ns, error_ns };
@@ -452,7 +459,8 @@ mod tests {
             }
         }
 
-        /// A chain of agents, each of which knows the time from the one before and has a clock of its own.
+        /// A chain of agents, each of which knows the time from the one before and has a clock of
+        /// its own.
         #[test]
         fn at_every_level_cluster_time_is_no_further_off_than_said(
             aheads in prop::collection::vec(0_u64..1 << 45, 4),
@@ -544,7 +552,8 @@ mod tests {
         assert!(correction.at(later).0.abs_diff(true_time(later, 7_000_000_000, 0)) <= 50_001);
     }
 
-    /// After half a minute without a word, a second clock differs from the first by less than drift explains.
+    /// After half a minute without a word, a second clock differs from the first by less than drift
+    /// explains.
     #[test]
     fn a_time_that_is_another_and_near_is_known_for_as_well_as_it_was_measured() {
         let mut estimator = Estimator::default();
@@ -611,7 +620,7 @@ mod tests {
         );
         estimator.hurry(ask_every_ns(Need::Jobs, lease, estimator.doubles_ns()));
         assert_eq!(estimator.due_ns(), own + ASK_EVERY_NS, "a job has come");
-        // Who does not answer is asked again soon.
+        // A parent that does not answer is asked again soon.
         for after in [0, 3, 4, 5] {
             estimator.asked(own + after * ASK_EVERY_NS, idle);
         }

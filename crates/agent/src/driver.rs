@@ -3,15 +3,15 @@
 use super::affinity::{Affinity, Masks, processors_of};
 use super::beside::Beside;
 use super::clock::ClusterClock;
-use super::foreign::Foreign;
+use super::external_load::per_cpu::Taken;
+use super::external_load::total::Foreign;
 use super::ipc::IpcBefore;
 use super::job::{Job, grip};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::orders::Order;
-use super::parts::Ending;
+use super::subtree_control::Ending;
 use super::switch::Switch;
-use super::taken::Taken;
 use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
 use super::upgrade::{SUPERVISOR, UnderWay};
@@ -32,7 +32,7 @@ use tutti_node::link::{Interest, Link, Poller, Ready};
 use tutti_node::membership::{Membership, Place};
 use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::{hardware, time as clock, ways};
-use tutti_node::sender::answers_for;
+use tutti_node::signal_origin::answers_for;
 use tutti_types::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
@@ -113,7 +113,7 @@ pub(super) struct Agent {
     pub(super) told: Told,
     /// When leases were made shorter, to be confirmed as soon as no longer one counts here.
     pub(super) shortened: Option<ClusterTime>,
-    /// Who looks after what an earlier agent has left.
+    /// The thread that looks after what an earlier agent has left.
     pub(super) former: Former,
     pub(super) settings: Settings,
     load: LoadReports,
@@ -148,9 +148,9 @@ pub(super) struct Agent {
     pub(super) stopping: bool,
     /// Until when it waits to be told that the controller knows of its leaving.
     leaves_by_ns: Option<u64>,
-    /// Who started it: the supervisor.
+    /// The parent process: the supervisor.
     parent: Pid,
-    /// Who else told it to end.
+    /// The other process that told it to end.
     sent_away: Option<u32>,
     /// The order to upgrade to another executable that the supervisor has not answered.
     pub(super) upgrade: Option<UnderWay>,
@@ -191,7 +191,7 @@ pub fn main(options: AgentOptions) -> anyhow::Result<()> {
 }
 
 impl Agent {
-    /// One that knows nobody yet.
+    /// An agent without connections.
     pub(super) fn new(
         options: AgentOptions,
         (hierarchy, no_cgroup): (Option<Hierarchy>, String),
@@ -272,7 +272,7 @@ impl Agent {
     /// Does what is due, and what has happened asks for.
     ///
     /// # Errors
-    /// If it was told to end by somebody who has no say in it.
+    /// If it was told to end by a process that has no say in it.
     pub(super) fn round(&mut self, ready: &[Ready]) -> anyhow::Result<()> {
         let began_ns = clock::monotonic_ns();
         if self.retry_at_ns.is_some_and(|at| at <= began_ns) {
@@ -342,7 +342,7 @@ impl Agent {
         due.into_iter().flatten().min()
     }
 
-    /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
+    /// Connects to every daemon that is not connected. The keeper comes first: what it holds is what the
     /// controller is told at joining.
     pub(super) fn connect(&mut self) {
         self.retry_at_ns = None;
@@ -507,7 +507,7 @@ impl Agent {
                 self.switch.timetable(timetable);
             }
             ToAgent::Launch { mut launch, shares } => {
-                // The tree has left nobody's but ours.
+                // The tree has left no cgroups but ours.
                 if let Some((_, share)) = shares.into_iter().next() {
                     launch.share = share;
                     self.on_launch(launch);
@@ -539,7 +539,7 @@ impl Agent {
     }
 
     /// The node goes out of service. The controller takes note before anything is ended here: no task is
-    /// said to have failed by it, and whoever asks after the end hears that the node is gone.
+    /// said to have failed by it, and a request after the end is told that the node is gone.
     fn leave(&mut self) {
         if self.stopping || self.leaves_by_ns.is_some() {
             return;
@@ -559,7 +559,7 @@ impl Agent {
     fn close_down(&mut self) {
         self.stopping = true;
         if self.leaves_by_ns.take().is_some() {
-            // What ends here from now on is nobody's business.
+            // What ends here from now on concerns no other process.
             self.welcomed = false;
         }
         self.tell_keeper(&ToKeeper::Stop);
@@ -735,7 +735,7 @@ impl Agent {
         }
     }
 
-    /// Nobody wants to know any more how it ended. What has not is ended first.
+    /// How it ended is not needed any more. What has not is ended first.
     pub(super) fn on_forget(&mut self, launch: LaunchId) {
         if self.launched(launch).is_some_and(|job| job.cleared.is_none()) {
             return self.end_strange(launch.job);

@@ -1,7 +1,9 @@
-//! Agents that are in the control tree and do nothing else: no keeper, no tasks, no switch thread. A
-//! few threads have thousands of them, so that the tree can be measured at the size of a large cluster.
+//! Agents that are in the control tree and do nothing else: no keeper, no tasks, no switch thread.
+//! A few threads have thousands of them, so that the tree can be measured at the size of a large
+//! cluster.
 //!
-//! All that goes over the network is as with others; what a hollow agent is asked it has nothing to say to.
+//! All that goes over the network is as with others; what a hollow agent is asked it has nothing to
+//! say to.
 
 use super::clock::ClusterClock;
 use super::driver::AgentOptions;
@@ -151,7 +153,7 @@ impl Agent {
         let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);
         let mut tree = Tree::new(tree, ClusterClock::default(), &poller);
-        // Nobody knocks here, and descriptors are few for so many.
+        // No connection comes here, and descriptors are few for so many.
         tree.close();
         Ok(Self { tree, poller, join, connect_at_ns: Some(0) })
     }

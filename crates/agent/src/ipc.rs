@@ -1,17 +1,19 @@
 //! IPC of the node that a job has left behind where it had no namespace of its own
 //! ([`tutti_linux::ipc_namespace`]).
 //!
-//! Removed is shared memory that is provably the job's: made by a process of it, while that lived, as its
-//! user, and attached by nobody now that all of them have ended. Of message queues and semaphores the kernel
-//! does not say which process made them. They go if the job's user made them (or set them) in the job's
-//! time, if all whom the kernel names for having used them last were the job's, and if the user has no
-//! other process here that could want them. What nobody has used yet stays, and what other jobs of the
-//! user, or a shell of theirs, may have made: `tutti doctor --leftovers` lists it.
+//! Removed is shared memory that is provably the job's: made by a process of it, while that lived,
+//! as its user, and attached by no process now that all of them have ended. Of message queues and
+//! semaphores the kernel does not say which process made them. They go if the job's user made them
+//! (or set them) in the job's time, if all processes that the kernel names as their last users were
+//! the job's, and if the user has no other process here that could want them. What no process has
+//! used yet stays, and what other jobs of the user, or a shell of theirs, may have made:
+//! `tutti doctor --leftovers` lists it.
 //!
-//! Of POSIX queues it does not even say who used them, nor when they were made. So they go if they were not
-//! there yet when the job began ([`IpcBefore`]), nobody has them open, nobody has used them since, and
-//! the user had no other process here, neither when the job began nor now. So it is with POSIX shared memory and
-//! semaphores, which are files (what a job that is ended by force has mapped, the keeper knows besides).
+//! Of POSIX queues it does not even name the users, nor when they were made. So they go if they
+//! were not there yet when the job began ([`IpcBefore`]), no process has them open, none has used
+//! them since, and the user had no other process here, neither when the job began nor now. So it is
+//! with POSIX shared memory and semaphores, which are files (what a job that is ended by force has
+//! mapped, the keeper knows besides).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -34,12 +36,12 @@ use tutti_wire::launch::Launch;
 /// The kernel has the making in whole seconds, and clocks may be set by a little.
 const TOLERANCE_S: u64 = 2;
 
-/// How long all processes of the machine may be looked at, and what is left be removed: the agent does nothing else
-/// meanwhile. What can't be told in time stays.
+/// How long all processes of the machine may be looked at, and what is left be removed: the agent
+/// does nothing else meanwhile. What can't be told in time stays.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
-/// The POSIX queues, shared memory and semaphores that were there when a job began whose user had no other process
-/// here. Where one of them can't be seen, there is nothing of it.
+/// The POSIX queues, shared memory and semaphores that were there when a job began whose user had
+/// no other process here. Where one of them can't be seen, there is nothing of it.
 pub(super) struct IpcBefore {
     queues: Option<BTreeSet<u64>>,
     files: Option<BTreeSet<u64>>,
@@ -52,10 +54,12 @@ impl IpcBefore {
         if tutti_node::platform::processes::are_simulated() {
             return None;
         }
-        // An instance of the user's own is started from a session of theirs: another process, as a rule.
+        // An instance of the user's own is started from a session of theirs: another process, as a
+        // rule.
         let is_of_the_node = nix::unistd::geteuid().is_root() && !launch.own_ipc;
         let is_new = launch.spec.adopt.is_empty();
-        // Also where there is nothing yet: another process may make one, and be gone when the job ends.
+        // Also where there is nothing yet: another process may make one, and be gone when the job
+        // ends.
         if !is_of_the_node
             || !is_new
             || has_other_processes(launch.credentials.uid, Instant::now() + LOOK_MAX)
@@ -109,7 +113,7 @@ fn left_queues(
     let Some(before) = before.and_then(|before| before.queues.as_ref()) else { return Vec::new() };
     let is_left = |it: &PosixQueue| is_left_queue(it, before, uid, time);
     let found = posix_queues::those(is_left);
-    // Again, now that it is known who has them open.
+    // Again, now that it is known which processes have them open.
     found.into_iter().filter(is_left).collect()
 }
 
@@ -123,7 +127,7 @@ fn left_files(
     shm::unused(|it| is_left_file(it, before, uid, time), Some(until))
 }
 
-/// Whether one may be theirs; that nobody uses it is known otherwise.
+/// Whether one may be theirs; that no process uses it is known otherwise.
 fn is_left_file(
     file: &SharedFile,
     before: &BTreeSet<u64>,
@@ -158,7 +162,7 @@ fn time_of(lives: &BTreeMap<i32, Life>, booted_s: u64) -> RangeInclusive<u64> {
     from.saturating_sub(TOLERANCE_S)..=to + TOLERANCE_S
 }
 
-/// Whether a queue may be theirs and nobody uses it.
+/// Whether a queue may be theirs and no process uses it.
 fn is_left_queue(
     queue: &PosixQueue,
     before: &BTreeSet<u64>,
@@ -169,7 +173,7 @@ fn is_left_queue(
     queue.uid == uid && !queue.open && !before.contains(&queue.inode) && time.contains(&used_s)
 }
 
-/// Whether a queue or semaphores may be theirs and nobody else is known to have used them.
+/// Whether a queue or semaphores may be theirs and no other process is known to have used them.
 fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64) -> bool {
     let time = time_of(lives, booted_s);
     let is_time = |at_s| time.contains(&at_s);
@@ -180,7 +184,8 @@ fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64
         && one.users.iter().all(|user| lives.contains_key(user))
 }
 
-/// Whether a user has processes here that are not of this very program, as far as it can be told in time.
+/// Whether a user has processes here that are not of this very program, as far as it can be told in
+/// time.
 fn has_other_processes(uid: u32, until: Instant) -> bool {
     let file = |path: &str| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let own = file(RUNNING);

@@ -1,9 +1,9 @@
 //! A job with tasks on this node, as the agent knows it.
 
 use super::affinity::Masks;
-use super::grip::Grip;
 use super::ipc::IpcBefore;
-use super::parts::Name;
+use super::subtree_control::Name;
+use super::suspend::Grip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) struct Job {
     pub(super) cleared: Option<Usage>,
     /// What of its output is not in its files.
     pub(super) output_lost: String,
-    /// The controller never heard of it, so nobody will say `Forget`.
+    /// The controller never heard of it, so no `Forget` will come.
     pub(super) strange: bool,
 }
 

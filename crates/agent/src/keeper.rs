@@ -5,7 +5,7 @@ use super::driver::{Agent, EVENTS};
 use super::ipc;
 use super::job::{Job, grip, remove_group};
 use super::lease::Former;
-use super::parts::{Name, name};
+use super::subtree_control::{Name, name};
 use super::track::{self, Begun, TaskId};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStringExt;
@@ -143,7 +143,7 @@ impl Agent {
     }
 
     /// What a task leaves that its keeper does not end. Without a cgroup only the genealogy knows what adopted processes
-    /// have left behind, and it knows who has left a cgroup.
+    /// have left behind, and it knows which processes have left a cgroup.
     fn what_is_left(&mut self, task: TaskId) -> Vec<Name> {
         let strays = self.jobs.get(&task.0).is_some_and(|it| it.group.is_none() && it.is_adopted());
         let mut left = self.tracker.runaways(task);
@@ -281,7 +281,7 @@ impl Agent {
             stopped: stopped.collect(),
             ended: ended.collect(),
             switches: Arc::default(),
-            // What was before nobody has counted.
+            // Earlier use was not counted.
             counted: Usage::unknown(),
             cleared: held.cleared,
             output_lost: String::new(),
@@ -297,7 +297,7 @@ impl Agent {
                 }
             }
             job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
-            // Those that it holds have begun; who is to come it tells before long.
+            // Those that it holds have begun; it reports those to come before long.
             self.tracker.begin(launch.job, [], &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
@@ -364,7 +364,7 @@ impl Agent {
         let (launch, strange) = (job.launch, job.strange);
         self.report_again(id);
         if strange {
-            // Nobody else will say that it is to be forgotten.
+            // No other message will say that it is to be forgotten.
             self.on_forget(launch);
         }
     }

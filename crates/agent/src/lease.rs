@@ -1,16 +1,18 @@
 //! Until when the jobs of this node may run.
 //!
-//! Who hears nothing of the controller's machine can't know whether his jobs have been given up there,
-//! and run elsewhere. So an agent is told, with the time, until when nobody does that: for as long as it
-//! is in reach the moment moves on; when it is over, the node's jobs are suspended where they are, and go
-//! on if the node is back in time. The controller waits a little longer before it takes the node for lost.
+//! A node that hears nothing of the controller's machine can't know whether its jobs have been
+//! given up there, and run elsewhere. So an agent is told, with the time, until when that does not
+//! happen: for as long as it is in reach the moment moves on; when it is over, the node's jobs are
+//! suspended where they are, and go on if the node is back in time. The controller waits a little
+//! longer before it takes the node for lost.
 //!
-//! The moment is kept on a clock of this machine that also counts while the machine sleeps. Three look at
-//! it: the switch thread, which runs nobody when it is over; the main thread, which moves it on; and the
-//! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone. It is not told of each
-//! renewal, which would wake it up for little: by what it knows, tasks are suspended a part of a lease earlier at most.
-//! An agent that has just begun knows of no jobs before the keeper has told of them; if that does not answer, so that
-//! nobody looks after them, the agent suspends what it finds, as far as there are cgroups.
+//! The moment is kept on a clock of this machine that also counts while the machine sleeps. Three
+//! look at it: the switch thread, which runs no job when it is over; the main thread, which moves
+//! it on; and the keeper, which suspends the tasks itself, for the case that the agent is stopped
+//! or gone. It is not told of each renewal, which would wake it up for little: by what it knows,
+//! tasks are suspended a part of a lease earlier at most. An agent that has just begun knows of no
+//! jobs before the keeper has told of them; if that does not answer, so that no agent looks after
+//! them, the agent suspends what it finds, as far as there are cgroups.
 
 use super::driver::Agent;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ const ENDED: u64 = 0;
 const NOT_BEGUN: u64 = 1;
 
 impl Lease {
-    /// That of a machine with the controller on it, which needs none; or of one that has heard nothing.
+    /// That of a machine with the controller on it, which needs none; or of one that has heard
+    /// nothing.
     pub(super) fn new(is_endless: bool) -> Self {
         Self(Arc::new(AtomicU64::new(if is_endless { ENDLESS } else { NOT_BEGUN })))
     }
@@ -73,7 +76,8 @@ impl Lease {
     }
 }
 
-/// By which part of a lease a moment must be later than the one that the keeper knows to be worth telling.
+/// By which part of a lease a moment must be later than the one that the keeper knows to be worth
+/// telling.
 const TELL_PART: u64 = 4;
 
 /// And it is told of any later one when only so much of a lease is left by what it knows.
@@ -101,11 +105,11 @@ impl Told {
     }
 }
 
-/// A keeper has so long to tell an agent that has just begun what it holds: longer than it takes the time for, and no
-/// longer than any lease.
+/// A keeper has so long to tell an agent that has just begun what it holds: longer than it takes
+/// the time for, and no longer than any lease.
 const KEEPER_FIRST_NS: u64 = 1_000_000_000;
 
-/// Who looks after the jobs of an earlier agent.
+/// The process that looks after the jobs of an earlier agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Former {
     /// The keeper may tell of them until then, by the monotonic clock.
@@ -149,7 +153,8 @@ impl Agent {
         tell_ns.into_iter().chain([self.lease.look_again_ns()]).min()
     }
 
-    /// When the keeper is to be told what the lease is now, by the clock that counts sleep, which shows this.
+    /// When the keeper is to be told what the lease is now, by the clock that counts sleep, which
+    /// shows this.
     fn tell_again_ns(&self, now_ns: u64) -> Option<u64> {
         let until_ns = self.lease.until_ns().filter(|&until_ns| until_ns > now_ns)?;
         let is_news = self.told.until_ns != Some(until_ns);
@@ -170,8 +175,8 @@ impl Agent {
         }
     }
 
-    /// Sees to it that the switch thread does not sleep while the lease ends: after a sleep of the whole
-    /// machine it may.
+    /// Sees to it that the switch thread does not sleep while the lease ends: after a sleep of the
+    /// whole machine it may.
     pub(super) fn watch_lease(&mut self) {
         let holds = self.lease.holds();
         if std::mem::replace(&mut self.lease_held, holds) && !holds {
@@ -194,8 +199,8 @@ impl Agent {
         }
     }
 
-    /// Tells the controller that leases are as short here as they were made, once that is so: in this
-    /// agent, its switch thread, and the keeper, which suspends tasks if the agent does not.
+    /// Tells the controller that leases are as short here as they were made, once that is so: in
+    /// this agent, its switch thread, and the keeper, which suspends tasks if the agent does not.
     pub(super) fn confirm_lease(&mut self) {
         let Some(since) = self.shortened.filter(|_| self.has_joined()) else { return };
         let left_ns = |until_ns: u64| until_ns.saturating_sub(boottime_ns());
@@ -225,7 +230,7 @@ impl Agent {
             return;
         }
         if had_ended {
-            // Whoever suspended the jobs, the switch thread knows of it before it goes on.
+            // Whatever suspended the jobs, the switch thread knows of it before it goes on.
             self.switch.lapse();
         }
         self.lease.renew(until_ns);

@@ -1,9 +1,10 @@
 //! The agent: carries out one node's timetable.
 //!
 //! Two threads. The main one talks with its neighbours in the control tree ([`tree`]) and with the
-//! keeper ([`keeper`]), owns the jobs' cgroups ([`driver`]), answers what is asked ([`questions`]) and follows who
-//! descends from whom ([`track`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
-//! the switch thread shares no lock with anybody, so a descheduled main thread can't delay a switch.
+//! keeper ([`keeper`]), owns the jobs' cgroups ([`driver`]), answers what is asked
+//! ([`node_queries`]) and follows which process descends from which ([`track`]); the other switches
+//! and does nothing else ([`switch`]). They meet over one channel: the switch thread shares no lock
+//! with anybody, so a descheduled main thread can't delay a switch.
 //!
 //! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
 //! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
@@ -16,35 +17,34 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod affinity;
-mod bell;
 mod beside;
-mod carrier;
 mod clock;
 mod driver;
-mod foreign;
-mod grip;
+mod external_load;
 mod hollow;
 mod ipc;
 mod job;
 mod keeper;
 mod lease;
 mod load;
-mod look;
-mod neighbour;
+mod node_queries;
 mod orders;
-mod parts;
+mod peer;
+mod process_report;
 mod processor_time;
-mod questions;
 mod routes;
 #[cfg(feature = "simulation")]
 mod stepped;
+mod subtree_control;
+mod suspend;
 mod switch;
 mod system_clock;
-mod taken;
 mod track;
+mod transport;
 mod tree;
 mod tunnels;
 mod upgrade;
+mod waker;
 
 pub use driver::{AgentOptions, main};
 pub use hollow::{Hollow, HollowAgents};

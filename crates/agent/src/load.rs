@@ -1,4 +1,5 @@
-//! How busy the node is, told to the controller while it wants to know: that costs a wake-up each time.
+//! How busy the node is, told to the controller while it wants to know: that costs a wake-up each
+//! time.
 
 use tutti_linux::proc;
 use tutti_types::{LoadAverages, Nanos};

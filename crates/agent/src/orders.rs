@@ -1,10 +1,11 @@
 //! Orders of users about parts of jobs, one after the other for each job.
 //!
-//! An order goes through the job's tasks here that it means. What it does to their processes is done beside the loop;
-//! the agent answers the controller when all of it is done, or with what went wrong.
+//! An order goes through the job's tasks here that it means. What it does to their processes is
+//! done beside the loop; the agent answers the controller when all of it is done, or with what went
+//! wrong.
 
 use super::driver::Agent;
-use super::parts::PartError;
+use super::subtree_control::PartError;
 use super::track::TaskId;
 use std::collections::VecDeque;
 use tutti_types::{JobId, LaunchId, Nanos, Rank};
@@ -77,7 +78,8 @@ impl Step {
 }
 
 impl Agent {
-    /// Begins with an order, or has it wait for those before it; the answer, if there is one at once.
+    /// Begins with an order, or has it wait for those before it; the answer, if there is one at
+    /// once.
     pub(super) fn order(&mut self, query: u64, kind: Kind, target: Target) -> Option<Answer> {
         let id = target.job;
         let Some(job) = self.jobs.get(&id) else {
@@ -101,7 +103,8 @@ impl Agent {
         None
     }
 
-    /// Goes on with the first order of a job, and those after it, until something is to be done beside the loop.
+    /// Goes on with the first order of a job, and those after it, until something is to be done
+    /// beside the loop.
     fn go_on_with_orders(&mut self, id: JobId) {
         while let Some(order) = self.orders.get_mut(&id).and_then(|orders| orders.front_mut()) {
             let (kind, target, launch) = (order.kind, order.target, order.launch);
@@ -130,7 +133,8 @@ impl Agent {
         }
     }
 
-    /// Whether the first order of a job goes on beside the loop. If it can't be carried out, it ends.
+    /// Whether the first order of a job goes on beside the loop. If it can't be carried out, it
+    /// ends.
     fn is_beside(&mut self, id: JobId, result: Result<Step, PartError>) -> bool {
         match result {
             Ok(Step::Done) => false,
@@ -170,7 +174,8 @@ impl Agent {
         }
     }
 
-    /// Whose work on the processes of a job it is. One that an earlier agent launched is counted with all such.
+    /// Whose work on the processes of a job it is. One that an earlier agent launched is counted
+    /// with all such.
     pub(super) fn owner_of(&self, id: JobId) -> u32 {
         self.jobs.get(&id).and_then(|job| job.owner).unwrap_or(u32::MAX)
     }

@@ -1,5 +1,5 @@
-//! What of the node's processors has been used, by all and by the jobs, since it was looked at before. What is made of
-//! that: `foreign.rs` and `taken.rs`.
+//! What of the node's processors has been used, by all and by the jobs, since it was looked at
+//! before. What is made of that: `external_load/`.
 
 use std::collections::BTreeMap;
 use tutti_linux::proc::Busy;
@@ -23,7 +23,8 @@ impl Reading {
         Some(Self { at_ns, busy: busy_processors().ok()?, own_us: used.user_us + used.system_us })
     }
 
-    /// What has been used since an earlier one. Of a processor that was not there then nothing is known.
+    /// What has been used since an earlier one. Of a processor that was not there then nothing is
+    /// known.
     pub(super) fn since(&self, last: &Self) -> Used {
         let since = |(processor, now): (&u32, &Busy)| {
             let before = last.busy.get(processor).unwrap_or(now);

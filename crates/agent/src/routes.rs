@@ -19,7 +19,7 @@ pub(super) enum Way {
     Up,
 }
 
-/// Somebody below who has asked to join, and has no answer yet.
+/// An agent below that has asked to join, and has no answer yet.
 #[derive(Clone, Copy, Debug)]
 struct Joiner {
     attempt: u64,
@@ -27,7 +27,7 @@ struct Joiner {
     child: Child,
 }
 
-/// Somebody below who has joined.
+/// An agent below that has joined.
 #[derive(Clone, Copy, Debug)]
 struct Joined {
     node: NodeId,
@@ -37,9 +37,9 @@ struct Joined {
 /// What an agent knows of the tree below it, learnt from what passes: a node's request to join says
 /// where its name is, the answer to it which number it got.
 ///
-/// A node that has moved asks to join from its new place while its old parent may not even have missed
-/// it. So where both ways meet it is taken to be gone before its request is passed on, and what the old
-/// parent says of it later counts no more.
+/// A node that has moved asks to join from its new place while its old parent may not even have
+/// missed it. So where both ways meet it is taken to be gone before its request is passed on, and
+/// what the old parent says of it later counts no more.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     own: Option<NodeId>,
@@ -118,7 +118,8 @@ impl Routes {
         self.own_attempt = attempt;
     }
 
-    /// Takes note of a report of a child's branch, and leaves of it what may be so; whether anything is.
+    /// Takes note of a report of a child's branch, and leaves of it what may be so; whether
+    /// anything is.
     pub(super) fn note_report(&mut self, child: Child, report: &mut Report) -> bool {
         match (&mut report.from, &report.report) {
             (Origin::Joiner(joining), FromAgent::Join(join)) => {
@@ -134,7 +135,8 @@ impl Routes {
         }
     }
 
-    /// Whether who asks to join so has left a place below, which is this node of this child's branch.
+    /// Whether an agent that asks to join so has left a place below, which is this node of this
+    /// child's branch.
     pub(super) fn has_left(&self, report: &Report) -> Option<(Child, NodeId)> {
         let (Origin::Joiner(joining), FromAgent::Join(join)) = (&report.from, &report.report)
         else {
@@ -145,7 +147,7 @@ impl Routes {
     }
 
     /// Splits an order into those for each way. Nodes that are not in the branch (any more) get
-    /// nothing: who lost them has been told.
+    /// nothing: the node that lost them has been told.
     pub(super) fn split(&mut self, order: Order) -> Split {
         let Order { to, order } = order;
         match to {
@@ -204,12 +206,12 @@ impl Routes {
         }
         let joiner = self.joiners.get(&name).copied().filter(|joiner| joiner.life == life);
         let Some(joiner) = joiner else {
-            // Who asked has gone since then, and the controller takes him to be here: it would not let in
-            // another agent of his node, which may have asked meanwhile.
+            // The agent that asked has gone since then, and the controller takes it to be here: it
+            // would not let in another agent of its node, which may have asked meanwhile.
             return Split { orders: Vec::new(), gone: number.into_iter().collect() };
         };
         if joiner.attempt != attempt {
-            // He has asked again, and will be answered again.
+            // It has asked again, and will be answered again.
             return Split::default();
         }
         self.joiners.remove(&name);

@@ -1,11 +1,11 @@
-//! An agent that does a round when it is told to, and its switch thread that does so apart from it: for
-//! simulations, which have them beside all the others in one thread.
+//! An agent that does a round when it is told to, and its switch thread that does so apart from it:
+//! for simulations, which have them beside all the others in one thread.
 
-use super::carrier::Carrier;
 use super::clock::ClusterClock;
 use super::driver::{Agent, AgentOptions, first_settings};
 use super::lease::Lease;
 use super::switch::Switch;
+use super::transport::Carrier;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use tutti_node::link::{Poller, Ready};
@@ -46,7 +46,7 @@ impl Stepped {
         self.agent.tree.let_in(carrier, &self.agent.poller);
     }
 
-    /// Somebody of this machine wants to be connected with a daemon of another one.
+    /// A process of this machine wants to be connected with a daemon of another one.
     pub fn take_guest(&mut self, stream: Stream) {
         self.agent.tree.take_guest(stream, &self.agent.poller);
     }
@@ -85,7 +85,7 @@ impl Stepped {
         self.agent.switch.step();
     }
 
-    /// Who is to run here, by the timetable that is in effect and the lease.
+    /// The jobs that are to run here, by the timetable that is in effect and the lease.
     pub fn named(&self) -> Vec<JobId> {
         self.agent.switch.named()
     }

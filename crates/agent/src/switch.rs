@@ -3,30 +3,30 @@
 //! What happens at a switch, in order:
 //! 1. `due`: the slot ends, by the node's clock. The thread sleeps until exactly then.
 //! 2. `began`: it is awake. The timetable says by arithmetic which slot this is, and its candidates
-//!    say who runs (see [`tutti_types::timetable`]).
-//! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
-//!    before the first check; one that is switched by signals gets SIGSTOP from the top down, in the
-//!    order of the parameter `traversal`. Its own processes that have stopped already get none, and stay
-//!    stopped when it comes again.
-//! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
-//!    them ([`tutti_linux::rt::give_way`]), then naps. Where others' processes have their processors, they are
-//!    hurried ([`tutti_linux::cgroup::Haste`]). All that leave share one deadline. A straggler then is mostly
-//!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, its job is named
-//!    in the record and asked again from time to time ([`Late`]), and the switch goes on.
-//!    A job that is switched by priority is not stopped but makes way, with one write, as long as it has
-//!    turns at all; without any, it is frozen.
+//!    say which jobs run (see [`tutti_types::timetable`]).
+//! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all
+//!    writes before the first check; one that is switched by signals gets SIGSTOP from the top
+//!    down, in the order of the parameter `traversal`. Its own processes that have stopped already
+//!    get none, and stay stopped when it comes again.
+//! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives
+//!    way to them ([`tutti_linux::rt::give_way`]), then naps. Where others' processes have their
+//!    processors, they are hurried ([`tutti_linux::cgroup::Haste`]). All that leave share one
+//!    deadline. A straggler then is mostly a process that sleeps in the kernel and uses no
+//!    processor: it stays asked to stop, its job is named in the record and asked again from time
+//!    to time ([`Late`]), and the switch goes on. A job that is switched by priority is not stopped
+//!    but makes way, with one write, as long as it has turns at all; without any, it is frozen.
 //! 5. Every job that comes is resumed.
 //! 6. `resumed`: done; the record is written, and the thread sleeps until the next slot ends.
 //!
-//! The thread has the highest real-time priority that it is permitted, and tasks are limited to less
-//! ([`rt::task_priority_max`]). Without it a machine full of busy tasks delays a switch of fifteen
-//! processes from 0.2 to some 20 ms.
+//! The thread has the highest real-time priority that it is permitted, and tasks are limited to
+//! less ([`rt::task_priority_max`]). Without it a machine full of busy tasks delays a switch of
+//! fifteen processes from 0.2 to some 20 ms.
 
-use super::bell::Bell;
 use super::clock::{ClusterClock, STEP_BACK_NS};
-use super::grip::{Grip, Late, Learns, Member, State, walk};
 use super::lease::Lease;
-use super::parts::Name;
+use super::subtree_control::Name;
+use super::suspend::{Grip, Late, Learns, Member, State, walk};
+use super::waker::Bell;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ const RECORDS_MAX: usize = tutti_wire::limits::SWITCH_RECORDS_MAX;
 
 /// What the main thread tells the switch thread.
 enum Order {
-    /// A job is here from now on: without a process yet, or with processes of an earlier agent's time.
-    /// Answered when its processes, present and future, are as its turn demands.
+    /// A job is here from now on: without a process yet, or with processes of an earlier agent's
+    /// time. Answered when its processes, present and future, are as its turn demands.
     Add {
         launch: LaunchId,
         grip: Grip,
@@ -63,22 +63,23 @@ enum Order {
     },
     /// A task of a job without a cgroup has started.
     Root { job: JobId, root: Root },
-    /// These processes of a job, named by number and start time, stay stopped whoever's turn it is: a
-    /// user has suspended them. In place of those named before; answered when the others go on, if it
-    /// is the job's turn.
+    /// These processes of a job, named by number and start time, stay stopped in every turn: a user
+    /// has suspended them. In place of those named before; answered when the others go on, if it is
+    /// the job's turn.
     Spare { job: JobId, stopped: BTreeSet<Name>, learns: Learns, done: SyncSender<()> },
     /// A user sends these processes of a job that is switched by signals one that stops them.
     Halt { job: JobId, names: BTreeSet<Name>, signal: i32 },
-    /// These processes of a job that is switched by signals were to be stopped as a part of it, and are not.
+    /// These processes of a job that is switched by signals were to be stopped as a part of it, and
+    /// are not.
     Undo { job: JobId, names: BTreeSet<Name> },
-    /// These processes of a job that is switched by signals go on when it is its turn, or all: also those that it
-    /// has stopped itself.
+    /// These processes of a job that is switched by signals go on when it is its turn, or all: also
+    /// those that it has stopped itself.
     GoOn { job: JobId, names: Option<BTreeSet<Name>> },
     /// A job is gone.
     Remove { job: JobId },
     /// The node's part of the matrix.
     Timetable(Timetable),
-    /// Somebody else may have suspended jobs: all are, from now on, until it is their turn.
+    /// Another process may have suspended jobs: all are, from now on, until it is their turn.
     Lapse { done: SyncSender<()> },
     /// Timetables come from another controller, which counts their versions from the beginning.
     Joined,
@@ -179,9 +180,9 @@ impl Switch {
         let _ = done.recv();
     }
 
-    /// Adds a job that has no process yet. One that is held goes on when it is its turn, and nobody need wait for
-    /// the thread before processes are born into it. Processes that are born running are waited for: others may
-    /// have to stop first.
+    /// Adds a job that has no process yet. One that is held goes on when it is its turn, and no
+    /// thread need wait for the thread before processes are born into it. Processes that are born
+    /// running are waited for: others may have to stop first.
     pub(crate) fn add(&self, launch: LaunchId, grip: Grip, is_held: bool) -> Arc<AtomicU64> {
         let (switches, added) = self.add_either(launch, grip, Begun::Not);
         if !is_held {
@@ -190,7 +191,8 @@ impl Switch {
         switches
     }
 
-    /// Adds a job with processes, started under an earlier agent, of which users have suspended some.
+    /// Adds a job with processes, started under an earlier agent, of which users have suspended
+    /// some.
     pub(super) fn adopt(
         &self,
         launch: LaunchId,
@@ -202,8 +204,8 @@ impl Switch {
         switches
     }
 
-    /// Gives the count of the job's switches, which the thread goes on counting, and the thread's word
-    /// that it is done.
+    /// Gives the count of the job's switches, which the thread goes on counting, and the thread's
+    /// word that it is done.
     fn add_either(
         &self,
         launch: LaunchId,
@@ -221,8 +223,8 @@ impl Switch {
         self.order(Order::Root { job, root });
     }
 
-    /// Says which processes of a job are to stay stopped, and returns when the others go on, if it is
-    /// the job's turn. Matters for jobs that are switched by signals only.
+    /// Says which processes of a job are to stay stopped, and returns when the others go on, if it
+    /// is the job's turn. Matters for jobs that are switched by signals only.
     ///
     /// Where it `learns`, what has stopped of those that are new was stopped by the job itself.
     pub(super) fn spare(&self, job: JobId, stopped: BTreeSet<Name>, learns: Learns) {
@@ -231,18 +233,20 @@ impl Switch {
         self.await_thread(&wait);
     }
 
-    /// Stops these processes of a job that is switched by signals, at once or when it is its turn, until a user continues
-    /// them.
+    /// Stops these processes of a job that is switched by signals, at once or when it is its turn,
+    /// until a user continues them.
     pub(super) fn halt(&self, job: JobId, names: BTreeSet<Name>, signal: i32) {
         self.order(Order::Halt { job, names, signal });
     }
 
-    /// Continues processes that could not all be stopped as a part of a job that is switched by signals, if it is its turn.
+    /// Continues processes that could not all be stopped as a part of a job that is switched by
+    /// signals, if it is its turn.
     pub(super) fn undo(&self, job: JobId, names: BTreeSet<Name>) {
         self.order(Order::Undo { job, names });
     }
 
-    /// Continues these processes of a job that is switched by signals, or all, as soon as it is its turn.
+    /// Continues these processes of a job that is switched by signals, or all, as soon as it is its
+    /// turn.
     pub(super) fn go_on(&self, job: JobId, names: Option<BTreeSet<Name>>) {
         self.order(Order::GoOn { job, names });
     }
@@ -268,13 +272,13 @@ impl Switch {
     }
 
     /// Tells that the next timetable comes from a controller that may be another than before. Jobs
-    /// go on by the old one until it comes, unless the lease is over: then nobody does.
+    /// go on by the old one until it comes, unless the lease is over: then none does.
     pub(crate) fn joined(&self) {
         self.order(Order::Joined);
     }
 
-    /// Tells that jobs which run by the timetable may have been suspended all the same. Returns when they
-    /// are; who has turns goes on at once.
+    /// Tells that jobs which run by the timetable may have been suspended all the same. Returns
+    /// when they are; a job with turns goes on at once.
     pub(crate) fn lapse(&self) {
         let (done, wait) = sync_channel(1);
         self.order(Order::Lapse { done });
@@ -326,12 +330,12 @@ struct Thread {
     records_jobs: usize,
     report: Report,
     stopping: bool,
-    /// When the thread woke up, and when it must look again if nobody wakes it.
+    /// When the thread woke up, and when it must look again if nothing wakes it.
     woken: ClusterTime,
     next: ClusterTime,
 }
 
-/// What a switch is about to do: who is to run less than before, and who more.
+/// What a switch is about to do: which jobs are to run less than before, and which more.
 #[derive(Default)]
 struct Change {
     leave: Vec<(JobId, State)>,
@@ -374,15 +378,16 @@ impl Thread {
         }
     }
 
-    /// Makes the node as it is to be now; gives until when nothing need be done, by the monotonic clock.
+    /// Makes the node as it is to be now; gives until when nothing need be done, by the monotonic
+    /// clock.
     fn look(&mut self) -> u64 {
         self.next = self.switch();
         let until_ns = self.clock.own_ns(self.next).min(self.lease.look_again_ns());
         self.ask_again(until_ns)
     }
 
-    /// Asks jobs once more to stop that had not when they left, if it is time; gives when something is to be done
-    /// next, which else would be `until_ns`.
+    /// Asks jobs once more to stop that had not when they left, if it is time; gives when something
+    /// is to be done next, which else would be `until_ns`.
     fn ask_again(&mut self, until_ns: u64) -> u64 {
         let mut next_ns = until_ns;
         for member in self.members.values_mut() {
@@ -414,7 +419,7 @@ impl Thread {
         match order {
             Order::Add { launch, grip, begun, switches, done } => {
                 self.add(launch, grip, begun, switches);
-                // Nobody may wait.
+                // No thread may wait.
                 let _ = done.send(());
             }
             Order::Root { job, root } => {
@@ -422,7 +427,7 @@ impl Thread {
                     if let Grip::SignalTrees(roots) = &mut member.grip {
                         roots.push(root);
                     }
-                    // Without a group a task is born running, whoever's turn it is.
+                    // Without a group a task is born running, in every turn.
                     if member.state != State::Runs && member.grip.is_by_signals() {
                         halt(member, self.settings);
                     }
@@ -457,7 +462,7 @@ impl Thread {
                 self.pending.clear();
                 self.current.version = 0;
                 if !self.lease.holds() {
-                    // Whom it names may run elsewhere by now.
+                    // Jobs that it names may run elsewhere by now.
                     self.current = Timetable::default();
                 }
             }
@@ -488,7 +493,8 @@ impl Thread {
         if let Begun::Before { stopped } = begun {
             member.stopped = stopped;
             if member.grip.is_by_signals() {
-                // Whether they are stopped, and by whom, the kernel does not say. So all are, and go on in their turn.
+                // Whether they are stopped, and by which process, the kernel does not say. So all
+                // are, and go on in their turn.
                 halt(&mut member, self.settings);
                 member.state = State::Stands;
             }
@@ -503,7 +509,7 @@ impl Thread {
                 member.state = wanted;
             }
         }
-        // Who makes way for it stops first.
+        // A job that makes way for it stops first.
         self.switch();
         if let Some(member) = self.members.get_mut(&job).filter(|_| fresh) {
             member.be_born(self.settings);
@@ -522,8 +528,8 @@ impl Thread {
         self.pending.push_back(timetable);
     }
 
-    /// Cluster time. It does not go back behind a switch when the clock is corrected a little; where
-    /// it is another time altogether, it is.
+    /// Cluster time. It does not go back behind a switch when the clock is corrected a little;
+    /// where it is another time altogether, it is.
     fn now(&mut self) -> ClusterTime {
         let now = self.clock.now();
         if now > self.latest || now.0 + STEP_BACK_NS < self.latest.0 {
@@ -547,8 +553,8 @@ impl Thread {
         let next = self.pending.front().map_or(ends, |next| next.activates.min(ends));
         let change = self.change(&running);
         if !change.leave.is_empty() || !change.come.is_empty() {
-            // What changes before a slot ends is due when the thread heard of it; the rest when the slot ended, also
-            // where it was still busy with what it heard.
+            // What changes before a slot ends is due when the thread heard of it; the rest when the
+            // slot ended, also where it was still busy with what it heard.
             let due = if now < self.next { self.woken } else { self.next };
             self.carry_out(change, due.min(now), now);
         }
@@ -569,7 +575,7 @@ impl Thread {
         running.into_iter().map(|launch| launch.job).collect()
     }
 
-    /// Whoever runs stops; the next look at the timetable says who goes on.
+    /// Running jobs stop; the next look at the timetable says which go on.
     fn suspend_everybody(&mut self) {
         let change = self.change(&[]);
         if !change.leave.is_empty() {
@@ -578,8 +584,8 @@ impl Thread {
         }
     }
 
-    /// A job that has turns, but not this one, need not be stopped if it makes way; unless it may run
-    /// elsewhere by now.
+    /// A job that has turns, but not this one, need not be stopped if it makes way; unless it may
+    /// run elsewhere by now.
     fn wanted(&self, job: JobId, member: &Member, running: &[JobId]) -> State {
         if running.contains(&job) {
             return State::Runs;
@@ -646,8 +652,8 @@ impl Thread {
         self.records.push_back(record);
     }
 
-    /// Suspends jobs and waits until they have stopped, or for the time that one may take; gives those that had not
-    /// stopped then.
+    /// Suspends jobs and waits until they have stopped, or for the time that one may take; gives
+    /// those that had not stopped then.
     fn suspend_all(&mut self, leave: &[(JobId, State)]) -> Vec<JobId> {
         let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
         let mut groups = Vec::new();
@@ -685,8 +691,8 @@ impl Thread {
         running
     }
 
-    /// Suspends jobs by signals, one after the other. Each has an equal part of the time that is left, so that one that
-    /// does not stop leaves time for those after it.
+    /// Suspends jobs by signals, one after the other. Each has an equal part of the time that is
+    /// left, so that one that does not stop leaves time for those after it.
     fn signal_all(&mut self, jobs: &[JobId], deadline: Instant) -> Vec<JobId> {
         let mut running = Vec::new();
         for (index, job) in jobs.iter().enumerate() {
@@ -702,7 +708,8 @@ impl Thread {
     }
 }
 
-/// Stops processes that may have been stopped before; those that do not stop in time are asked again.
+/// Stops processes that may have been stopped before; those that do not stop in time are asked
+/// again.
 fn halt(member: &mut Member, settings: Settings) {
     let has_stopped = member.suspend(&walk(settings), Learns::No);
     member.late = (!has_stopped).then(|| Late::after(None, monotonic_ns()));

@@ -1,10 +1,11 @@
-//! Cluster time by the system's clock, for `clock=system`: where chrony or PTP keep the clocks of all
-//! machines, their bounds are better than what can be measured over the network.
+//! Cluster time by the system's clock, for `clock=system`: where chrony or PTP keep the clocks of
+//! all machines, their bounds are better than what can be measured over the network.
 //!
-//! The agent on the controller's machine says how far cluster time is ahead of its system clock, and how far
-//! off that may be; this goes down the tree unchanged. Each agent adds it to what its own system clock
-//! shows. Questions and answers go on, for the lease, and because the kernel's word is checked by them: a
-//! system clock that can't be right, by what was measured, is not trusted.
+//! The agent on the controller's machine says how far cluster time is ahead of its system clock,
+//! and how far off that may be; this goes down the tree unchanged. Each agent adds it to what its
+//! own system clock shows. Questions and answers go on, for the lease, and because the kernel's
+//! word is checked by them: a system clock that can't be right, by what was measured, is not
+//! trusted.
 
 use super::clock::Correction;
 use tutti_linux::system_clock::{NotSynchronised, SystemClock};
@@ -36,8 +37,8 @@ pub(super) struct BySystem {
 }
 
 impl BySystem {
-    /// From what the controller's machine says, what this one's clock shows, and what was measured: the
-    /// correction and how far off it may be.
+    /// From what the controller's machine says, what this one's clock shows, and what was measured:
+    /// the correction and how far off it may be.
     pub(super) fn of(
         theirs: &SystemTime,
         own: &SystemClock,
@@ -57,8 +58,8 @@ impl BySystem {
     }
 }
 
-/// By how much cluster time is ahead of this machine's system clock, and how far off that may be: on the
-/// controller's machine, where `correction` is exact.
+/// By how much cluster time is ahead of this machine's system clock, and how far off that may be:
+/// on the controller's machine, where `correction` is exact.
 pub(super) fn here(correction: Correction) -> Result<SystemTime, Untrusted> {
     let own = system_clock()?;
     let time = i128::from(correction.at(own.monotonic_ns).0);
@@ -66,7 +67,8 @@ pub(super) fn here(correction: Correction) -> Result<SystemTime, Untrusted> {
     Ok(SystemTime { ahead_ns, error: Nanos(own.error_ns) })
 }
 
-/// What this machine's system clock makes of it, where `measured` is what questions and answers have shown.
+/// What this machine's system clock makes of it, where `measured` is what questions and answers
+/// have shown.
 pub(super) fn there(
     theirs: &SystemTime,
     measured: (Correction, Nanos),

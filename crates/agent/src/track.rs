@@ -1,21 +1,22 @@
 //! The live genealogy of the jobs on this node.
 //!
-//! It is fed by the kernel's process events where this agent may have them. They are read in batches, at
-//! most a hundred times a second, and taken in [`SETTLE_NS`] late: by then the keeper has mostly said which
-//! process is the root of a new task, so that what that root did first is known to be the task's. What is
-//! told of unknown processes while a keeper has tasks to start is kept until it has said ([`early`]). Where
-//! there are no events, `/proc` is read, once a second and whenever somebody asks. Who belongs to a task
-//! is for its cgroup to say in any case: its list repairs what was missed. While there is no job, there
-//! is no subscription, and nothing wakes up.
+//! It is fed by the kernel's process events where this agent may have them. They are read in
+//! batches, at most a hundred times a second, and taken in [`SETTLE_NS`] late: by then the keeper
+//! has mostly said which process is the root of a new task, so that what that root did first is
+//! known to be the task's. What is told of unknown processes while a keeper has tasks to start is
+//! kept until it has said ([`pending_events`]). Where there are no events, `/proc` is read, once a
+//! second and on request. Which process belongs to a task is for its cgroup to say in any case: its
+//! list repairs what was missed. While there is no job, there is no subscription, and nothing wakes
+//! up.
 
-mod early;
+mod cgroup_escapes;
 mod io;
-mod runaways;
+mod pending_events;
 
-use super::parts::{Name, name};
-use early::Early;
+use super::subtree_control::{Name, name};
+use cgroup_escapes::Watch;
 use io::{Bytes, Io};
-use runaways::Watch;
+use pending_events::Early;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use tracing::info;
@@ -36,8 +37,8 @@ pub(super) type TaskId = (JobId, Rank);
 /// How old an event is when it is taken in, and how often events are read.
 const SETTLE_NS: u64 = 10_000_000;
 
-/// How often `/proc` is read where there are no events. Longer where that takes long: a hundred times
-/// as long as it took, so that it costs a hundredth of a processor.
+/// How often `/proc` is read where there are no events. Longer where that takes long: a hundred
+/// times as long as it took, so that it costs a hundredth of a processor.
 const SCAN_NS: u64 = 1_000_000_000;
 
 /// How long a subscription is kept when the last job has gone.
@@ -65,7 +66,8 @@ pub(super) enum Place {
     Group(PathBuf),
     /// Below its minder, which is at the top of the forest and not shown.
     Minder(Name),
-    /// Wherever these adopted processes, and those that are known to descend from them, have children.
+    /// Wherever these adopted processes, and those that are known to descend from them, have
+    /// children.
     Trees(Vec<Name>),
 }
 
@@ -128,8 +130,8 @@ fn seen_named(names: &[Name]) -> Vec<Seen> {
     names.iter().filter_map(look).collect()
 }
 
-/// What `/proc` says of processes and all that are below them. A process that got the number of one of them meanwhile
-/// was born after they were listed.
+/// What `/proc` says of processes and all that are below them. A process that got the number of one
+/// of them meanwhile was born after they were listed.
 fn seen_below(tops: &[Seen]) -> Vec<Seen> {
     let mut listed = BTreeSet::new();
     for top in tops {
@@ -155,7 +157,7 @@ enum Source {
 /// What the kernel tells.
 struct Subscription {
     events: ProcessEvents,
-    /// Only beside events, without which nobody knows to which task a process belongs.
+    /// Only beside events, without which it is unknown to which task a process belongs.
     reports: Option<IoReports>,
 }
 
@@ -165,7 +167,7 @@ impl Subscription {
         Ok(Self { events, reports: IoReports::subscribe(REPORTS_BUFFER_BYTES).ok() })
     }
 
-    /// Throws away what was told while nobody needed it; `false` if that is too much.
+    /// Throws away what was told while it was not needed; `false` if that is too much.
     fn skip(&mut self) -> bool {
         let (mut events, mut reports) = (Vec::new(), Vec::new());
         let drained = self.events.drain(UNWANTED_MAX, &mut events);
@@ -233,7 +235,7 @@ pub(super) struct Tracker {
     io_missed: BTreeSet<JobId>,
     /// When to read again; with events, nothing is read before that.
     due_ns: Option<u64>,
-    /// For those who leave their groups.
+    /// For processes that leave their groups.
     watch: Watch,
 }
 
@@ -278,7 +280,7 @@ impl Tracker {
         }
     }
 
-    /// To whom children of ended processes go from now on.
+    /// The process to which children of ended processes go from now on.
     pub(super) const fn set_orphans(&mut self, orphans: Orphans) {
         self.forest.set_orphans(match orphans {
             Orphans::Ancestor => track::Orphans::Ancestor,
@@ -286,8 +288,8 @@ impl Tracker {
         });
     }
 
-    /// A job is here from now on; called before its first process exists, with the tasks that the keeper
-    /// is about to start.
+    /// A job is here from now on; called before its first process exists, with the tasks that the
+    /// keeper is about to start.
     pub(super) fn begin(
         &mut self,
         job: JobId,
@@ -371,8 +373,8 @@ impl Tracker {
         }
     }
 
-    /// When a process was born that exists since a moment ago. The kernel told of it before the keeper
-    /// knew; where it does not tell, `/proc` has it while it lives.
+    /// When a process was born that exists since a moment ago. The kernel told of it before the
+    /// keeper knew; where it does not tell, `/proc` has it while it lives.
     fn birth_of(&mut self, pid: i32) -> u64 {
         self.told_birth(pid)
             .or_else(|| {
@@ -390,8 +392,8 @@ impl Tracker {
         })
     }
 
-    /// Forgets a task; says how many processes it had, and the most at once: as many as were told of, or
-    /// seen where the kernel does not tell.
+    /// Forgets a task; says how many processes it had, and the most at once: as many as were told
+    /// of, or seen where the kernel does not tell.
     pub(super) fn end_task(&mut self, task: TaskId) -> Counted {
         self.take_in_all();
         self.early.has_begun(task);
@@ -446,8 +448,8 @@ impl Tracker {
         self.past.remove(&job).unwrap_or_default()
     }
 
-    /// Descendants of adopted processes that the kernel has given to others, and that were not told of
-    /// before: where there is no cgroup, each is a tree of its own to stop.
+    /// Descendants of adopted processes that the kernel has given to others, and that were not told
+    /// of before: where there is no cgroup, each is a tree of its own to stop.
     pub(super) fn new_strays(&mut self) -> Vec<(TaskId, Name)> {
         let mut found = Vec::new();
         for (&task, place) in &mut self.places {
@@ -668,8 +670,8 @@ impl Tracker {
     }
 }
 
-/// What `/proc` says of the processes of a list. One may end before it is looked at, and its number be that of
-/// another user's process then: that is not in the list when it is read again.
+/// What `/proc` says of the processes of a list. One may end before it is looked at, and its number
+/// be that of another user's process then: that is not in the list when it is read again.
 fn seen_where_listed(list: impl Fn() -> Vec<i32>) -> Vec<Seen> {
     let mut seen = track::seen(&list());
     let still: BTreeSet<i32> = list().into_iter().collect();

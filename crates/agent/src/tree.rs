@@ -1,38 +1,39 @@
 //! This agent's place in the control tree: its parent, its children, and what passes between them.
 //!
-//! What comes from above is for this node, for children's branches, or for several of them; what comes
-//! from below goes up, all that has gathered in a round of the loop together. Nothing here decides
-//! anything about jobs: [`super::routes`] knows the ways, and what passes can be looked at in [`passing`].
+//! What comes from above is for this node, for children's branches, or for several of them; what
+//! comes from below goes up, all that has gathered in a round of the loop together. Nothing here
+//! decides anything about jobs: [`super::routes`] knows the ways, and what passes can be looked at
+//! in [`subtree_jobs`].
 //!
-//! The tree makes itself. Who has no parent asks the root, is taken or sent on ([`below`]), and knows from
-//! then on who is above him. When his parent is gone he asks the one above that ([`candidates`]), and what
-//! is below him stays with him: all of it joins again, and the controller and the agents tell each other
-//! what may have been lost on the way.
+//! The tree makes itself. An agent without a parent asks the root, is taken or sent on
+//! ([`children`]), and knows from then on which agents are above it. When its parent is gone it
+//! asks the one above that ([`candidates`]), and what is below it stays with it: all of it joins
+//! again, and the controller and the agents tell each other what may have been lost on the way.
 
-mod above;
-mod below;
 mod candidates;
-mod lease;
-mod passing;
+mod children;
+mod lease_from_head;
+mod parent;
 mod renewal;
-mod strangers;
 mod streams;
+mod subtree_jobs;
 mod time;
-mod upward;
+mod unauthenticated;
+mod uplink;
 
-use self::above::Up;
-use self::below::Below;
 use self::candidates::Candidates;
-use self::lease::Vouched;
-use self::passing::Passing;
+use self::children::Below;
+use self::lease_from_head::Vouched;
+use self::parent::Up;
 use self::renewal::Renewal;
-use self::upward::Upward;
-use super::carrier::Carrier;
+use self::subtree_jobs::Passing;
+use self::uplink::Upward;
 use super::clock::{ClusterClock, Correction, Estimator};
 use super::driver::AgentOptions;
-use super::neighbour::Neighbour;
+use super::peer::Neighbour;
 use super::routes::{Child, Routes, Way};
 use super::system_clock::{BySystem, Untrusted};
+use super::transport::Carrier;
 use super::tunnels::Tunnels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -43,7 +44,7 @@ use tutti_node::link::{Interest, Link, LinkError, Poller};
 use tutti_node::membership::{self, Members, Membership};
 use tutti_node::platform::time::{boot, monotonic_ns, process_id};
 use tutti_node::platform::ways::Stream;
-use tutti_node::trusted;
+use tutti_node::state_dir;
 use tutti_secure::Endpoint;
 use tutti_types::{ClockSource, Nanos};
 use tutti_wire::branch::{FromBranch, Order, SystemTime, ToBranch, Tunnelled, batches};
@@ -53,9 +54,9 @@ use tutti_wire::tree::{Settings, ToAgent};
 
 /// The parent's connection.
 pub(super) const UP: u64 = 0;
-/// Users who want to be connected with a daemon of another node.
+/// Users that want to be connected with a daemon of another node.
 const GATE: u64 = 2;
-/// Users who want the controller, where it is on another machine.
+/// Users that want the controller, where it is on another machine.
 const DOOR: u64 = 3;
 /// Agents of other machines.
 const PORT: u64 = 4;
@@ -113,9 +114,9 @@ pub(super) enum Heard {
     Taken,
     /// The parent has another place in the tree: this node has not joined until it does so again.
     JoinAgain,
-    /// Who was asked knows somebody else to be asked.
+    /// The agent that was asked names another one.
     AskAnother,
-    /// The parent is gone, or who was asked is of no use.
+    /// The parent is gone, or the agent that was asked is of no use.
     ParentLost(String),
     /// It is another time than was thought: what waits for a moment must look again.
     ClockStepped,
@@ -123,7 +124,7 @@ pub(super) enum Heard {
     Lease { until_ns: u64 },
 }
 
-/// Somebody from another machine who has not said yet what he wants.
+/// A connection from another machine that has not said yet what it wants.
 struct Stranger {
     link: Link<Carrier>,
     until_ns: u64,
@@ -136,8 +137,8 @@ struct Guest {
     until_ns: u64,
 }
 
-/// A client that can't be passed on and has been told so. It may still be saying what it wants, and would not read
-/// the answer if nobody listened.
+/// A client that can't be passed on and has been told so. It may still be saying what it wants, and
+/// would not read the answer if no one listened.
 struct Refused {
     stream: Stream,
     uid: u32,
@@ -156,14 +157,15 @@ pub(super) struct Tree {
     expected: String,
     /// Since when there has been no parent, while those below have not been told.
     without_parent_ns: Option<u64>,
-    /// Whether the time is to be known before this node joins: who joins gets a timetable.
+    /// Whether the time is to be known before this node joins: an agent that joins gets a
+    /// timetable.
     awaits_time: bool,
     life: u64,
     attempt: u64,
     children: BTreeMap<Child, Below>,
     fan_out: usize,
     lease: Vouched,
-    /// Who was sent on to which child, and has not joined there yet.
+    /// The agents that were sent on to which child, and has not joined there yet.
     sent_on: BTreeMap<String, Child>,
     upward: Upward,
     orders: BTreeMap<Child, Vec<Order>>,
@@ -177,12 +179,12 @@ pub(super) struct Tree {
     port: Option<TcpListener>,
     endpoint: Option<Endpoint>,
     renewal: Renewal,
-    /// Who may come, at the root.
+    /// The agents that may come, at the root.
     members: Members,
     strangers: BTreeMap<u64, Stranger>,
     guests: BTreeMap<u64, Guest>,
     refused: BTreeMap<u64, Refused>,
-    /// Whether who comes to the port has to wait until others have said what they want.
+    /// Whether a new connection at the port has to wait until others have said what they want.
     is_crowded: bool,
     /// When connections are taken again, if there was no descriptor for one.
     accept_again_ns: Option<u64>,
@@ -203,7 +205,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// An agent that knows nobody yet.
+    /// An agent without connections.
     pub(super) fn new(options: TreeOptions, clock: ClusterClock, poller: &Poller) -> Self {
         let heads = options.membership.as_ref().map(|membership| membership.head.clone());
         let mut tree = Self {
@@ -250,7 +252,7 @@ impl Tree {
         };
         #[cfg(feature = "simulation")]
         if let Some(address) = tutti_node::platform::ways::own_address() {
-            // Who comes is handed in.
+            // Connections come from the caller.
             tree.address = address;
             return tree;
         }
@@ -367,8 +369,8 @@ impl Tree {
         self.send_gathered();
         self.settle_neighbours(poller);
         self.let_more_in(poller);
-        // Only now is known where there is room for more of streams: who is told here that there is
-        // none hears from the poller when there is.
+        // Only now is known where there is room for more of streams: a peer that is told here that
+        // there is none hears from the poller when there is.
         if self.settle_tunnels(poller) {
             self.pass_on(poller);
             self.settle_neighbours(poller);
@@ -422,7 +424,7 @@ impl Tree {
 }
 
 fn listen(path: &Path, for_all: bool, token: u64, poller: &Poller) -> anyhow::Result<UnixListener> {
-    let listener = trusted::listen(path, for_all)?;
+    let listener = state_dir::listen(path, for_all)?;
     poller.add(&listener, token, Interest::READ)?;
     Ok(listener)
 }

@@ -1,17 +1,18 @@
 //! The ends of streams between users and daemons of different nodes.
 //!
-//! A client that is far from the daemon it wants connects to the agent of its own node instead. What
-//! it says travels through the tree as bytes, and the agent at the other end has a connection with
-//! the daemon, on which it first says for whom. Neither the client nor the daemon speaks otherwise
-//! than if they were on one machine.
+//! A client that is far from the daemon it wants connects to the agent of its own node instead.
+//! What it says travels through the tree as bytes, and the agent at the other end has a connection
+//! with the daemon, on which it first names the user. Neither the client nor the daemon speaks
+//! otherwise than if they were on one machine.
 //!
-//! Nobody else has a say in it. Each part of a stream names both ends; the agents on its way, who know no streams but
-//! routes, see that it comes from the side where the first is (`tree/streams.rs`), and each end that the first is the
-//! other one. A stream's number is nothing that could be guessed, besides.
+//! No other has a say in it. Each part of a stream names both ends; the agents on its way, who know
+//! no streams but routes, see that it comes from the side where the first is (`tree/streams.rs`),
+//! and each end that the first is the other one. A stream's number is nothing that could be
+//! guessed, besides.
 //!
-//! Of each stream at most [`TUNNEL_WINDOW_BYTES`] are on their way in each direction: an end sends no
-//! more until the other has passed on what came. So a reader that stalls holds up its own stream, and
-//! the agents between hold no more of it than that.
+//! Of each stream at most [`TUNNEL_WINDOW_BYTES`] are on their way in each direction: an end sends
+//! no more until the other has passed on what came. So a reader that stalls holds up its own
+//! stream, and the agents between hold no more of it than that.
 
 use nix::unistd::geteuid;
 use std::collections::BTreeMap;
@@ -134,7 +135,7 @@ impl Tunnels {
         Ok(())
     }
 
-    /// Nobody may keep the others out; who answers for the instance may have all there is.
+    /// No user may keep the others out; the instance's owner may have all there is.
     fn check_room_for(&self, uid: u32) -> io::Result<()> {
         if self.ends.len() >= self.most {
             let reason = format!("{} streams are open, which is all", self.most);
@@ -191,7 +192,7 @@ impl Tunnels {
             {
                 return;
             }
-            // Whoever closes with something unread resets the connection; it ends all the same.
+            // A close with something unread resets the connection; it ends all the same.
             Err(_) => Part::End(None),
         };
         end.read_all = matches!(part, Part::End(_));
@@ -212,7 +213,7 @@ impl Tunnels {
             Part::Bytes(data) => {
                 end.is_untouched = false;
                 let waiting = end.pending.len() - end.written - end.unsaid;
-                // Whoever sends more than he may gets his stream cut, and nobody else's.
+                // A client that sends more than it may gets its stream cut, and no other.
                 if waiting + data.len() > TUNNEL_WINDOW_BYTES {
                     end.is_cut = true;
                     end.take_no_more();
@@ -311,8 +312,8 @@ impl End {
         Tunnelled { from: self.from, to: self.to, tunnel, part }
     }
 
-    /// Where nothing is wanted of the socket it is not watched at all: that its other end is gone would be told
-    /// again and again.
+    /// Where nothing is wanted of the socket it is not watched at all: that its other end is gone
+    /// would be told again and again.
     fn watch_for(&mut self, interest: Interest, poller: &Poller) {
         let before = std::mem::replace(&mut self.interest, interest);
         let _ = match (before, interest) {

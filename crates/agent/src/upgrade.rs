@@ -1,5 +1,5 @@
-//! The node upgrades to another executable, by the controller's word: the supervisor is told so, and that
-//! ends this agent, unless it refuses.
+//! The node upgrades to another executable, by the controller's word: the supervisor is told so,
+//! and that ends this agent, unless it refuses.
 
 use super::driver::Agent;
 use std::ffi::OsStr;
@@ -21,7 +21,8 @@ pub(super) struct UnderWay {
 }
 
 impl Agent {
-    /// Passes the order on. It is answered when the supervisor refuses, at once if it can't be told.
+    /// Passes the order on. It is answered when the supervisor refuses, at once if it can't be
+    /// told.
     pub(super) fn upgrade(&mut self, query: u64, program: &Path) -> Option<Answer> {
         if self.upgrade.is_some() {
             return Some(Answer::Failed("an upgrade of it is under way already".into()));

@@ -104,7 +104,8 @@ struct Discarded {
     lines: usize,
 }
 
-/// Pieces as large as this are data whose lines nobody counts: counting would cost the reader time.
+/// Pieces as large as this are data whose lines are not counted: counting would cost the reader
+/// time.
 const COUNTED_BYTES_MAX: usize = 4096;
 
 fn discard(output: &mut impl Read) -> std::io::Result<Discarded> {
@@ -125,7 +126,7 @@ fn discard(output: &mut impl Read) -> std::io::Result<Discarded> {
 /// How long a contender took.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Timing {
-    /// Who.
+    /// The user.
     pub(super) what: String,
     /// The median, in microseconds.
     pub(super) median_us: u64,

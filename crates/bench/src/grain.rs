@@ -1,7 +1,9 @@
-//! `tutti-bench grain`: two jobs whose ranks need each other every 0.1 ms, more ranks than processors.
+//! `tutti-bench grain`: two jobs whose ranks need each other every 0.1 ms, more ranks than
+//! processors.
 //!
-//! In turns of 100 ms, against the same two started by hydra at once and left to the kernel, which knows
-//! nothing of jobs. What counts is what two take over twice what one takes, each by its own starter.
+//! In turns of 100 ms, against the same two started by hydra at once and left to the kernel, which
+//! knows nothing of jobs. What counts is what two take over twice what one takes, each by its own
+//! starter.
 
 use super::contend::{
     Contender, Expects, NOT_INSTALLED, find_program, median, micros, ms, over_twice,

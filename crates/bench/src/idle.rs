@@ -24,7 +24,7 @@ struct Daemon {
     pid: i32,
     /// Memory that is there, shared with others or not.
     rss_kb: u64,
-    /// The same, each shared page divided by the number of those who share it.
+    /// The same, each shared page divided by the number of processes that share it.
     pss_kb: u64,
     threads: usize,
     /// Times in a second that its threads went to sleep by themselves: wake-ups.

@@ -106,7 +106,7 @@ fn submitted(own: &ScratchInstance, count: u32) -> anyhow::Result<f64> {
     let mut jobs = Vec::new();
     let mut sent = 0;
     while jobs.len() < count as usize {
-        // Each is answered when it is on disk; whoever has many does not wait for each.
+        // Each is answered when it is on disk; a client with many does not wait for each.
         while sent < count && (sent as usize) < jobs.len() + IN_FLIGHT {
             link.send(&Request::Submit(request.clone(), tutti_client::new_key()?));
             sent += 1;

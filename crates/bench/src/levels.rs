@@ -55,7 +55,8 @@ pub(super) fn of_mpi(
     Ok(table)
 }
 
-/// Level 1 comes between all others, so that a machine that slowly gets faster or slower does not count.
+/// Level 1 comes between all others, so that a machine that slowly gets faster or slower does not
+/// count.
 pub(super) fn of(
     own: &ScratchInstance,
     work: &Work,

@@ -108,7 +108,7 @@ fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
     let bench = Bench { quick: args.quick };
     if !matches!(args.what, Some(What::Processes(_) | What::Work(_))) {
         use_tutti_beside()?;
-        tutti_client::busy::warn("tutti-bench");
+        tutti_client::noise::warn("tutti-bench");
     }
     match args.what {
         Some(What::Launch) => launch::measure(&bench)?.show(args.json)?,

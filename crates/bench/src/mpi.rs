@@ -29,7 +29,7 @@ pub(super) const ALLTOALL: Program =
 /// Reduces in every iteration.
 pub(super) const SOLVER: Program =
     Program { name: "solver", source: include_str!("../../../tests/mpi/solver.c") };
-/// Computes for 0.1 ms and needs everybody.
+/// Computes for 0.1 ms and needs all ranks.
 pub(super) const GRAIN: Program =
     Program { name: "grain", source: include_str!("../../../tests/mpi/grain.c") };
 /// Starts and ends MPI.

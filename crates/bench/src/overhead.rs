@@ -1,8 +1,8 @@
 //! `tutti-bench overhead`: what taking turns costs.
 //!
 //! Two questions. By length of the slices: two jobs in turns, against the same two one after the
-//! other. By number of jobs: `k` of a kind at once, against `k` times one alone, as in table 1 of the
-//! process-tracking paper.
+//! other. By number of jobs: `k` of a kind at once, against `k` times one alone, as in table 1 of
+//! the process-tracking paper.
 
 use super::contend::{NOT_INSTALLED, median_f64, micros, ms};
 use super::figures::Figure;
@@ -19,8 +19,9 @@ use tutti_client::scratch::ScratchInstance;
 
 #[derive(Args, Debug)]
 pub(super) struct OverheadArgs {
-    /// What is measured: ring, alltoall, solver, or a command in quotes with its arguments, of which no
-    /// run may end with another exit code than 0 [default: spin in slices, the three at levels]
+    /// What is measured: ring, alltoall, solver, or a command in quotes with its arguments, of
+    /// which no run may end with another exit code than 0 [default: spin in slices, the three at
+    /// levels]
     #[arg(long, value_name = "PROGRAM", default_value = programs::SPIN, hide_default_value = true)]
     program: String,
 
@@ -157,8 +158,8 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
     Ok(report)
 }
 
-/// Each run in turns stands between two runs of the same jobs one after the other and is compared with
-/// the mean of both, so that a machine that slowly gets faster or slower does not count.
+/// Each run in turns stands between two runs of the same jobs one after the other and is compared
+/// with the mean of both, so that a machine that slowly gets faster or slower does not count.
 fn slices(
     own: &ScratchInstance,
     work: &Work,
@@ -278,7 +279,7 @@ impl Report {
             _ => return Figure::shown(&what, measured),
         };
         let goal = format!("at most {most} %");
-        // Beyond the goal by less than the noise: nobody can tell.
+        // Beyond the goal by less than the noise: it can't be told.
         match slice.overhead_percent {
             over if over <= most => Figure::goal(&what, measured, &goal, true),
             over if over - self.noise_percent > most => Figure::goal(&what, measured, &goal, false),

@@ -1,6 +1,6 @@
 //! A hidden verb: a binary tree of processes that are all busy, or all asleep, from one moment on.
 //!
-//! Each process starts its two subtrees by running this program again. Nobody is busy before all are
+//! Each process starts its two subtrees by running this program again. None is busy before all are
 //! there: a thousand busy processes would keep the last ones from ever starting. So every process
 //! but the root waits on its standard input, a pipe that the root closes when it has read one byte
 //! from each of them through the pipe that is their standard output.
@@ -75,7 +75,7 @@ pub(super) struct ProcessesArgs {
     #[arg(long)]
     ready: Option<PathBuf>,
 
-    /// A file that another tree makes when it is complete: nobody is busy before
+    /// A file that another tree makes when it is complete: none is busy before
     #[arg(long, value_name = "FILE")]
     beside: Option<PathBuf>,
 
@@ -95,8 +95,8 @@ pub(super) struct ProcessesArgs {
 /// As many as a test can want; a slip of the finger must not fill the machine.
 const PROCESSES_MAX: u32 = 20_000;
 
-/// Each of so many that are busy gets a processor every other second: with more, whoever is to end them is
-/// as slow as they are.
+/// Each of so many that are busy gets a processor every other second: with more, the process that
+/// is to end them is as slow as they are.
 const BUSY_MAX_PER_PROCESSOR: u32 = 500;
 
 /// How often it is looked whether the other tree is complete.
@@ -187,11 +187,11 @@ fn subtrees(
     Ok(children)
 }
 
-/// A pause this long is one in which somebody else ran, or nobody.
+/// A pause this long is one in which another process ran, or none.
 const PAUSE_NS: u64 = 20_000;
 
-/// Looks at the clock all the time: a tree must not outlive its purpose for long. Gives the stretches in
-/// which it ran.
+/// Looks at the clock all the time: a tree must not outlive its purpose for long. Gives the
+/// stretches in which it ran.
 fn spin(end: Instant) -> Vec<(u64, u64)> {
     let mut state = 1u64;
     let mut stretches = Vec::new();

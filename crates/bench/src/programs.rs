@@ -29,7 +29,7 @@ const MPI: [(Program, &[&str]); 3] =
     [(mpi::RING, &[]), (mpi::ALLTOALL, &["4096"]), (mpi::SOLVER, &[])];
 
 impl Work {
-    /// Tasks that need nobody and use their processors alone.
+    /// Tasks that need no other and use their processors alone.
     pub(super) fn spin(tasks: u32, length: Duration) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.into_os_string();
         let rounds = rounds_for(length).to_string();

@@ -18,8 +18,8 @@ use tutti_wire::report::SwitchRecord;
 /// Turns are this long.
 const QUANTUM: Duration = Duration::from_millis(20);
 
-/// So often in a row its supervisor starts another at once; after that it waits for seconds, in which many switches
-/// are due.
+/// So often in a row its supervisor starts another at once; after that it waits for seconds, in
+/// which many switches are due.
 const AT_ONCE: usize = 3;
 
 /// Front ends that are attached each time.

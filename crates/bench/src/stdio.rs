@@ -53,8 +53,8 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
         if ours.is_none() {
             contenders.push(no_starter(&writer, bytes));
         }
-        // Hydra's speed differs by more than half from one round to the next; and with labels it takes
-        // most of the time.
+        // Hydra's speed differs by more than half from one round to the next; and with labels it
+        // takes most of the time.
         let rounds = match (bench.quick, ours) {
             (true, _) => 3,
             (false, None) => 25,

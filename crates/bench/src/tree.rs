@@ -1,14 +1,16 @@
 //! `tutti-bench tree`: the control tree at the size of a large cluster.
 //!
-//! The head is an instance of the benchmark's own, with its controller and agent. The other nodes are
-//! agents in this process that have nothing but their places in the tree, over TLS like all others
-//! (`agent/src/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
-//! done when the last answer is with who has asked.
+//! The head is an instance of the benchmark's own, with its controller and agent. The other nodes
+//! are agents in this process that have nothing but their places in the tree, over TLS like all
+//! others (`agent/src/hollow.rs`). A message to all is a question that the controller asks every
+//! node; it counts as done when the last answer is with the asker.
 //!
-//! With `--star` the head trusts no member's root, as heads do unless they are told to, and so all are its own children.
+//! With `--star` the head trusts no member's root, as heads do unless they are told to, and so all
+//! are its own children.
 //!
-//! All of them share the processors of this machine, so the time that passes grows with the number of nodes here. What
-//! each must do is told beside it: on machines of their own that is what a message takes, once for each step down.
+//! All of them share the processors of this machine, so the time that passes grows with the number
+//! of nodes here. What each must do is told beside it: on machines of their own that is what a
+//! message takes, once for each step down.
 
 use super::figures::{self, Figure};
 use super::{Bench, progress};
@@ -37,10 +39,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Threads that have the agents.
 const THREADS: usize = 2;
 
-/// What an agent has open: its poller, its port, the connection with its parent, and the parent's end of that.
+/// What an agent has open: its poller, its port, the connection with its parent, and the parent's
+/// end of that.
 const DESCRIPTORS_EACH: u64 = 4;
 
-/// What all else has open, and who is on his way from one parent to another.
+/// What all else has open, and the agents on their way from one parent to another.
 const DESCRIPTORS_BESIDE: u64 = 1024;
 
 /// The sizes at which something must be reached.
@@ -176,7 +179,8 @@ impl Report {
 }
 
 impl Row {
-    /// What must be reached at this size, with the fan-out that clusters have unless they are told otherwise.
+    /// What must be reached at this size, with the fan-out that clusters have unless they are told
+    /// otherwise.
     fn goal(&self) -> Option<Figure> {
         if self.fan_out.map(u64::from) != Some(Params::default().fan_out()) {
             return None;

@@ -11,14 +11,16 @@ use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport};
 
-/// Sends one request to the instance and gives its reply; a failure that it reports is an error. If the controller
-/// goes away before it answers, the next one is asked, unless the first may have done what was asked.
+/// Sends one request to the instance and gives its reply; a failure that it reports is an error. If
+/// the controller goes away before it answers, the next one is asked, unless the first may have
+/// done what was asked.
 pub fn ask(request: &Request) -> anyhow::Result<Reply> {
     let again = if request.only_asks() { Again::Unanswered } else { Again::Unread };
     ask_again(request, again)
 }
 
-/// As [`ask`], of a controller that may also be out of reach for a while: the one after it knows what is asked about.
+/// As [`ask`], of a controller that may also be out of reach for a while: the one after it knows
+/// what is asked about.
 pub fn ask_until_answered(request: &Request) -> anyhow::Result<Reply> {
     ask_again(request, Again::OutOfReach)
 }
@@ -40,7 +42,8 @@ impl Again {
         match self {
             Self::Unread => false,
             Self::Unanswered => code == Code::ControllerAway,
-            // So says the head while its controller is being started again, and an agent that can't reach the head.
+            // So says the head while its controller is being started again, and an agent that can't
+            // reach the head.
             Self::OutOfReach => is_away(code),
         }
     }
@@ -67,7 +70,8 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
     loop {
         let mut why = None;
         match connect() {
-            // To connect takes patience of its own while the supervisor starts the controller again.
+            // To connect takes patience of its own while the supervisor starts the controller
+            // again.
             Err(error) if away_since.is_none() || again != Again::OutOfReach => {
                 return Err(error);
             }
@@ -117,7 +121,8 @@ pub fn pages_of_nodes(
     })
 }
 
-/// The items of all pages of a list, given what has those from one on, and where the next page begins.
+/// The items of all pages of a list, given what has those from one on, and where the next page
+/// begins.
 pub fn all_pages<T, K: Copy + Ord>(
     first: K,
     mut page: impl FnMut(K) -> anyhow::Result<(Vec<T>, Option<K>)>,

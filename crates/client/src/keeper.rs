@@ -1,11 +1,13 @@
 //! The connection with a keeper that holds some of the job's tasks.
 //!
-//! The way to a keeper on another node goes over agents and a network, and may break and be there again.
-//! Nothing is lost by that: the front end attaches once more, says how much of the output it has got, and
-//! hears how much of what it sent has arrived; both go on from there, with what each has kept.
+//! The way to a keeper on another node goes over agents and a network, and may break and be there
+//! again. Nothing is lost by that: the front end attaches once more, says how much of the output it
+//! has got, and hears how much of what it sent has arrived; both go on from there, with what each
+//! has kept.
 //!
-//! A keeper of this node whose connection breaks has ended, and its tasks with it. But if it had not taken the
-//! front end in yet, it had begun none of them: the keeper after it is asked to, and waits for that.
+//! A keeper of this node whose connection breaks has ended, and its tasks with it. But if it had
+//! not taken the front end in yet, it had begun none of them: the keeper after it is asked to, and
+//! waits for that.
 
 use super::pipes::Pipes;
 use anyhow::Context;
@@ -34,8 +36,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(100);
 /// The same when the job has ended: its node was lost, most likely.
 pub(super) const PATIENCE_AT_END: Duration = Duration::from_secs(5);
 
-/// How long a keeper that may have begun nothing is waited for when the job has ended: what it says may come
-/// later than the end, which no output holds up.
+/// How long a keeper that may have begun nothing is waited for when the job has ended: what it says
+/// may come later than the end, which no output holds up.
 const PATIENCE_UNATTACHED: Duration = Duration::from_secs(1);
 
 /// How often; and once it has been away for longer than a moment.
@@ -241,8 +243,8 @@ impl Keeper {
         self.away.is_some()
     }
 
-    /// Tries again, when it is time to; false when that has been done for too long. `ended` is when the job
-    /// did.
+    /// Tries again, when it is time to; false when that has been done for too long. `ended` is when
+    /// the job did.
     pub(super) fn look_for(&mut self, job: JobId, ended: Option<Instant>) -> bool {
         let Some(away) = &mut self.away else { return true };
         let is_late = away.since.elapsed() > PATIENCE

@@ -3,7 +3,7 @@
 //! It asks the controller for the job, attaches to the keepers that hold its tasks, prints what they
 //! print ([`sink`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
 //! It finds keepers on other nodes again when the way there was broken ([`keeper`]). What tasks print
-//! in bulk it reads from their pipes itself ([`pipes`], [`relay`]).
+//! in bulk it reads from their pipes itself ([`pipes`], [`splice`]).
 //! The writer of a submitted job ([`writer`]) takes output in the same way ([`intake`]), without a user.
 //! A front end ends when the controller says that nothing of the job is left and all output has been printed.
 #![deny(unsafe_code)]
@@ -17,39 +17,39 @@
 extern crate tutti_node;
 
 pub mod ask;
-pub mod busy;
-mod foresight;
+mod connect;
 mod input;
 mod intake;
 mod keeper;
 mod nodes;
+pub mod noise;
 mod open_mpi;
 pub mod output;
 mod pipes;
-mod relay;
+mod preflight;
 mod request;
 mod run;
 pub mod scratch;
 mod signals;
 mod sink;
-mod start;
+mod splice;
 mod submission;
-mod unheld;
+mod unenforced_limits;
 mod weights;
 pub mod work;
 mod writer;
 
-pub use foresight::{check_launch, output_file};
+pub use connect::{READY, RUNNING, Started, connect, connect_or_start, dial, start, start_daemon};
 pub use input::parse_input;
 pub use nodes::{list as node_list, parse_signal};
 pub use open_mpi::Suspect;
+pub use preflight::{check_launch, output_file};
 pub use request::{
     FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, pattern_parser,
 };
 pub use run::{RunOptions, run};
 pub use sink::OutputOptions;
-pub use start::{READY, RUNNING, Started, connect, connect_or_start, dial, start, start_daemon};
 pub use submission::{new_key, submit};
-pub use unheld::Asked;
+pub use unenforced_limits::Asked;
 pub use weights::weights;
 pub use writer::write;

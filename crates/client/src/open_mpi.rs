@@ -1,15 +1,17 @@
 //! Open MPI programs that would be started as several tasks.
 //!
-//! Open MPI finds its other ranks by PMIx, which nothing here serves: each task would become a job of one rank,
-//! and end with exit code 0. So the job is rejected, or ended where that shows only when it runs:
+//! Open MPI finds its other ranks by PMIx, which nothing here serves: each task would become a job
+//! of one rank, and end with exit code 0. So the job is rejected, or ended where that shows only
+//! when it runs:
 //!
 //! 1. The program itself needs Open MPI's `libmpi`: seen in its file before anything is asked for.
 //! 2. A library of it does: looked for while the job begins.
-//! 3. An interpreter or a script loads it: seen in the memory maps of rank 0's processes, a little later.
+//! 3. An interpreter or a script loads it: seen in the memory maps of rank 0's processes, a little
+//!    later.
 //!
 //! `mpirun` is none of these, and its ranks have its variables.
 
-use super::start::{connect, dial};
+use super::connect::{connect, dial};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -28,7 +30,7 @@ use tutti_wire::launch::LaunchSpec;
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::Target;
 
-/// A user who sets this wants tasks that run each alone.
+/// A user that sets this wants tasks that run each alone.
 const WANTED: &str = "TUTTI_SINGLETONS";
 
 /// Maximum number of libraries that are looked at for one program.
@@ -87,7 +89,8 @@ impl Suspect {
         Some(Self { dynamic, file })
     }
 
-    /// Rejects a program that needs Open MPI by itself. Of others nothing but their own file is read.
+    /// Rejects a program that needs Open MPI by itself. Of others nothing but their own file is
+    /// read.
     ///
     /// # Errors
     /// If it does.
@@ -126,7 +129,8 @@ impl Suspect {
         libraries.has_both()
     }
 
-    /// Goes on looking while the job runs, in a thread of its own, and ends the job if it is one of Open MPI.
+    /// Goes on looking while the job runs, in a thread of its own, and ends the job if it is one of
+    /// Open MPI.
     pub fn watch(self, job: JobId, tasks: u32) {
         let thread = std::thread::Builder::new().name("open-mpi".into()).stack_size(256 << 10);
         // Without the thread nothing is lost but the message.
@@ -202,7 +206,8 @@ fn read_bounded(path: &Path) -> Option<Vec<u8>> {
 #[derive(Default)]
 struct Libraries {
     seen: BTreeSet<String>,
-    /// Those that were not looked at yet, each with the directories that who needs it names.
+    /// Those that were not looked at yet, each with the directories that the file in need of it
+    /// names.
     waiting: Vec<(String, Vec<PathBuf>)>,
     has_mpi: bool,
     /// Open MPI's own layer below `libmpi`.
@@ -256,8 +261,9 @@ impl Libraries {
     }
 }
 
-/// Whether a process of rank 0 has loaded Open MPI, and was not started by its `mpirun`. Only processes of this
-/// machine are looked at, and only those that this user may look at. `None`: there is none yet.
+/// Whether a process of rank 0 has loaded Open MPI, and was not started by its `mpirun`. Only
+/// processes of this machine are looked at, and only those that this user may look at. `None`:
+/// there is none yet.
 fn runs_open_mpi(job: JobId) -> Option<bool> {
     let target = Target { job, rank: Some(Rank(0)), pid: None };
     let mut link = dial(&Instance::locate()).ok()?;

@@ -3,25 +3,25 @@
 //! A rank whose output comes in large pieces is worth a pipe: keeper and front end need not wake each
 //! other then. What comes seldom, or from too many ranks, goes on coming from the keeper.
 
-use super::relay::{Passed, Relay};
 use super::sink::{Output, OutputError};
+use super::splice::{Passed, Relay};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::resource::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use tutti_linux::arrived::arrived_bytes;
+use tutti_linux::fionread::arrived_bytes;
 use tutti_types::Rank;
 use tutti_wire::attach::{FromFrontEnd, Stream};
 
-/// Whoever sends such a piece has more to say.
+/// A sender of such a piece has more to say.
 const PIECE_BYTES_LEAST: usize = 32 << 10;
 
 /// Pipes that one keeper is asked for. Far below the usual limit on descriptors, of which files of
 /// output need some too.
 const PIPES_MAX: usize = 256;
 
-/// Descriptors that no pipe may use: whoever interrupts the job needs a connection.
+/// Descriptors that no pipe may use: an interrupt of the job needs a connection.
 const DESCRIPTORS_KEPT: u64 = 16;
 
 /// The pipes that came from one keeper.
@@ -115,7 +115,7 @@ impl Pipes {
     ) -> Result<(), OutputError> {
         let ends = |pipe: &mut Pipe| rank.is_none_or(|rank| rank == pipe.of.0);
         for pipe in self.open.extract_if(.., ends) {
-            // No more than this: somebody who is not of the task may be writing on.
+            // No more than this: a process outside the task may be writing on.
             let mut left = arrived_bytes(pipe.file.as_fd()).unwrap_or(0);
             while left > 0
                 && let Passed::Bytes(count) = self.relay.pass(&pipe.file, pipe.of, output)?

@@ -253,7 +253,7 @@ fn environment() -> Vec<ByteBuf> {
 }
 
 fn current_umask() -> u32 {
-    // The kernel tells the mask only to whoever sets it.
+    // The kernel returns the mask only when it is set.
     let mask = umask(Mode::from_bits_truncate(0o022));
     umask(mask);
     mask.bits()

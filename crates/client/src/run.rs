@@ -1,14 +1,14 @@
 //! `tutti run`: one job, from the request to its exit code.
 
+use super::connect::connect_or_start;
 use super::input::Input;
 use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
 use super::open_mpi::Suspect;
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
-use super::start::connect_or_start;
 use super::submission::{self, connect_again, until_answered};
-use super::unheld::Asked;
+use super::unenforced_limits::Asked;
 use crate::output::{account, ended};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -30,7 +30,7 @@ use tutti_wire::report::JobReport;
 pub struct RunOptions {
     /// How output is shown.
     pub output: OutputOptions,
-    /// Who gets input.
+    /// The tasks that get input.
     pub input: InputTo,
     /// Whether to say in the end what the job used.
     pub summary: bool,
@@ -275,7 +275,7 @@ impl Front {
     }
 
     fn on_input(&mut self) {
-        // Most jobs read little or nothing: no page is written to before somebody does.
+        // Most jobs read little or nothing: no page is written to before one does.
         let size = self.input_room.len().clamp(INPUT_BYTES_FIRST, INPUT_BYTES_MOST);
         self.input_room.resize(size, 0);
         let count = match nix::unistd::read(std::io::stdin(), &mut self.input_room) {
@@ -378,7 +378,7 @@ impl Front {
         let is_cluster = instance.gate_socket().exists();
         let patience = if is_cluster { PATIENCE_FAR } else { PATIENCE };
         let in_time = self.away_since.is_some_and(|since| since.elapsed() < patience);
-        match super::start::dial(&instance) {
+        match super::connect::dial(&instance) {
             Ok(mut controller) if in_time => {
                 controller.send(&Request::Return { job: self.intake.job });
                 // One that has ended meanwhile is found out when it does not answer.
@@ -442,7 +442,7 @@ impl Front {
         }
     }
 
-    /// Output that can't be written ends the job: running on for nothing helps nobody.
+    /// Output that can't be written ends the job: running on for nothing helps no user.
     fn on_output_error(&mut self, error: &OutputError) {
         self.failed = Some(match error {
             OutputError::ReaderGone => Exit::READER_GONE,
@@ -459,7 +459,7 @@ impl Front {
     }
 
     fn cancel(&self) {
-        if let Ok(mut link) = super::start::connect() {
+        if let Ok(mut link) = super::connect::connect() {
             link.send(&Request::Cancel { target: self.intake.job.into(), at_once: false });
             // A job that has ended meanwhile needs no end.
             let _ = link.call::<Reply>();

@@ -1,4 +1,5 @@
-//! A scratch instance: an instance in a directory of its own, that ends with the verb or benchmark that started it.
+//! A scratch instance: an instance in a directory of its own, that ends with the verb or benchmark
+//! that started it.
 
 use crate::ask::{pages_of_jobs, unexpected};
 use crate::{dial, job_request, start_daemon};
@@ -138,7 +139,8 @@ impl Drop for ScratchInstance {
             std::thread::park();
         }
         if !self.ended {
-            // On the way out because of another error, which is the one to tell; perhaps that there is no controller.
+            // On the way out because of another error, which is the one to tell; perhaps that there
+            // is no controller.
             if self.ask(&Request::Down).is_err() {
                 let _ = tutti_node::presence::end(&self.instance);
             }
@@ -151,7 +153,7 @@ enum Leftover {
     Instance(Instance),
     /// With all in it.
     Directory(PathBuf),
-    /// With everybody in it.
+    /// With all processes in it.
     Groups(Arc<Hierarchy>),
 }
 
@@ -205,8 +207,8 @@ pub fn groups_until_signal(name: &str) -> anyhow::Result<Arc<Hierarchy>> {
     Ok(subtree)
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the children of this process and remove what it must not leave behind
-/// before they end the process. To be called before any other thread exists.
+/// From now on SIGINT, SIGTERM and SIGHUP end the children of this process and remove what it must
+/// not leave behind before they end the process. To be called before any other thread exists.
 fn end_on_signals() -> std::io::Result<()> {
     static STARTED: Once = Once::new();
     if STARTED.is_completed() {
@@ -222,7 +224,7 @@ fn end_on_signals() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(move || {
         if let Ok(signal) = set.wait() {
             SIGNALLED.store(true, Ordering::SeqCst);
-            // Held to the end: nobody makes anything else meanwhile.
+            // Held to the end: no other process makes anything meanwhile.
             let _leftovers = clean_up();
             std::process::exit(128 + signal as i32);
         }

@@ -1,9 +1,9 @@
 //! Passes the user's signals on to the job.
 //!
 //! A thread of its own waits for them and speaks to the controller over a connection of its own, so
-//! a signal gets through even while the output stands still because nobody reads it.
+//! a signal gets through even while the output stands still because it is not read.
 
-use super::start::connect;
+use super::connect::connect;
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, Signal};
@@ -35,7 +35,7 @@ impl SignalTarget {
         self.job.store(job.0, Ordering::SeqCst);
     }
 
-    /// Whether the job waits in the queue: there is nobody to whom a signal could be passed on.
+    /// Whether the job waits in the queue: there is no task to pass a signal on to.
     pub(super) fn set_waiting(&self, waits: bool) {
         self.waits.store(waits, Ordering::SeqCst);
     }
@@ -56,8 +56,8 @@ fn passed_on() -> SigSet {
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ] {
-        // What is ignored at the start stays so, as `nohup tutti run` and a shell that starts `tutti run &`
-        // want it.
+        // What is ignored at the start stays so, as `nohup tutti run` and a shell that starts
+        // `tutti run &` want it.
         if !is_ignored(signal as i32) {
             set.add(signal);
         }
@@ -144,9 +144,9 @@ fn next_signal(signals: &SignalFd, due_ns: Option<u64>) -> Option<Signal> {
     }
 }
 
-/// What a signal means: INT is passed on the first time; asked again, or when the job's grace is over, it ends the
-/// job, and again, at once. A job that waits is taken out of the queue. TERM and HUP end the job. What else is
-/// caught is passed on.
+/// What a signal means: INT is passed on the first time; asked again, or when the job's grace is
+/// over, it ends the job, and again, at once. A job that waits is taken out of the queue. TERM and
+/// HUP end the job. What else is caught is passed on.
 fn on_signal(target: &SignalTarget, signal: Signal, ladder: &mut Ladder) {
     let number = signal as u8;
     target.last.store(number, Ordering::SeqCst);

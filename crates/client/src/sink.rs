@@ -1,11 +1,11 @@
 //! What the tasks print, on its way to the user: plain, labelled with ranks, or into files.
 //!
 //! Lines of different ranks are never cut into each other: of each rank and stream only whole lines
-//! are written, and what lacks its end is kept until the end comes. A job of one task has nobody to
-//! be mixed with, so its output is passed on as it comes.
+//! are written, and what lacks its end is kept until the end comes. A job of one task has no other
+//! to be mixed with, so its output is passed on as it comes.
 //!
-//! A progress bar writes its line again and again, each time with a carriage return instead of an end.
-//! So what ends in a carriage return is written too, when nothing has followed for a moment.
+//! A progress bar writes its line again and again, each time with a carriage return instead of an
+//! end. So what ends in a carriage return is written too, when nothing has followed for a moment.
 
 use anyhow::Context;
 use nix::errno::Errno;
@@ -49,7 +49,7 @@ pub struct OutputOptions {
 /// Why output can't be written on.
 #[derive(Debug)]
 pub(super) enum OutputError {
-    /// Nobody reads it any more.
+    /// It has no reader any more.
     ReaderGone,
     /// Anything else, as told to the user.
     Failed(anyhow::Error),
@@ -62,7 +62,7 @@ pub(super) struct Output {
     width: usize,
     partial: Partial,
     /// Where the last line written lacks its end, since its writer had no more to say. It gets one
-    /// when somebody else goes on there.
+    /// when another goes on there.
     unended: BTreeMap<Option<std::ffi::OsString>, (Rank, Stream)>,
     files: BTreeMap<Vec<u8>, File>,
     job: JobId,
@@ -160,8 +160,8 @@ impl Output {
         }
     }
 
-    /// Output of a job whose tasks share these files, which are open and named by their paths. A full
-    /// disk is waited for.
+    /// Output of a job whose tasks share these files, which are open and named by their paths. A
+    /// full disk is waited for.
     pub(super) fn into_files(
         [output, error]: [Option<(Vec<u8>, File)>; 2],
         size: u32,
@@ -190,7 +190,7 @@ impl Output {
         self.written
     }
 
-    /// Gives the files back, for who closes them.
+    /// Gives the files back, for the caller to close.
     pub(super) fn into_open_files(self) -> impl Iterator<Item = (Vec<u8>, File)> {
         self.files.into_iter()
     }
@@ -295,7 +295,8 @@ impl Output {
     fn pattern(&self, stream: Stream) -> Option<&std::ffi::OsString> {
         match stream {
             Stream::Output => self.options.output.as_ref(),
-            // As with a shell's 2>&1: errors go with the output unless they have a place of their own.
+            // As with a shell's 2>&1: errors go with the output unless they have a place of their
+            // own.
             Stream::Error => self.options.error.as_ref().or(self.options.output.as_ref()),
         }
     }
@@ -383,8 +384,8 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// The last end of a line is near the end. `memchr` first asks the processor what it can do, which on a
-/// virtual machine takes longer than all of this.
+/// The last end of a line is near the end. `memchr` first asks the processor what it can do, which
+/// on a virtual machine takes longer than all of this.
 pub(super) fn last_newline(data: &[u8]) -> Option<usize> {
     data.iter().rposition(|&byte| byte == b'\n')
 }
@@ -427,7 +428,7 @@ pub(super) fn after_write_error(
     Err(OutputError::Failed(anyhow::Error::from(std::io::Error::from(error)).context(what)))
 }
 
-/// Somebody who shares our output made it non-blocking.
+/// A process that shares our output made it non-blocking.
 fn wait_for_room(fd: BorrowedFd<'_>) {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let _ = poll(&mut [PollFd::new(fd, PollFlags::POLLOUT)], PollTimeout::NONE);

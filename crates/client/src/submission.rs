@@ -1,13 +1,13 @@
 //! Handing a job in, once, whatever becomes of the controller meanwhile.
 
-use super::start::connect_or_start;
+use super::connect::connect_or_start;
 use anyhow::Context;
 use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tutti_node::codes::{code_of, coded, is_away};
 use tutti_node::link::Link;
-use tutti_node::trusted::NotOurs;
+use tutti_node::state_dir::NotOurs;
 use tutti_wire::code::Code;
 use tutti_wire::local::{JobRequest, Reply, Request, SubmitKey};
 
@@ -28,8 +28,8 @@ pub fn new_key() -> anyhow::Result<SubmitKey> {
     Ok(SubmitKey(key))
 }
 
-/// Asks for a job without a front end until there is an answer. A controller that has accepted it before it
-/// ended is followed by one that knows its key.
+/// Asks for a job without a front end until there is an answer. A controller that has accepted it
+/// before it ended is followed by one that knows its key.
 ///
 /// # Errors
 /// If no instance can be had, or none answers in time.
@@ -43,7 +43,8 @@ pub fn submit(request: JobRequest) -> anyhow::Result<Reply> {
     until_answered(first, || connect_again().and_then(ask))
 }
 
-/// As [`connect_or_start`] for who was already connected: whoever is not there now may be in a moment.
+/// As [`connect_or_start`], for a client that was connected: a controller that is not there now may
+/// be in a moment.
 pub(super) fn connect_again() -> anyhow::Result<Link> {
     connect_or_start().map_err(|error| match error.is::<NotOurs>() {
         true => error,
@@ -57,13 +58,15 @@ pub(super) fn connect_again() -> anyhow::Result<Link> {
 /// If none comes; then [`until_answered`] may ask again.
 pub(super) fn answer(controller: &mut Link) -> anyhow::Result<Reply> {
     match controller.call().context("the controller went away")? {
-        // So says the head while its controller is being started again, and an agent that can't reach the head.
+        // So says the head while its controller is being started again, and an agent that can't
+        // reach the head.
         Reply::Failed { reason, code } if is_away(code) => Err(coded(code, reason)),
         reply => Ok(reply),
     }
 }
 
-/// Asks again while those who are asked end before they answer: what the first came to, then what others do.
+/// Asks again while the controllers that are asked end before they answer: what the first came to,
+/// then what others do.
 ///
 /// # Errors
 /// Any other than that the controller went away, and that one if it does not come back in time.

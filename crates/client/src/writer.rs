@@ -1,8 +1,9 @@
 //! The writer: the process that writes the files which several tasks of a submitted job share.
 //!
-//! The keeper of the job's first node starts it ([`tutti_wire::writer`]), as the job's user. It takes the
-//! job's output from all keepers as `tutti run` does, and ends when everything is written. Its exit code
-//! tells its keeper whether it is. What it has to say goes to its keeper: it has no terminal.
+//! The keeper of the job's first node starts it ([`tutti_wire::writer`]), as the job's user. It
+//! takes the job's output from all keepers as `tutti run` does, and ends when everything is
+//! written. Its exit code tells its keeper whether it is. What it has to say goes to its keeper: it
+//! has no terminal.
 
 use super::intake::{Intake, Trouble};
 use super::keeper::{Keeper, RETRY, dial};
@@ -262,7 +263,8 @@ impl Writer {
         Ok(())
     }
 
-    /// A file that can't be closed well lacks something: some file systems say only then that they are full.
+    /// A file that can't be closed well lacks something: some file systems say only then that they
+    /// are full.
     fn finish(mut self) -> Exit {
         let mut failure = self.failure.take();
         let Intake { mut keepers, output, .. } = self.intake;

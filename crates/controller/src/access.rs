@@ -1,8 +1,8 @@
-//! `tutti access`: who may hand in jobs, and from which machines.
+//! `tutti access`: which users may submit jobs, and from which machines.
 
 use super::bank::{account_name, group_of_name, user_of_name};
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use tutti_core::Event;
 use tutti_types::{Access, BankAccount, Grantee, GroupId, NodeSetName, Origin, UserId};
 use tutti_wire::code::Code;
@@ -61,7 +61,7 @@ impl Driver {
             "none" => None,
             ANYWHERE => Some(Origin::Anywhere),
             list => {
-                // A name that nobody has would shut out those who are meant.
+                // A name without a user would shut out the users that are meant.
                 self.named(list)?;
                 Some(Origin::Machines(list.into()))
             }

@@ -1,4 +1,5 @@
-//! Who may have which processes adopted. Those of another machine its keeper looks at (`keeper/src/adopt.rs`).
+//! Which users may have which processes adopted. Those of another machine its keeper looks at
+//! (`keeper/src/adopt.rs`).
 
 use super::report::user_name;
 use tutti_linux::proc::{self, ProcessStat, ancestors};
@@ -34,7 +35,8 @@ pub(super) enum CannotAdopt {
     Above(i32),
 }
 
-/// Looks at the processes of a request, as user `uid` in process `client`, if that is on this machine.
+/// Looks at the processes of a request, as user `uid` in process `client`, if that is on this
+/// machine.
 pub(super) fn check(
     request: &JobRequest,
     uid: u32,

@@ -55,7 +55,8 @@ pub(super) struct NodeEntry {
     pub(super) launched: BTreeSet<LaunchId>,
     /// Launches of which nothing was heard yet: an agent that ended may not have read them.
     pub(super) unconfirmed: BTreeMap<LaunchId, Unconfirmed>,
-    /// Those by an earlier controller, since its keeper was known, of which it may never have heard.
+    /// Those by an earlier controller, since its keeper was known, of which it may never have
+    /// heard.
     pub(super) remembered: BTreeSet<LaunchId>,
     /// What tells its keeper from an earlier one.
     pub(super) keeper: Option<u64>,
@@ -71,8 +72,8 @@ pub(super) struct NodeEntry {
     pub(super) gone: Gone,
     /// When it counts as lost, while its agent is not there.
     pub(super) missed: Option<Missed>,
-    /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it still ends
-    /// what is left from before it was lost: until then it has not joined.
+    /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it
+    /// still ends what is left from before it was lost: until then it has not joined.
     pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
 }
 
@@ -144,7 +145,8 @@ impl NodeEntry {
         }
     }
 
-    /// Nothing more is to be known of the job there; gives which launch of it was there, if any was.
+    /// Nothing more is to be known of the job there; gives which launch of it was there, if any
+    /// was.
     pub(super) fn forget(&mut self, job: JobId) -> Option<LaunchId> {
         let launch = self.launched.iter().find(|launch| launch.job == job).copied()?;
         self.unconfirmed.remove(&launch);
@@ -176,8 +178,8 @@ impl Driver {
         name.map_or_else(|| format!("node-{node}"), str::to_owned)
     }
 
-    /// What happened to a node on which a job has lost tasks: `node n3 was removed`. One that is up has
-    /// another keeper, or was started anew.
+    /// What happened to a node on which a job has lost tasks: `node n3 was removed`. One that is up
+    /// has another keeper, or was started anew.
     pub(super) fn how_it_went(&self, node: NodeId) -> String {
         if self.core.timetable(node).is_some() {
             return format!("node {} lost its tasks", self.node_name(node));
@@ -211,8 +213,8 @@ impl Driver {
         }
     }
 
-    /// Starts a job on nodes, in as many orders as its shares need. A job that no order holds ends; gives whether it
-    /// goes on.
+    /// Starts a job on nodes, in as many orders as its shares need. A job that no order holds ends;
+    /// gives whether it goes on.
     pub(super) fn launch_on_nodes(&mut self, launch: Launch, shares: Vec<(NodeId, Share)>) -> bool {
         let job = launch.job;
         match split_shares(&launch, shares) {
@@ -321,7 +323,8 @@ impl Driver {
                     went: now,
                     error: Nanos::ZERO,
                     era: 0,
-                    // Only the agent of this machine asks, if any, and it vouches for others itself.
+                    // Only the agent of this machine asks, if any, and it vouches for others
+                    // itself.
                     lease: ClusterTime(0),
                     system: None,
                 };
@@ -336,7 +339,8 @@ impl Driver {
                     }
                 }
             }
-            // Streams to the controller end at the agent of its machine, and that signs certificates.
+            // Streams to the controller end at the agent of its machine, and that signs
+            // certificates.
             FromBranch::Tunnel(_) | FromBranch::Renew { .. } => {}
         }
     }
@@ -364,8 +368,8 @@ impl Driver {
             FromAgent::Cleared { launch, .. } if self.is_residue(node, launch) => {
                 self.on_residue_cleared(node, launch);
             }
-            // What an earlier launch of a job did is over, and was reckoned with; also one of the same number
-            // that was forgotten with a loss of power.
+            // What an earlier launch of a job did is over, and was reckoned with; also one of the
+            // same number that was forgotten with a loss of power.
             FromAgent::TaskStarted { launch, .. }
             | FromAgent::TaskEnded { launch, .. }
             | FromAgent::OutputLost { launch, .. }
@@ -417,7 +421,8 @@ impl Driver {
         }
     }
 
-    /// An agent that joins again says once more what is known, and that is not worth an entry of the journal.
+    /// An agent that joins again says once more what is known, and that is not worth an entry of
+    /// the journal.
     fn on_foreign(&mut self, node: NodeId, processors: ProcessorSet) {
         let known = self.core.foreign_on(node).cloned().unwrap_or_default();
         if known != processors {
@@ -447,9 +452,9 @@ impl Driver {
         }
     }
 
-    /// What a node that joins holds has come to it: if its keeper has ended with it since, the next agent holds
-    /// nothing, and must not be given it anew. Of what was forgotten with the power, no number is given again while
-    /// the keeper still ends it.
+    /// What a node that joins holds has come to it: if its keeper has ended with it since, the next
+    /// agent holds nothing, and must not be given it anew. Of what was forgotten with the power, no
+    /// number is given again while the keeper still ends it.
     fn take_held(&mut self, node: NodeId, held: &[LaunchId]) {
         for &launch in held {
             self.confirm(node, launch);
@@ -536,8 +541,8 @@ impl Driver {
         self.stop_waiting_for_nodes();
     }
 
-    /// Why a node is not let in: it was removed, and inner agents of the tree don't know that; or who had its name was, and
-    /// may still run something.
+    /// Why a node is not let in: it was removed, and inner agents of the tree don't know that; or
+    /// the former holder of its name was, and may still run something.
     fn may_not_join(&mut self, name: &str, key: [u8; 32], known: Option<NodeId>) -> Option<String> {
         let key = Fingerprint::from_bytes(key);
         let members = self.members.as_mut();
@@ -564,7 +569,7 @@ impl Driver {
         }
     }
 
-    /// Whether a report is of what a lost node brought back, which nobody waits for.
+    /// Whether a report is of what a lost node brought back, which no one waits for.
     fn is_residue(&self, node: NodeId, launch: LaunchId) -> bool {
         let residue = self.nodes.get(&node).and_then(|entry| entry.residue.as_ref());
         residue.is_some_and(|(_, launches)| launches.contains(&launch))
@@ -633,10 +638,11 @@ impl Driver {
         parts.any(|part| part.node == node && part.cleared)
     }
 
-    /// A launch that the node's agent has not read: it or the controller ended before. A keeper that is
-    /// the same as then would hold what it had been given; unless a loss of power has had us forget that it
-    /// was to end it, since the job is somewhere else. Another keeper says nothing: the one before may have run it
-    /// to its end while the node was out of reach, and nobody knows of it any more.
+    /// A launch that the node's agent has not read: it or the controller ended before. A keeper
+    /// that is the same as then would hold what it had been given; unless a loss of power has had
+    /// us forget that it was to end it, since the job is somewhere else. Another keeper says
+    /// nothing: the one before may have run it to its end while the node was out of reach, and it
+    /// is unknown by now.
     fn unread_launch(&self, node: NodeId, id: LaunchId, same_keeper: bool) -> Option<Launch> {
         let entry = self.nodes.get(&node)?;
         if let Some(Unconfirmed { launch, was_sent }) = entry.unconfirmed.get(&id) {
@@ -718,8 +724,8 @@ impl Driver {
         self.finish_removal(node);
     }
 
-    /// A node goes out of service. What ends there from now on ends because of that, and is not asked
-    /// for any more.
+    /// A node goes out of service. What ends there from now on ends because of that, and is not
+    /// asked for any more.
     fn on_leaving(&mut self, node: NodeId) {
         // Before it may be forgotten.
         self.tell_node(node, ToAgent::Stop);
@@ -748,8 +754,8 @@ impl Driver {
         }
     }
 
-    /// Nobody starts again what ended: jobs would wait for ever. What is left of the instance ends, so
-    /// that another can be started.
+    /// Nothing starts again what ended: jobs would wait for ever. What is left of the instance
+    /// ends, so that another can be started.
     fn give_up(&mut self, node: NodeId) {
         warn!(code = %Code::PartEnded, "the supervisor is gone, and an agent; ending");
         let Some(entry) = self.nodes.get(&node) else { return };

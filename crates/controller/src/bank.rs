@@ -1,7 +1,7 @@
-//! `tutti bank`: who may use how much processor time, by the names of users and groups.
+//! `tutti bank`: which accounts may use how much processor time, by the names of users and groups.
 
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use super::report::user_name;
 use nix::unistd::{Gid, Group, User};
 use tutti_core::Event;

@@ -5,12 +5,13 @@ mod connections;
 pub(super) use connections::{Connection, Kind};
 
 use super::agents::NodeEntry;
-use super::ahead::{self, Former, ReachFile};
+use super::durability::Memory;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
-use super::kept::{Kept, Shelf};
-use super::memory::Memory;
+use super::launch_store::{Kept, Shelf};
 use super::report;
+use super::requests::Submission;
 use super::show::details_to_store;
+use super::time_base::{self, Former, ReachFile};
 use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::net::UnixListener;
@@ -24,9 +25,9 @@ use tutti_node::link::{Interest, Poller, Ready};
 use tutti_node::membership::{Members, Place};
 use tutti_node::platform::time as clock;
 use tutti_node::platform::time::wall_ms;
-use tutti_node::trusted;
+use tutti_node::state_dir;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, RequestId, Timetable,
+    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId, Timetable,
     default_classes,
 };
 use tutti_wire::launch::{JobNode, Launch, Share};
@@ -61,14 +62,14 @@ pub(super) struct Driver {
     /// Whether the next controller hears of that, and of gaps in the journal, by a file of the instance.
     pub(super) has_clock_file: bool,
     pub(super) instance: Instance,
-    /// Who may join, if there is a cluster.
+    /// The machines that may join, if there is a cluster.
     pub(super) members: Option<Members>,
     pub(super) poller: Poller,
     pub(super) connections: BTreeMap<u64, Connection>,
     connections_max: usize,
     /// When connections are accepted again; never: they are.
     accept_again: ClusterTime,
-    /// Those who have come, and may have said something already.
+    /// The connections that have come, and may have said something already.
     newcomers: Vec<u64>,
     /// Clients with a message that waits for its turn.
     unread: BTreeSet<u64>,
@@ -83,7 +84,7 @@ pub(super) struct Driver {
     pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
     pub(super) ended: EndedJobs,
     /// By what the latest jobs would be asked for again.
-    pub(super) submitted: super::submitted::Submitted,
+    pub(super) submitted: super::idempotency::Submitted,
     /// What the jobs of each user keep here.
     pub(super) shelves: BTreeMap<u32, Shelf>,
     /// What has been let go of since memory was last given back, in bytes.
@@ -91,21 +92,19 @@ pub(super) struct Driver {
     /// The hard limits on resources that this process has.
     pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
-    /// Those for whom other machines vouched.
-    pub(super) accounts: super::vouched::Accounts,
-    /// Who asked for the job that a `Submit` in progress is about.
-    pub(super) submitting: Option<super::clients::Submission>,
+    /// The users for which other machines vouched.
+    pub(super) accounts: super::remote_identity::Accounts,
     /// Requests for jobs that came before the first node.
-    pub(super) early: Vec<super::clients::Early>,
+    pub(super) early: Vec<super::requests::Deferred>,
     /// Whether they wait: until a node has joined since this controller began; others it may remember.
     pub(super) waits_for_nodes: bool,
     next_request: u64,
-    pub(super) questions: super::questions::Questions,
+    pub(super) questions: super::node_queries::Questions,
     /// Forecasts that clients wait for.
     pub(super) forecasts: super::forecasts::Forecasts,
     /// The places of all jobs in line since the latest event: one pass for all answers until the next.
     pub(super) line: std::cell::OnceCell<BTreeMap<JobId, tutti_core::InLine>>,
-    /// Who waits for nodes to be taken out.
+    /// The clients that wait for nodes to be taken out.
     pub(super) removals: super::removal::Removals,
     pub(super) wake_at: ClusterTime,
     /// When people's clocks are looked at.
@@ -113,14 +112,14 @@ pub(super) struct Driver {
     /// When the earliest of the jobs that have ended may be too old.
     pub(super) history_due: ClusterTime,
     /// Jobs that have ended, of which nodes still know.
-    pub(super) forgetting: super::forgetting::Forgetting,
+    pub(super) forgetting: super::end_acks::Forgetting,
     /// What agents were told of parameters.
     pub(super) told_settings: Option<tutti_wire::tree::Settings>,
     pub(super) started: ClusterTime,
-    /// Who started it: the supervisor.
+    /// The parent process: the supervisor.
     parent: Pid,
     active: ClusterTime,
-    /// Set when the instance is to end: who asked, and when patience is over.
+    /// Set when the instance is to end: the asker, and when patience is over.
     stopping: Option<(Vec<u64>, ClusterTime)>,
     stop_sent: bool,
     actions: Vec<Action>,
@@ -134,10 +133,10 @@ pub(super) struct Driver {
 /// If it can't begin: the socket can't be made.
 pub fn main(options: ControllerOptions) -> anyhow::Result<()> {
     let path = options.instance.controller_socket();
-    // Who can connect is heard: not before it is known what there is.
+    // Connections are heard: not before it is known what there is.
     let private = options.instance.private;
     let mut driver = Driver::new(options.instance)?;
-    let listener = trusted::listen(&path, !private)?;
+    let listener = state_dir::listen(&path, !private)?;
     driver.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
     driver.memory.journal.close(&driver.core);
@@ -156,8 +155,8 @@ pub fn main(options: ControllerOptions) -> anyhow::Result<()> {
 impl Driver {
     fn new(instance: Instance) -> anyhow::Result<Self> {
         let path = instance.make_journal_place()?;
-        let former = ahead::of_former(&instance);
-        let reach = ahead::reach_of_former(&instance);
+        let former = time_base::of_former(&instance);
+        let reach = time_base::reach_of_former(&instance);
         let opened = match (former, reach) {
             (None, None) => Journal::open(&path, blank_core)?,
             (_, reach) => Journal::open_after(reach.unwrap_or_default().known, &path, blank_core)?,
@@ -167,7 +166,7 @@ impl Driver {
         let jobs_known = reach.map_or(0, |reach| reach.jobs);
         let mut driver = Self::over(instance, members, opened, former, jobs_known)?;
         driver.has_clock_file = true;
-        ahead::keep(&driver.instance, driver.as_former());
+        time_base::keep(&driver.instance, driver.as_former());
         driver.memory.reach = ReachFile::open(&driver.instance);
         driver.say_reach();
         Ok(driver)
@@ -188,7 +187,7 @@ impl Driver {
         jobs_known: u64,
     ) -> anyhow::Result<Self> {
         let ahead = former.map(|former| former.ahead).unwrap_or_default();
-        let clock_ahead = ahead::clock_ahead(ahead, history.until);
+        let clock_ahead = time_base::clock_ahead(ahead, history.until);
         let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
         let poller = Poller::new()?;
         poller.add(journal.wake(), DISK, Interest::READ)?;
@@ -212,24 +211,23 @@ impl Driver {
             next_node: 0,
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
-            submitted: super::submitted::Submitted::default(),
+            submitted: super::idempotency::Submitted::default(),
             shelves: BTreeMap::new(),
             given_up_bytes: 0,
             hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
-            accounts: super::vouched::Accounts::default(),
-            submitting: None,
+            accounts: super::remote_identity::Accounts::default(),
             early: Vec::new(),
             waits_for_nodes: true,
             next_request: 0,
-            questions: super::questions::Questions::default(),
+            questions: super::node_queries::Questions::default(),
             forecasts: super::forecasts::Forecasts::default(),
             line: std::cell::OnceCell::new(),
             removals: super::removal::Removals::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
             history_due: ClusterTime::NEVER,
-            forgetting: super::forgetting::Forgetting::default(),
+            forgetting: super::end_acks::Forgetting::default(),
             told_settings: None,
             started: now,
             parent: supervisor(),
@@ -262,7 +260,7 @@ impl Driver {
     }
 
     /// Takes in what has happened, does what is due, and ends with everything stored and sent. What agents tell comes
-    /// first, however it came: who asks for something is answered by how things are now.
+    /// first, however it came: a request is answered by how things are now.
     pub(super) fn round(&mut self, ready: &[Ready]) {
         let mut spoken = std::mem::take(&mut self.newcomers);
         for event in ready {
@@ -297,7 +295,7 @@ impl Driver {
         ClusterTime(clock::monotonic_ns()) + self.clock_ahead
     }
 
-    /// Whether the supervisor, who would start again what fails, has ended itself.
+    /// Whether the supervisor, which would start again what fails, has ended itself.
     pub(super) fn is_abandoned(&self) -> bool {
         getppid() != self.parent
     }
@@ -335,7 +333,7 @@ impl Driver {
         }
     }
 
-    /// When a private instance that nobody uses ends by itself. In a cluster others may be about to.
+    /// When a private instance that is not used ends by itself. In a cluster others may be about to.
     fn idle_end(&self) -> Option<ClusterTime> {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
@@ -376,13 +374,34 @@ impl Driver {
 
     /// The one place where something is decided: an event in, actions out, carried out in order.
     pub(super) fn apply(&mut self, event: &Event) {
-        self.decide(event);
+        self.decide(event, None);
+        self.follow_up();
+    }
+
+    /// Puts a job to the core; gives its decision. What follows from it is left to
+    /// [`Self::follow_up`], so that the client is answered first.
+    pub(super) fn submit(
+        &mut self,
+        event: &Event,
+        submission: Submission,
+    ) -> Option<Result<JobId, Refusal>> {
+        self.decide(event, Some(submission))
+    }
+
+    /// Applies the events that carrying out earlier ones has caused.
+    pub(super) fn follow_up(&mut self) {
         while let Some(event) = self.follow_ups.pop_front() {
-            self.decide(&event);
+            self.decide(&event, None);
         }
     }
 
-    fn decide(&mut self, event: &Event) {
+    /// Applies one event and carries out what follows; gives the decision on a submission.
+    fn decide(
+        &mut self,
+        event: &Event,
+        mut submission: Option<Submission>,
+    ) -> Option<Result<JobId, Refusal>> {
+        let mut answer = None;
         let mut actions = std::mem::take(&mut self.actions);
         let now = self.now();
         self.active = now;
@@ -391,13 +410,23 @@ impl Driver {
         self.memory.journal.note(now, event, &actions, &self.core);
         self.ask_disk_for(event);
         for action in actions.drain(..) {
-            self.carry_out(action);
+            match action {
+                Action::Accept { job, .. } => {
+                    if let Some(submission) = submission.take() {
+                        self.note_accepted(job, submission);
+                        answer = Some(Ok(job));
+                    }
+                }
+                Action::Decline { refusal, .. } => answer = Some(Err(refusal)),
+                action => self.carry_out(action),
+            }
         }
         self.actions = actions;
         if let Event::Suspend { job } | Event::Resume { job } = event {
             self.note_state(*job);
         }
         self.tell_settings();
+        answer
     }
 
     pub(super) fn next_request(&mut self) -> RequestId {
@@ -407,8 +436,8 @@ impl Driver {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Accept { job, .. } => self.on_accept(job),
-            Action::Decline { refusal, .. } => self.on_decline(&refusal),
+            // The caller answers these.
+            Action::Accept { .. } | Action::Decline { .. } => {}
             Action::Timetable { node, .. } => self.send_timetable(node),
             Action::Timetables { .. } => {
                 for node in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -441,7 +470,7 @@ impl Driver {
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Terminate { launch });
             }
-            // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
+            // Jobs are suspended in place: a job in no timetable leaves its processors free.
             Action::MoveOut { job } => {
                 self.note_state(job);
                 self.follow_ups.push_back(Event::MovedOut { job });

@@ -1,8 +1,9 @@
-//! What MPI processes of different nodes must know of each other: each keeper collects what its tasks
-//! store, and when all have entered a barrier, all keepers of the job get what the others have.
+//! What MPI processes of different nodes must know of each other: each keeper collects what its
+//! tasks store, and when all have entered a barrier, all keepers of the job get what the others
+//! have.
 //!
-//! It comes and goes in parts (`tutti_wire::pmi::Exchange`). What of it is kept for one job is counted: a job
-//! that needs more than [`EXCHANGE_BYTES_MAX`] at once is ended.
+//! It comes and goes in parts (`tutti_wire::pmi::Exchange`). What of it is kept for one job is
+//! counted: a job that needs more than [`EXCHANGE_BYTES_MAX`] at once is ended.
 
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
@@ -16,15 +17,18 @@ use tutti_wire::code::Code;
 use tutti_wire::limits::EXCHANGE_BYTES_MAX;
 use tutti_wire::pmi::{Barrier, BarrierGroup, Collected, Exchange, Values, packed};
 
-/// What of an answer may wait for the head's agent: orders that come after it wait for no more than that.
+/// What of an answer may wait for the head's agent: orders that come after it wait for no more than
+/// that.
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// What the nodes of a job have stored before barriers, as far as it may be needed.
 #[derive(Default)]
 pub(super) struct Exchanges {
-    /// Barriers that some nodes have completed, by who sent what they stored: one node, or several as one.
+    /// Barriers that some nodes have completed, by the sender of what they stored: one node, or
+    /// several as one.
     gathered: BTreeMap<Barrier, BTreeMap<Vec<NodeId>, Collected>>,
-    /// The latest of each group and tag that all have completed, for nodes that have missed the answer. The oldest first.
+    /// The latest of each group and tag that all have completed, for nodes that have missed the
+    /// answer. The oldest first.
     answered: VecDeque<Arc<Answer>>,
 }
 
@@ -58,7 +62,8 @@ impl Exchanges {
         self.gathered_bytes() + self.answered.iter().map(|it| it.bytes).sum::<usize>()
     }
 
-    /// All nodes have completed a barrier: the answer to it takes the place of that to the round before.
+    /// All nodes have completed a barrier: the answer to it takes the place of that to the round
+    /// before.
     fn answer(&mut self, launch: LaunchId, barrier: Barrier) -> Arc<Answer> {
         let senders = self.gathered.remove(&barrier).unwrap_or_default();
         let parts = packed(senders.into_values().flat_map(Collected::into_parts).collect());
@@ -107,7 +112,8 @@ pub(super) fn send_parts(sending: &mut VecDeque<Sending>, link: &mut Link) {
 }
 
 impl Driver {
-    /// A part of what nodes of a branch have stored before a barrier that their tasks have all entered.
+    /// A part of what nodes of a branch have stored before a barrier that their tasks have all
+    /// entered.
     pub(super) fn on_exchange(&mut self, token: u64, passed: Passed) {
         let Passed { mut nodes, exchange } = passed;
         let (launch, barrier) = (exchange.launch, exchange.barrier.clone());
@@ -143,7 +149,8 @@ impl Driver {
         self.give_up_barriers(job);
     }
 
-    /// Ends a job of which a node waits in a barrier for another one whose tasks have all ended without entering it.
+    /// Ends a job of which a node waits in a barrier for another one whose tasks have all ended
+    /// without entering it.
     pub(super) fn give_up_barriers(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job).filter(|it| !it.exchanges.gathered.is_empty()) else {
             return;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tutti_node::exit::Exit;
 use tutti_types::{EndReason, Outcome, Rank, TaskStatus};
 
-/// Of the tasks that ended badly, the first with each exit code. Those that were ended because of it
-/// come later, so the one that decided the exit code of the job is among them.
+/// Of the tasks that ended badly, the first with each exit code. Those that were ended because of
+/// it come later, so the one that decided the exit code of the job is among them.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     first: BTreeMap<u8, (Rank, TaskStatus)>,
@@ -25,7 +25,8 @@ impl Failures {
         }
     }
 
-    /// Who ended so, and how, unless the keeper has said more about it than there is to say here.
+    /// The task that ended so, and how, unless the keeper has said more about it than there is to
+    /// say here.
     pub(super) fn words(&self, outcome: Outcome) -> Option<String> {
         let first = self.first.get(&outcome.exit_code);
         let by_itself =

@@ -8,7 +8,7 @@
 //! take at most one part in [`REST`] of the loop's time: the next is made so many times as long later.
 
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use super::waits::Waits;
 use std::collections::VecDeque;
 use tutti_core::{CutShort, Event, Forecast, Foreseen, Unknown};

@@ -1,9 +1,9 @@
 //! Jobs that have ended: the latest of them from memory, all that are kept from the journal.
 
-use super::clients::Forbidden;
 use super::driver::Driver;
+use super::error::Problem;
 use super::jobs::Ended;
-use super::problem::Problem;
+use super::requests::Forbidden;
 use tracing::warn;
 use tutti_journal::{EndedJob, EndedSpan};
 use tutti_node::codes::code_of_journal;
@@ -14,12 +14,12 @@ use tutti_wire::limits::ENDED_JOBS_BYTES_MAX;
 use tutti_wire::local::Reply;
 use tutti_wire::report::HistoryReport;
 
-/// Jobs that are looked at for one answer: reading them takes a few milliseconds, in which nobody else is
-/// answered.
+/// Jobs that are looked at for one answer: reading them takes a few milliseconds, in which no other
+/// client is answered.
 pub(super) const PAGE_JOBS: usize = 500;
 
-/// How often it is looked whether jobs are too old, at least and at most; between that, ten times while a
-/// job is kept.
+/// How often it is looked whether jobs are too old, at least and at most; between that, ten times
+/// while a job is kept.
 const LOOK_MIN: Nanos = Nanos::from_secs(1);
 const LOOK_MAX: Nanos = Nanos::from_secs(3600);
 
@@ -132,7 +132,7 @@ pub(super) fn page_of(found: Vec<EndedJob>, query: &EndedQuery, now_ms: u64) -> 
     Reply::Past { jobs, next: next.filter(|_| whole) }
 }
 
-/// The number of a user who is named, or numbered.
+/// The number of a user that is named, or numbered.
 fn user_number(user: &str) -> Result<u32, String> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);

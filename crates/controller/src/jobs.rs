@@ -2,7 +2,7 @@
 
 use super::exchange::Exchanges;
 use super::failures::Failures;
-use super::kept::Kept;
+use super::launch_store::Kept;
 use super::show::Shown;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::PlacementView;
@@ -22,7 +22,7 @@ pub(super) const ENDED_MAX: usize = 10_000;
 
 /// A job that has not ended.
 pub(super) struct Entry {
-    /// Who it runs as.
+    /// The user that it runs as.
     pub(super) credentials: Credentials,
     /// By what its owner would ask for it again.
     pub(super) key: Option<SubmitKey>,
@@ -54,6 +54,8 @@ pub(super) struct Entry {
     pub(super) front: Option<u64>,
     /// Whether one may have been told, also by an earlier controller.
     pub(super) has_told_front: bool,
+    /// Whether its front end has yet to be answered that it is accepted.
+    pub(super) is_unanswered: bool,
     /// Clients that wait for its end.
     pub(super) waiting: Vec<u64>,
     /// Clients that wait until a task of it has begun, or for its end.
@@ -116,6 +118,7 @@ impl Entry {
             front: None,
             within: None,
             has_told_front: false,
+            is_unanswered: false,
             waiting: Vec::new(),
             waiting_begun: Vec::new(),
             has_begun: false,
@@ -160,7 +163,7 @@ impl Entry {
         self.shown.begin_anew();
     }
 
-    /// What was used on nodes that were lost nobody knows.
+    /// What was used on nodes that were lost is unknown.
     pub(super) fn note_silent_nodes(&mut self) {
         if self.started_on.iter().any(|node| !self.cleared.contains(node)) {
             self.usage.add(&Usage::unknown());
@@ -200,7 +203,7 @@ impl Entry {
         cut(lines.join("\n"), JOB_DETAIL_BYTES_MAX)
     }
 
-    /// The same of a job that has ended, with who decided how.
+    /// The same of a job that has ended, with the cause of the decision.
     pub(super) fn detail_of_end(&self, outcome: Outcome) -> String {
         let mut detail = self.detail();
         let unsaid = match outcome.reason {

@@ -1,14 +1,16 @@
 //! Nodes that are out of reach: how long that may be before they are lost.
 //!
-//! A node whose connection broke goes on with its jobs for as long as its lease lasts, which its agent
-//! renews while it is in reach, and which begins no later than the controller misses it (the head of
-//! `agent/src/tree/lease.rs`). So it is lost, and its jobs may run elsewhere, when that lease is over, and a
-//! margin with it (`core/src/lease.rs`). Until then nothing new is placed there, unless it is back within a moment.
+//! A node whose connection broke goes on with its jobs for as long as its lease lasts, which its
+//! agent renews while it is in reach, and which begins no later than the controller misses it (the
+//! head of `agent/src/tree/lease_from_head.rs`). So it is lost, and its jobs may run elsewhere,
+//! when that lease is over, and a margin with it (`core/src/longer_leases.rs`). Until then nothing
+//! new is placed there, unless it is back within a moment.
 //!
-//! What began to count before the agent of this machine (re)joined counts from then: it vouches for the
-//! others, and did so also while there was no controller. So nobody is lost before it has joined, as long as somebody
-//! starts it again: it may stand still, and then vouch for whoever is still connected to it. Nor does its own node
-//! have a lease that could end. Nobody waits for that longer than for the agent, without which no node is in reach.
+//! What began to count before the agent of this machine (re)joined counts from then: it vouches for
+//! the others, and did so also while there was no controller. So no node is lost before it has
+//! joined, as long as the supervisor starts it again: it may stand still, and then vouch for any
+//! agent that is still connected to it. Nor does its own node have a lease that could end. Nothing
+//! waits for that longer than for the agent, without which no node is in reach.
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
@@ -18,11 +20,12 @@ use tutti_types::{ClusterTime, Nanos, NodeId, NodeSpec};
 use tutti_wire::code::Code;
 use tutti_wire::tree::Join;
 
-/// Agents that are started again, or look for another parent, are back sooner: so long, nothing is said.
+/// Agents that are started again, or look for another parent, are back sooner: so long, nothing is
+/// said.
 const MOMENT: Nanos = Nanos::from_secs(1);
 
-/// How long an agent of this machine may be gone when there is no supervisor to start it: it may only
-/// have lost its connection.
+/// How long an agent of this machine may be gone when there is no supervisor to start it: it may
+/// only have lost its connection.
 const ABANDONED: Nanos = Nanos::from_secs(3);
 
 /// When a node that is out of reach counts as what.
@@ -67,8 +70,8 @@ impl Driver {
         }
     }
 
-    /// Nodes that were lost may have joined since, under a controller of whose journal that is missing, and run what
-    /// it has launched there. So they are to be back or lost once more.
+    /// Nodes that were lost may have joined since, under a controller of whose journal that is
+    /// missing, and run what it has launched there. So they are to be back or lost once more.
     pub(super) fn regain_lost_nodes(&mut self) {
         let lost = self.core.nodes().filter(|view| !view.up);
         let lost: Vec<(NodeId, NodeSpec)> = lost.map(|view| (view.id, view.spec.clone())).collect();
@@ -77,8 +80,8 @@ impl Driver {
         }
     }
 
-    /// The agent of this machine has joined: it has vouched for nodes up to now. One on which the controller was before
-    /// is a node like others.
+    /// The agent of this machine has joined: it has vouched for nodes up to now. One on which the
+    /// controller was before is a node like others.
     pub(super) fn count_anew(&mut self, here: NodeId) {
         let now = self.now();
         for (&node, entry) in &mut self.nodes {
@@ -112,7 +115,7 @@ impl Driver {
         }
     }
 
-    /// Whether the agent of this machine is not there, and somebody starts it again.
+    /// Whether the agent of this machine is not there, and will be started again.
     fn waits_for_own_agent(&self) -> bool {
         let is_own = |entry: &NodeEntry| entry.is_here && entry.missed.is_some();
         !self.is_abandoned() && self.nodes.values().any(is_own)
@@ -132,8 +135,8 @@ impl Driver {
         }
     }
 
-    /// Whether a node that joins is there as it was, since it was not lost meanwhile and has the same processors;
-    /// and whether it was said to be out of reach.
+    /// Whether a node that joins is there as it was, since it was not lost meanwhile and has the
+    /// same processors; and whether it was said to be out of reach.
     pub(super) fn is_back(&mut self, node: NodeId, join: &Join) -> (bool, bool) {
         let view = self.core.nodes().find(|view| view.id == node && view.up);
         let Some((same, away)) =

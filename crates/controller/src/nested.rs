@@ -1,7 +1,7 @@
 //! Jobs that a task of another job waits for: declined if they can't start before that one ends.
 
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use std::collections::BTreeSet;
 use tutti_types::{JobId, JobSpec};
 use tutti_wire::code::Code;

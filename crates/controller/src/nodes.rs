@@ -1,7 +1,7 @@
 //! `tutti nodes`: nodes by the names that people give, sets of them, and which take jobs.
 
 use super::driver::Driver;
-use super::questions::Page;
+use super::node_queries::Page;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::Event;
 use tutti_node::membership::Place;

@@ -1,14 +1,15 @@
 //! Answers from the journal of an instance that does not run.
 //!
-//! A verb asks here when no controller answers. The journal is only read. One answer takes one page of jobs, or the
-//! state. Jobs that ended longer ago than `keep_history` are left out, as the next controller would.
+//! A verb asks here when no controller answers. The journal is only read. One answer takes one page
+//! of jobs, or the state. Jobs that ended longer ago than `keep_history` are left out, as the next
+//! controller would.
 
-use super::clients::Forbidden;
 use super::driver::blank_core;
+use super::error::Problem;
 use super::history::{PAGE_JOBS, page_of, span_of, told};
 use super::jobs::{ENDED_MAX, Ended};
-use super::problem::Problem;
 use super::report;
+use super::requests::Forbidden;
 use super::show::ended_report;
 use std::path::Path;
 use tutti_core::Core;
@@ -21,7 +22,8 @@ use tutti_wire::history::EndedQuery;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::JobReport;
 
-/// Answers a request as the controller would; `None` where nothing was left, or only a controller can answer.
+/// Answers a request as the controller would; `None` where nothing was left, or only a controller
+/// can answer.
 ///
 /// # Errors
 /// If the journal can't be read.
@@ -120,8 +122,8 @@ impl Offline {
         }))
     }
 
-    /// The answer about a job that has not ended here: that there is none of this number, or none, since only a
-    /// controller knows more.
+    /// The answer about a job that has not ended here: that there is none of this number, or none,
+    /// since only a controller knows more.
     fn unknown(&self, job: JobId) -> Option<Reply> {
         let is_known = self.core.job(job, self.core.now()).is_some();
         (!is_known).then(|| Problem::from(Forbidden::NoJob(job)).failed())

@@ -1,8 +1,8 @@
 //! Orders of owners and administrators about jobs: hold, release, another class.
 
-use super::clients::Forbidden;
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
+use super::requests::Forbidden;
 use tutti_core::{Event, HeldBy, JobState};
 use tutti_types::{ClassName, JobId, Refusal};
 use tutti_wire::local::Reply;

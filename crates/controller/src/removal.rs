@@ -1,14 +1,15 @@
 //! Nodes that an administrator takes out of the cluster.
 //!
-//! A node's name is struck off at once, so that it does not come back; but its jobs may run elsewhere, and
-//! it is forgotten, only when nothing of them runs there any more. One that is in reach is told to go out
-//! of service, suspends what it has and says so, as it does when it is taken down. For one that is not in
-//! reach its lease is waited for, as for any other that is missed; one that does not go is cut off, and is out of
-//! reach then. Who asked is answered when nothing runs there any more, and whoever has spoken for the node does not
-//! any more from then on.
+//! A node's name is struck off at once, so that it does not come back; but its jobs may run
+//! elsewhere, and it is forgotten, only when nothing of them runs there any more. One that is in
+//! reach is told to go out of service, suspends what it has and says so, as it does when it is
+//! taken down. For one that is not in reach its lease is waited for, as for any other that is
+//! missed; one that does not go is cut off, and is out of reach then. The asker is answered when
+//! nothing runs there any more, and the agent that has spoken for the node does not any more from
+//! then on.
 
 use super::driver::{Connection, Driver, Kind};
-use super::problem::Problem;
+use super::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use tracing::info;
 use tutti_core::Event;
@@ -20,12 +21,13 @@ use tutti_wire::tree::ToAgent;
 /// A node that is told to go says at once that it does.
 const PATIENCE: Nanos = Nanos::from_secs(5);
 
-/// Who waits for which nodes to be gone, and what those were called that are: jobs may end because of it only then.
+/// The clients that wait for which nodes to be gone, and what those were called that are: jobs may
+/// end because of it only then.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     waiting: Vec<(u64, BTreeSet<NodeId>)>,
     names: BTreeMap<NodeId, String>,
-    /// Who was told to go, and until when that is waited for.
+    /// The nodes that were told to go, and until when that is waited for.
     told: BTreeMap<NodeId, ClusterTime>,
 }
 
@@ -93,7 +95,8 @@ impl Driver {
         self.nodes.get(&node).is_some_and(|entry| entry.is_removed)
     }
 
-    /// Those that were told to go and are still there go by force: they are out of reach from then on.
+    /// Those that were told to go and are still there go by force: they are out of reach from then
+    /// on.
     pub(super) fn cut_off(&mut self, now: ClusterTime) {
         let late = |(&node, &until): (&NodeId, &ClusterTime)| (until <= now).then_some(node);
         for node in self.removals.told.iter().filter_map(late).collect::<Vec<_>>() {
@@ -104,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Whose child it is, he lets go of it.
+    /// Its parent lets go of it.
     fn say_removed(&mut self, node: NodeId) {
         for connection in self.connections.values_mut() {
             if let Connection { kind: Kind::Branch(branch), .. } = connection {

@@ -1,7 +1,7 @@
 //! `tutti resource`: how many of each counted resource there are.
 
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use tutti_core::{Event, JobState};
 use tutti_types::limits::{RESOURCE_COUNT_MAX, RESOURCES_MAX};
 use tutti_types::{ResourceName, ResourceSpec};

@@ -2,7 +2,7 @@
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use super::report;
 use tutti_core::{Event, ShortestSlot, shortest_slot};
 use tutti_node::platform::time::local_week;
@@ -178,7 +178,7 @@ impl Driver {
         })
     }
 
-    /// Where nobody keeps this machine's clock, the others can't go by theirs.
+    /// Where nothing keeps this machine's clock, the others can't go by theirs.
     pub(super) fn check_clock(&self, settings: &Settings) -> Result<(), String> {
         let is_new = self.core.settings().params.clock() != settings.params.clock();
         if is_new && settings.params.clock() == ClockSource::System {
@@ -274,7 +274,7 @@ mod tests {
             assert!(refused.contains(said), "{said}: {refused}");
         }
         assert_eq!(refusal(&slot(5000, 200_000), "n3", ERROR), None);
-        // Whoever takes what he is told to is not refused again.
+        // A client that takes the advice is not refused again.
         let least = |us: u64| format_duration_short(least_slot(Nanos(us * 1000)));
         assert_eq!([2_490, 22_001, 249_990].map(least), ["10ms", "89ms", "1.0s"]);
         let refused = refusal(&slot(4000, 200_000), "n3", ERROR).unwrap();

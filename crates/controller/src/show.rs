@@ -1,10 +1,10 @@
 //! One job by its number: what `tutti show` and `tutti logs` ask for.
 
-use super::clients::Forbidden;
 use super::driver::Driver;
+use super::error::Problem;
 use super::jobs::{Ended, Entry};
-use super::problem::Problem;
 use super::report::{self, state_word};
+use super::requests::Forbidden;
 use tutti_core::PlacementView;
 use tutti_journal::EndedJob;
 use tutti_node::platform::time::wall_ms;

@@ -3,7 +3,7 @@
 
 use super::bank::{account_name, group_of_name, user_of_name};
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{Core, Event};
 use tutti_types::limits::QUEUES_MAX;

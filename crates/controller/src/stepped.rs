@@ -1,8 +1,8 @@
-//! A controller that does a round when it is told to: for simulations, which have it beside all the others in
-//! one thread.
+//! A controller that does a round when it is told to: for simulations, which have it beside all the
+//! others in one thread.
 
-use super::ahead::Former;
 use super::driver::{Driver, blank_core};
+use super::time_base::Former;
 use std::path::{Path, PathBuf};
 use tutti_core::Core;
 use tutti_journal::{Journal, Store};
@@ -21,8 +21,8 @@ pub struct Stepped {
 }
 
 impl Stepped {
-    /// One that takes over what is stored; `former` is what is known of the one before, if the machine was not
-    /// started since.
+    /// One that takes over what is stored; `former` is what is known of the one before, if the
+    /// machine was not started since.
     ///
     /// # Errors
     /// If that can't be read.
@@ -49,10 +49,10 @@ impl Stepped {
         self.has_stored && self.driver.memory.journal.failure().is_none()
     }
 
-    /// Somebody has connected.
+    /// A client has connected.
     ///
     /// # Errors
-    /// If the kernel does not say who.
+    /// If the kernel does not name the user.
     pub fn take_in(&mut self, stream: Stream) -> std::io::Result<()> {
         self.driver.take_in(stream)
     }
@@ -157,7 +157,7 @@ mod tests {
         Report { from, report: FromAgent::Join(join) }
     }
 
-    /// Takes in who is new after all was said, and does rounds until the client has its answer.
+    /// Accepts new clients after all was said, and does rounds until the client has its answer.
     fn answer(controller: &mut Stepped, client: &mut Link, new: Vec<UnixStream>) -> Reply {
         for stream in new {
             controller.take_in(stream.into()).expect("it is taken in");
@@ -173,7 +173,8 @@ mod tests {
         }
     }
 
-    /// A controller, a client of it, and an agent with nodes of these names; and the directory of its journal.
+    /// A controller, a client of it, and an agent with nodes of these names; and the directory of
+    /// its journal.
     fn cluster(name: &str, names: &[String]) -> (Stepped, Link, Link, PathBuf) {
         let directory = std::env::temp_dir().join(format!("tutti-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
@@ -212,7 +213,8 @@ mod tests {
         let _ = std::fs::remove_dir_all(&directory);
     }
 
-    /// Does rounds until the client has its answer, and answers for the nodes: so many switches each.
+    /// Does rounds until the client has its answer, and answers for the nodes: so many switches
+    /// each.
     fn answer_with_switches(
         (controller, client, agent): (&mut Stepped, &mut Link, &mut Link),
         records: usize,
@@ -288,7 +290,7 @@ mod tests {
         std::fs::create_dir_all(&directory).expect("a directory");
         let store = SqliteStore::open(&directory.join("journal.db")).expect("a journal");
         let mut controller = Stepped::start(Box::new(store), None).expect("a controller");
-        // Who is new in that round: nobody, the client, the agent, both.
+        // What is new in that round: nothing, the client, the agent, both.
         for (number, is_new) in
             [[false, false], [true, false], [false, true], [true, true]].iter().enumerate()
         {

@@ -1,7 +1,7 @@
-//! Nodes that upgrade to another executable, one at a time: whoever asks goes from node to node.
+//! Nodes that upgrade to another executable, one at a time: the client goes from node to node.
 
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use tutti_wire::code::Code;
 use tutti_wire::tree::{Answer, Question};
 
@@ -26,7 +26,7 @@ pub(super) fn answer_of_ended(question: &Question) -> Answer {
     }
 }
 
-/// What somebody is told whose question was answered with a failure.
+/// What a client is told if its question was answered with a failure.
 pub(super) fn failure(question: &Question, reason: String) -> Problem {
     let code = match question {
         Question::Upgrade { .. } | Question::Runs { .. } => Code::NotUpgraded,

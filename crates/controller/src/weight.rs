@@ -2,7 +2,7 @@
 
 use super::bank::{account, account_name};
 use super::driver::Driver;
-use super::problem::Problem;
+use super::error::Problem;
 use tutti_core::Event;
 use tutti_types::BankAccount;
 use tutti_types::limits::{USER_WEIGHT_MAX, USER_WEIGHTS_MAX};

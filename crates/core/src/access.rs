@@ -1,8 +1,8 @@
 //! Which users may submit jobs, and from which machines: while nothing is granted, all users may,
 //! from everywhere; then only those with a grant. Root always may.
 //!
-//! Which machine a request comes from, and which machines a list of names means, only the driver knows;
-//! so it asks here before it hands a request in.
+//! Which machine a request comes from, and which machines a list of names means, only the driver
+//! knows; so it asks here before it hands a request in.
 
 use crate::controller::Core;
 use tutti_types::access::{Access, Grantee, Origin};

@@ -12,7 +12,7 @@
 //! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
 
 use crate::controller::Core;
-use crate::record::Record;
+use crate::state::record::Record;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};

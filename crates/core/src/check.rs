@@ -9,7 +9,7 @@ mod turns;
 mod waiting;
 
 use crate::controller::Core;
-use crate::deadline;
+use crate::policy::deadline;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

@@ -13,27 +13,27 @@ pub use former::FormerCore;
 
 use crate::action::Action;
 use crate::bank::Bank;
-use crate::by_class::ByClass;
-use crate::deadline::Plans;
-use crate::digest::Digest;
-use crate::ending::ENDED_BY_KILL;
 use crate::event::Event;
 use crate::frame::Frame;
-use crate::lease::Longer;
 use crate::ledger::Ledger;
+use crate::longer_leases::Longer;
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
 use crate::node_loss::Loss;
-use crate::nodes::Nodes;
 use crate::orders::HeldBy;
-use crate::plan::{Outbox, Sent};
+use crate::policy::classes::ByClass;
+use crate::policy::deadline::Plans;
 use crate::policy::{self, Machine, Policy};
+use crate::publish::{Outbox, Sent};
 use crate::queue::Queue;
 use crate::queues::Queues;
-use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::reserved_rows::Quick;
 use crate::resources::Resources;
-use crate::table::Table;
+use crate::state::digest::Digest;
+use crate::state::nodes::Nodes;
+use crate::state::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
+use crate::state::table::Table;
+use crate::termination::ENDED_BY_KILL;
 use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -343,25 +343,54 @@ impl Core {
     /// A number for the whole state: equal for equal states, on every machine.
     #[must_use]
     pub fn digest(&self) -> u64 {
+        // Without `..`, so that the compiler asks of each new field whether it counts.
+        let Self {
+            now,
+            settings,
+            calendar,
+            settings_until,
+            params,
+            classes,
+            nodes,
+            matrix,
+            jobs,
+            queue,
+            by_class,
+            resources,
+            bank,
+            access,
+            foreign,
+            ledger,
+            frame,
+            activated,
+            versions,
+            sent_all,
+            sent,
+            held,
+            outbox,
+            deadlines,
+            plans,
+            aside,
+            absent,
+            jobs_made,
+            migration,
+            stopping,
+            longer_leases,
+            wake,
+            weights,
+            quick,
+            queues,
+            holds,
+            // What the driver asked for, not what happened.
+            tells_nodes: _,
+            kills: _,
+        } = self;
         let mut digest = Digest::new();
-        (self.now, &self.params, &self.classes, &self.nodes).hash(&mut digest);
-        (&self.settings, self.calendar, self.settings_until).hash(&mut digest);
-        (&self.matrix, &self.jobs, &self.queue, &self.ledger, &self.frame).hash(&mut digest);
-        (self.activated, self.versions, self.sent_all, &self.sent, &self.held, &self.outbox)
-            .hash(&mut digest);
-        (
-            &self.deadlines,
-            &self.plans,
-            &self.aside,
-            &self.absent,
-            self.jobs_made,
-            &self.migration,
-            self.stopping,
-        )
-            .hash(&mut digest);
-        (&self.by_class, &self.resources, &self.bank, &self.foreign, self.wake, self.longer_leases)
-            .hash(&mut digest);
-        (&self.access, &self.weights, &self.quick, &self.queues, &self.holds).hash(&mut digest);
+        (now, params, classes, nodes, settings, calendar, settings_until).hash(&mut digest);
+        (matrix, jobs, queue, ledger, frame, activated, versions).hash(&mut digest);
+        (sent_all, sent, held, outbox, deadlines, plans, aside, absent).hash(&mut digest);
+        (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
+        (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         digest.finish()
     }
 

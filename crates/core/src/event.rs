@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use tutti_types::access::{Grantee, Origin};
 use tutti_types::account::{BankAccount, ProcessorTime};
 use tutti_types::class::ClassSpec;
-use tutti_types::figures::{Figures, LoadAverages};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
 };
 use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::node_performance::{Figures, LoadAverages};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
 use tutti_types::queue::{Allowed, QueueSpec};

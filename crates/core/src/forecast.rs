@@ -12,11 +12,11 @@
 //! nothing is to come any more, or at one of the limits in [`CutShort`].
 
 use crate::action::Action;
-use crate::aside::Place;
 use crate::controller::Core;
 use crate::event::Event;
 use crate::policy::WaitReason;
-use crate::record::{Course, Phase};
+use crate::state::record::Place;
+use crate::state::record::{Course, Phase};
 use crate::view::JobState;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

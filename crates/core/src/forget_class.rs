@@ -1,7 +1,7 @@
 //! Deletion of classes: a slip of the pen makes one, and it should not stay for ever.
 
 use crate::controller::Core;
-use crate::record::Record;
+use crate::state::record::Record;
 use tutti_types::class::default_classes;
 use tutti_types::counted::Counted;
 use tutti_types::ids::{ClassName, QueueName};

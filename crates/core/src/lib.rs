@@ -10,9 +10,9 @@
 //! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
 //! matrix; [`share`] decides how long each row's slots are, [`slices`] how many; [`frame`] how one
 //! cycle of slots follows another; [timetable](tutti_types::timetable) is what one node is told of it; [`ledger`] counts
-//! who ran how long, and [`bank`] charges for it; [settings](tutti_types::settings) is what an administrator has set,
+//! which jobs ran how long, and [`bank`] charges for it; [settings](tutti_types::settings) is what an administrator has set,
 //! and for which hours; [`policy`] decides which jobs get into the matrix and where; `queue` in
-//! what order, and who may pass whom; `by_class` who is set aside for whom, `deadline` who is
+//! what order, and which job may pass which; `policy::classes` which job is preempted for which, `policy::deadline` which is
 //! promised to be done by when; `orders` is what owners and administrators change of jobs;
 //! [`resources`] is what is counted; `aside` is how a job gives its processors up and gets some
 //! again;
@@ -26,54 +26,48 @@ extern crate alloc;
 
 pub mod access;
 pub mod action;
-mod aside;
-mod attendance;
 pub mod bank;
-mod by_class;
 pub mod check;
 pub mod controller;
-mod deadline;
-mod digest;
-mod ending;
 pub mod event;
 pub mod forecast;
 mod forget_class;
 pub mod frame;
-mod lease;
 pub mod ledger;
 mod line;
+mod longer_leases;
 pub mod matrix;
 mod migrate;
 mod nested;
+mod node_events;
 mod node_loss;
-pub mod nodes;
-mod ordered;
 mod orders;
-mod plan;
 pub mod policy;
+mod preempt;
+mod publish;
 mod queue;
 mod queues;
-pub mod record;
 mod reserve;
 mod reserved_rows;
 pub mod resources;
 pub mod share;
 pub mod slices;
-pub mod table;
+pub mod state;
+mod termination;
 pub mod view;
 mod weight;
 
 pub use action::Action;
-pub use aside::Place;
 pub use controller::{Core, FormerCore};
-pub use deadline::Expected;
 pub use event::Event;
 pub use forecast::{CutShort, Forecast, Foreseen, Unknown};
 pub use forget_class::ClassStays;
 pub use ledger::Moved;
 pub use line::InLine;
 pub use orders::HeldBy;
+pub use policy::Expected;
 pub use policy::{ShortestSlot, WaitReason, shortest_slot};
-pub use record::Part;
 pub use resources::ResourceView;
+pub use state::record::Part;
+pub use state::record::Place;
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

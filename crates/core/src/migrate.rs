@@ -1,20 +1,20 @@
-//! Migration: jobs that permit it ([`JobSpec::movable`](tutti_types::JobSpec)) go on on other processors, so
-//! that others get more turns (parameter `migration`).
+//! Migration: jobs that permit it ([`JobSpec::movable`](tutti_types::JobSpec)) go on on other
+//! processors, so that others get more turns (parameter `migration`).
 //!
 //! When a job has ended, and none is on its way any more:
 //!
-//! - *Fewer rows.* If all homes of a row can move and find processors in other rows, they do, and the
-//!   row goes. Rows are tried from the one that unification would empty first, and homes go only to
-//!   rows where unification would leave them ([`crate::matrix`]).
+//! - *Fewer rows.* If all homes of a row can move and find processors in other rows, they do, and
+//!   the row goes. Rows are tried from the one that unification would empty first, and homes go
+//!   only to rows where unification would leave them ([`crate::matrix`]).
 //! - *Turns as a guest.* Otherwise the first job that is nowhere a guest, and for which other
 //!   processors of its own row are idle in another row too, moves there, within its row; only
 //!   processors that no job runs on in either row.
 //!
 //! No promise gets worse: nothing moves while a job in line was promised a start, no job loses
-//! processors or turns for it, and there are never more rows than before. For that, the place that a
-//! job goes to is kept for it from the decision on, as a home without turns (a *hold*) under a number
-//! that no job has; it becomes the job's when its old processors are free. If nodes or tasks that it
-//! needs are gone by then, it goes back to where it was.
+//! processors or turns for it, and there are never more rows than before. For that, the place that
+//! a job goes to is kept for it from the decision on, as a home without turns (a *hold*) under a
+//! number that no job has; it becomes the job's when its old processors are free. If nodes or tasks
+//! that it needs are gone by then, it goes back to where it was.
 //!
 //! Jobs with memory admitted don't migrate: it would have to be admitted twice. Nor do they under a
 //! policy that itself sets jobs aside.
@@ -22,7 +22,7 @@
 use crate::controller::Core;
 use crate::matrix::{Owner, Parts};
 use crate::policy::{Machine, is_plain};
-use crate::record::{Binding, Part, Record};
+use crate::state::record::{Binding, Part, Record};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};

@@ -1,15 +1,16 @@
 //! Whether a job can start while others stay resident.
 //!
-//! A task that runs another job and waits for it holds its own processors meanwhile. If the inner job
-//! needs those, both wait for ever. The answer is a trial on a copy of the core: all other jobs end, one
-//! after another, and the copy decides as the core would. Nothing of the core itself changes.
+//! A task that runs another job and waits for it holds its own processors meanwhile. If the inner
+//! job needs those, both wait for ever. The answer is a trial on a copy of the core: all other jobs
+//! end, one after another, and the copy decides as the core would. Nothing of the core itself
+//! changes.
 
 use crate::action::Action;
-use crate::aside::Place;
 use crate::controller::Core;
 use crate::event::Event;
 use crate::policy::Decision;
-use crate::record::Course;
+use crate::state::record::Course;
+use crate::state::record::Place;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, RequestId};
@@ -18,12 +19,12 @@ use tutti_types::limits::{TRIAL_JOBS_MAX, TRIAL_ROUNDS_MAX};
 use tutti_types::time::ClusterTime;
 
 impl Core {
-    /// Whether a job that is submitted now can start before any of the jobs `stay` ends: at once, in
-    /// turns with them, or when other jobs have ended. Nodes that take no jobs now count as if they did,
-    /// and external load as if there were none.
+    /// Whether a job that is submitted now can start before any of the jobs `stay` ends: at once,
+    /// in turns with them, or when other jobs have ended. Nodes that take no jobs now count as if
+    /// they did, and external load as if there were none.
     ///
-    /// `true` also if none of `stay` runs, if the job would be declined, and if the answer takes more
-    /// than [`TRIAL_JOBS_MAX`] jobs or [`TRIAL_ROUNDS_MAX`] rounds.
+    /// `true` also if none of `stay` runs, if the job would be declined, and if the answer takes
+    /// more than [`TRIAL_JOBS_MAX`] jobs or [`TRIAL_ROUNDS_MAX`] rounds.
     #[must_use]
     pub fn can_start_beside(
         &self,

@@ -1,24 +1,24 @@
-//! What becomes of a job when one of its nodes is lost, or the keeper that held its tasks there: as the
-//! job asked ([`OnNodeLoss`]).
+//! What becomes of a job when one of its nodes is lost, or the keeper that held its tasks there: as
+//! the job asked ([`OnNodeLoss`]).
 //!
-//! By default a gang without one of its nodes can't run: it ends whole, with the reason. A job that is
-//! to be in line again ends in the same way first, and is queued anew only when every other node has
-//! said that nothing of it is left: so it never runs twice at a time. It keeps its number, and with it
-//! its place in line, and begins from the start, with all of its time limit before it. A user that
-//! asks meanwhile that it end has it end. A job that wants a notice goes on without the tasks that
-//! were there. Its other tasks get the signal once for each node, when nothing of the job is left
-//! there: whether the loss of the node itself was seen, or its agent reported the tasks as lost
-//! before.
+//! By default a gang without one of its nodes can't run: it ends whole, with the reason. A job that
+//! is to be in line again ends in the same way first, and is queued anew only when every other node
+//! has said that nothing of it is left: so it never runs twice at a time. It keeps its number, and
+//! with it its place in line, and begins from the start, with all of its time limit before it. A
+//! user that asks meanwhile that it end has it end. A job that wants a notice goes on without the
+//! tasks that were there. Its other tasks get the signal once for each node, when nothing of the
+//! job is left there: whether the loss of the node itself was seen, or its agent reported the tasks
+//! as lost before.
 
 use crate::action::Action;
 use crate::controller::Core;
-use crate::record::{Course, Deaths, Phase, Record, Residence};
+use crate::state::record::{Course, Deaths, Phase, Record, Residence};
 use alloc::vec::Vec;
+use tutti_types::constraints::OnNodeLoss;
 use tutti_types::ids::{JobId, NodeId};
 use tutti_types::job::{EndReason, JobSpec};
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::time::ClusterTime;
-use tutti_types::wish::OnNodeLoss;
 
 /// What a loss asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,8 @@ impl Core {
                 Loss::Tell(signal)
             }
             OnNodeLoss::Kill | OnNodeLoss::Requeue => {
-                // One that was ending for another reason ends for that, but not as if all were well.
+                // One that was ending for another reason ends for that, but not as if all were
+                // well.
                 residence.hear_of_loss(node);
                 Loss::End
             }

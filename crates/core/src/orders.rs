@@ -8,7 +8,7 @@
 //! the owner's allowance is spent, the job counts as standby, and goes back to the new class.
 
 use crate::controller::Core;
-use crate::record::Record;
+use crate::state::record::Record;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId};
 

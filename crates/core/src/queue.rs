@@ -46,16 +46,16 @@ mod former;
 
 pub(crate) use former::FormerQueue;
 
-use crate::by_class::ByClass;
 use crate::controller::Core;
-use crate::ending::memory_of;
 use crate::ledger::Opening;
 use crate::line::{Line, Listed, Search};
 use crate::matrix::{Owner, Widths};
-use crate::ordered::{Entry, Ordered};
+use crate::policy::classes::ByClass;
 use crate::policy::{Decision, Preemption, WaitReason, after, processors};
-use crate::record::{Part, Phase, Record, Residence};
 use crate::reserve::Reservation;
+use crate::state::ordered::{Entry, Ordered};
+use crate::state::record::{Part, Phase, Record, Residence};
+use crate::termination::memory_of;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -261,7 +261,10 @@ impl Queue {
     }
 
     /// Jobs in line have their grace counted, which form 4 of the journal did not.
-    pub(crate) fn upgrade(&mut self, jobs: &crate::table::Table<crate::record::Record>) {
+    pub(crate) fn upgrade(
+        &mut self,
+        jobs: &crate::state::table::Table<crate::state::record::Record>,
+    ) {
         let former: Vec<Waiting> = self.backlog.iter().collect();
         for waiting in former {
             if let Some(record) = jobs.get(&waiting.job) {

@@ -1,22 +1,22 @@
 //! Queues: which jobs are in which, how much of each limit is used, and which jobs wait for one.
 //!
 //! A job that a running limit keeps out waits *beside* the line: it is not first in line, and jobs
-//! behind it start. A job in line counts as if it ran, so its part of each limit is kept for it: what
-//! it was promised holds, and no later job of the queue takes it.
+//! behind it start. A job in line counts as if it ran, so its part of each limit is kept for it:
+//! what it was promised holds, and no later job of the queue takes it.
 //!
-//! Jobs beside the line come in when something is free, in the order of acceptance. A job that lacks
-//! a limit of its user holds up later jobs of that user, one that lacks a limit of the queue holds up
-//! all later ones of the queue: else small jobs could keep a large one out for ever. A job that exceeds
-//! a limit even if it is the only one waits for other hours, and holds up none.
+//! Jobs beside the line come in when something is free, in the order of acceptance. A job that
+//! lacks a limit of its user holds up later jobs of that user, one that lacks a limit of the queue
+//! holds up all later ones of the queue: else small jobs could keep a large one out for ever. A job
+//! that exceeds a limit even if it is the only one waits for other hours, and holds up none.
 //!
 //! Jobs of a user and a group are a *lane*: they count in the same sums, so only the first of each
-//! lane is looked at. A start or an end changes four sums; an end looks at each lane of its queue that
-//! has jobs beside the line, until one lacks a limit of the queue.
+//! lane is looked at. A start or an end changes four sums; an end looks at each lane of its queue
+//! that has jobs beside the line, until one lacks a limit of the queue.
 
 use crate::controller::Core;
 use crate::policy::WaitReason;
-use crate::record::{Phase, Record};
-use crate::table::Table;
+use crate::state::record::{Phase, Record};
+use crate::state::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -362,8 +362,8 @@ impl Core {
         self.take_settings(self.now);
     }
 
-    /// Makes the limits of this hour hold. A job in line that exceeds them waits beside it; one that
-    /// runs goes on.
+    /// Makes the limits of this hour hold. A job in line that exceeds them waits beside it; one
+    /// that runs goes on.
     pub(crate) fn take_queue_limits(&mut self, week: Option<Nanos>) {
         let at = |spec: &QueueSpec| spec.at(week).unwrap_or_default();
         let changed = |(name, spec): (&QueueName, &QueueSpec)| {

@@ -2,14 +2,14 @@
 //!
 //! A job that comes into line gets the earliest place, over all rows, where it delays neither
 //! running jobs nor reservations. When a job ends before its limit, all move forward as far as they
-//! can: one after the other, by the moments at which they are to start, each into the earliest place
-//! that the others leave. So none is ever moved back, as long as jobs end by their limits.
+//! can: one after the other, by the moments at which they are to start, each into the earliest
+//! place that the others leave. So none is ever moved back, as long as jobs end by their limits.
 //!
-//! A row's free processors over time are a list of steps. A job takes its limit and its grace in a row's slots, and
-//! waits for as many turns of the other rows as it can have to: exact for one row, and for several at
-//! most a frame too much. Reservations count processors; a job that lacks memory or a
-//! resource, or that finds its processors spread
-//! over too many nodes, when its moment has come, holds its place and is tried again.
+//! A row's free processors over time are a list of steps. A job takes its limit and its grace in a
+//! row's slots, and waits for as many turns of the other rows as it can have to: exact for one row,
+//! and for several at most a frame too much. Reservations count processors; a job that lacks memory
+//! or a resource, or that finds its processors spread over too many nodes, when its moment has
+//! come, holds its place and is tried again.
 //!
 //! A job without a limit keeps its processors for ever, so there is no promise to jobs that need
 //! them, and none to any job without a limit behind that one.

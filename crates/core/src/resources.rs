@@ -1,13 +1,14 @@
 //! Counted resources: what a cluster has several of, and admits jobs to by number.
 //!
-//! A job that asks for a particular number gets that one or waits. Otherwise numbers are given round
-//! robin: the next one after the last that was given, if it is free (LLNL paper: barrier circuits).
-//! A job gets all that it asks for when it starts, or waits. It has them until it ends, while it is
-//! suspended or preempted too. Of a resource that is *lent*, a job that the policy `classes` preempts
-//! gives its numbers back. It gets numbers again, perhaps others, with its processors.
+//! A job that asks for a particular number gets that one or waits. Otherwise numbers are given
+//! round robin: the next one after the last that was given, if it is free (LLNL paper: barrier
+//! circuits). A job gets all that it asks for when it starts, or waits. It has them until it ends,
+//! while it is suspended or preempted too. Of a resource that is *lent*, a job that the policy
+//! `classes` preempts gives its numbers back. It gets numbers again, perhaps others, with its
+//! processors.
 //!
-//! In line, a resource is like memory: when it comes free can't be counted. So a job with resources is
-//! promised no start, and the first in line is passed only by jobs that are gone before it could
+//! In line, a resource is like memory: when it comes free can't be counted. So a job with resources
+//! is promised no start, and the first in line is passed only by jobs that are gone before it could
 //! start. None of these may have any of the resources that it asks for. A job with resources is
 //! promised no deadline either.
 //!
@@ -15,7 +16,7 @@
 
 use crate::controller::Core;
 use crate::policy::{Decision, Preemption, WaitReason};
-use crate::record::{Record, Residence};
+use crate::state::record::{Record, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -275,7 +276,8 @@ impl Core {
         }
     }
 
-    /// What becomes of the job whose turn in line it is: as the policy says, if its resources are free.
+    /// What becomes of the job whose turn in line it is: as the policy says, if its resources are
+    /// free.
     pub(crate) fn decide(&self, spec: &JobSpec) -> Option<Decision> {
         let decision = self.policy().decide(self.machine(), spec)?;
         Some(match (decision, self.lacks_resource(spec)) {

@@ -6,22 +6,22 @@
 //! jobs that run in the same rows can wait in one list by their marks, of which only the first is ever
 //! asked about: [`Core::reaches`] says when. It is to be asked again after each event.
 
-use crate::aside::Place;
 use crate::controller::Core;
 use crate::frame::Frame;
 use crate::ledger::Moved;
 use crate::line::{InLine, Listed};
 use crate::matrix::{Column, Seat};
 use crate::policy::{Lack, WaitReason};
-use crate::record::{Course, Part, Phase, Record};
+use crate::state::record::Place;
+use crate::state::record::{Course, Part, Phase, Record};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use tutti_types::class::Classes;
-use tutti_types::figures::Figures;
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId, UserId,
 };
 use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::node_performance::Figures;
 use tutti_types::params::Params;
 use tutti_types::resource::Grant;
 use tutti_types::settings::Settings;
@@ -137,7 +137,7 @@ pub struct RowView {
     pub id: RowId,
     /// The length of its slot; `None`: it has none now.
     pub length: Option<Nanos>,
-    /// Who has which processors, homes first.
+    /// Which job has which processors, homes first.
     pub cells: Vec<CellView>,
 }
 
@@ -246,7 +246,7 @@ impl Core {
         self.ledger.clock(rows)
     }
 
-    /// When whoever runs in exactly these rows will have got so much more than at the latest event, if
+    /// When the jobs in exactly these rows will have got so much more than at the latest event, if
     /// nothing changes; [`ClusterTime::NEVER`]: never.
     #[must_use]
     pub fn reaches(&self, rows: &[RowId], need: Nanos) -> ClusterTime {
@@ -260,7 +260,7 @@ impl Core {
         self.ledger.frame()
     }
 
-    /// When a change that was decided on takes effect, with a `lead`: who runs in which rows is
+    /// When a change that was decided on takes effect, with a `lead`: which jobs run in which rows is
     /// otherwise from then on, but is only told with the first event that follows.
     /// [`ClusterTime::NEVER`]: all that was decided on is in effect.
     #[must_use]

@@ -1,5 +1,5 @@
-//! What must always hold in a simulated world (the numbers are those of the promises, `docs/internals/invariants.md`), and
-//! what must hold when all has come to an end.
+//! What must always hold in a simulated world (the numbers are those of the promises,
+//! `docs/internals/invariants.md`), and what must hold when all has come to an end.
 
 use super::engine::{HEAD, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,8 @@ use tutti_types::{JobId, LaunchId, OnNodeLoss, Rank};
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;
 
-/// The longest lease of the simulated world. So long a node may go by the time of the controller's machine before it
-/// lost its power.
+/// The longest lease of the simulated world. So long a node may go by the time of the controller's
+/// machine before it lost its power.
 const LEASE_MAX_NS: u64 = 20_000_000_000;
 
 /// Clocks here count whole nanoseconds.
@@ -23,7 +23,8 @@ const ROUNDING_NS: u64 = 10;
 /// A task of a job.
 type Task = (JobId, Rank);
 
-/// Which tasks run on all machines, as when each was looked at last: after all that changes who does.
+/// Which tasks run on all machines, as when each was looked at last: after all that changes which
+/// do.
 #[derive(Default)]
 pub(super) struct Running {
     /// Where each does, and in which launch of its job, if the keeper has said.
@@ -58,8 +59,8 @@ impl Running {
 }
 
 impl World {
-    /// No task runs twice at a time (5): what was queued again begins only where the former can't go on. Nor
-    /// does any task of a launch run beside one of another launch of the job.
+    /// No task runs twice at a time (5): what was queued again begins only where the former can't
+    /// go on. Nor does any task of a launch run beside one of another launch of the job.
     pub(super) fn check_running(&mut self, site: usize) {
         let launches = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
         let number = |job: JobId| {
@@ -78,9 +79,10 @@ impl World {
         self.wrong.extend(wrong.into_iter().map(|wrong| format!("{wrong}, at {now_ns}")));
     }
 
-    /// That a task has run to its end somewhere is forgotten there only when the job's end is on disk (5): a
-    /// controller that did not know of it would begin the job once more. Nobody asks of a launch after which there was
-    /// another, since the job has been queued again; but there is another only when something may have been lost.
+    /// That a task has run to its end somewhere is forgotten there only when the job's end is on
+    /// disk (5): a controller that did not know of it would begin the job once more. No check asks
+    /// of a launch after which there was another, since the job has been queued again; but there is
+    /// another only when something may have been lost.
     pub(super) fn check_forgotten(&mut self, site: usize) {
         let Some(keeper) = self.keeper(site) else { return };
         let held = keeper.launches();
@@ -115,8 +117,9 @@ impl World {
         self.sites[site].held = held;
     }
 
-    /// Whether a task of a launch has run to its end by itself on this machine. One that was forgotten with the power
-    /// is to be ended, whatever it has done: who was told of its end would not know what that is.
+    /// Whether a task of a launch has run to its end by itself on this machine. One that was
+    /// forgotten with the power is to be ended, whatever it has done: the client that was told of
+    /// its end would not know what that is.
     fn has_finished(&self, site: usize, launch: LaunchId) -> bool {
         let tasks = (launch.job, Rank(0))..=(launch.job, Rank(u32::MAX));
         if self.lapses.is_launch_forgotten(launch) {
@@ -148,7 +151,7 @@ impl World {
         }
     }
 
-    /// When the switch thread has done its work, only those run whom the timetable names (2).
+    /// When the switch thread has done its work, only those run that the timetable names (2).
     pub(super) fn check_turn(&mut self, site: usize) {
         if !machine(site, |machine| machine.processes.values().any(Process::runs)) {
             return;
@@ -169,8 +172,9 @@ impl World {
         }
     }
 
-    /// Cluster time is nowhere further off than is said there. A node out of reach has not heard that the controller's
-    /// machine has another time now; nothing runs by the former one when the node's lease is over.
+    /// Cluster time is nowhere further off than is said there. A node out of reach has not heard
+    /// that the controller's machine has another time now; nothing runs by the former one when the
+    /// node's lease is over.
     pub(super) fn check_time(&mut self, site: usize) {
         let known = self.agent(site).filter(|agent| agent.has_joined());
         let (Some(agent), Some(controller)) = (known, self.controller()) else { return };
@@ -292,7 +296,8 @@ impl World {
             let ends = |rank: u32| {
                 let of = |site| machine(site, |it| it.finished.get(&(job, Rank(rank))).cloned());
                 let all = (0..self.sites.len()).filter_map(of).flatten();
-                // So may be the launch, of which the end is told to a controller that does not know of it.
+                // So may be the launch, of which the end is told to a controller that does not know
+                // of it.
                 let is_forgotten = |ran: &Ran| {
                     let launch = ran.launch.map(|number| LaunchId { job, number });
                     launch.is_some_and(|launch| self.lapses.is_launch_forgotten(launch))
@@ -313,7 +318,7 @@ impl World {
                             machine(site, |it| it.finished.contains_key(&(job, Rank(rank))))
                         })
                     };
-                    // Who is told of lost ranks goes on without them.
+                    // A job that is told of lost ranks goes on without them.
                     let may_lack = matches!(plan.on_node_loss, OnNodeLoss::Notify { .. });
                     if !may_lack && (plan.code != 0 || !(0..plan.tasks).all(has_run)) {
                         wrong

@@ -1,11 +1,11 @@
-//! What happens next in a simulated world: the queue of events, and whom each wakes.
+//! What happens next in a simulated world: the queue of events, and which daemons each wakes.
 
 use super::checks::Running;
+use super::data_loss::Lapses;
 use super::disk::SimulatedDisk;
-use super::ears::Ears;
-use super::lapses::Lapses;
 use super::launches::Launches;
 use super::network::{Delivery, Due, Network};
+use super::readiness::Ears;
 use super::script::Script;
 use super::seat::{Any, Seat};
 use super::users::Users;
@@ -94,8 +94,8 @@ pub(super) struct Site {
     pub(super) slow_ns: u64,
 }
 
-/// What happens within so long is kept apart from what happens later: mostly it was planned a moment before, and
-/// there is not much of it.
+/// What happens within so long is kept apart from what happens later: mostly it was planned a
+/// moment before, and there is not much of it.
 const SOON_NS: u64 = 20_000_000;
 
 /// What is about to happen, in its order.
@@ -275,7 +275,7 @@ impl World {
         self.hear();
     }
 
-    /// Whoever has been sent something wakes up before long.
+    /// A daemon that has been sent something wakes up before long.
     fn hear(&mut self) {
         let mut heard = std::mem::take(&mut self.heard);
         self.ears.heard(&mut heard);
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// A moment later than now: nobody is woken at once.
+    /// A moment later than now: none is woken at once.
     fn soon(&mut self, site: usize) -> u64 {
         let slow_ns = self.sites[site].slow_ns;
         self.now_ns + 5_000 + self.random.below(100_000 + slow_ns)
@@ -395,7 +395,7 @@ impl World {
         seat.due_ns = due_ns;
         seat.daemon = goes_on.then_some(sitting);
         if let Some(due_ns) = due_ns {
-            // Whoever has something to do at once may do it a moment later.
+            // A daemon that has something to do at once may do it a moment later.
             self.wake(site, daemon, due_ns.max(now_ns + 1_000));
         }
         self.after(site, daemon);
@@ -457,7 +457,7 @@ impl World {
         }
     }
 
-    /// Whoever has knocked is taken in when the daemon wakes up.
+    /// A connection that has come is taken in when the daemon wakes up.
     fn hear_knocks(&mut self, site: usize) {
         if machine(site, |machine| machine.knocks.is_empty()) {
             return;
@@ -558,7 +558,7 @@ impl World {
         self.disk_ns = None;
         let seat = self.seat(HEAD, Daemon::Controller);
         if let Some(Any::Controller(controller)) = seat.daemon.as_mut() {
-            // Whoever waited for it hears of it.
+            // Everything that waited for it hears of it.
             if controller.bring_to_disk() {
                 stir();
             }
@@ -667,7 +667,7 @@ impl World {
                 machine.callers.clear();
             }
             if daemon == Daemon::Keeper {
-                // Somebody else reaps them.
+                // Another process reaps them.
                 machine.ended.clear();
             }
         });
@@ -695,13 +695,14 @@ impl World {
         self.lapses.lose_power(self.now_ns);
         let due = self.network.lose(site, self.now_ns);
         self.plan_all(due);
-        // Not in whole seconds: by when it began a daemon tells itself from one before the loss of power.
+        // Not in whole seconds: by when it began a daemon tells itself from one before the loss of
+        // power.
         let (drift, own_ns) =
             (machine(site, |it| it.clock.ppb), self.random.within(3_000_000_000, 30_000_000_000));
         machine(site, |machine| {
             machine.is_off = true;
             machine.lose_power();
-            // Its clock begins anew with it; meanwhile nobody looks at it.
+            // Its clock begins anew with it; meanwhile nothing looks at it.
             machine.clock = Clock::new(self.now_ns + back_after_ns, own_ns, drift);
         });
         self.sites[site].former = None;

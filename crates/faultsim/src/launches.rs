@@ -1,10 +1,11 @@
-//! Which launches of jobs there were in a simulated world, as far as keepers have held them: there is another one of
-//! a job only when something of the one before may have been lost.
+//! Which launches of jobs there were in a simulated world, as far as keepers have held them: there
+//! is another one of a job only when something of the one before may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_types::{JobId, LaunchId};
 
-/// A launch is held by the first keeper no later than this after it was decided on: what was lost meanwhile counts.
+/// A launch is held by the first keeper no later than this after it was decided on: what was lost
+/// meanwhile counts.
 const UNDER_WAY_NS: u64 = 60_000_000_000;
 
 /// See the head of the file.
@@ -24,8 +25,8 @@ impl Launches {
         self.lost_ns
     }
 
-    /// A keeper holds this; whether there is no reason for it. `lost_ns` is when the controller has heard of what was
-    /// lost last.
+    /// A keeper holds this; whether there is no reason for it. `lost_ns` is when the controller has
+    /// heard of what was lost last.
     pub(super) fn is_unfounded(
         &mut self,
         launch: LaunchId,

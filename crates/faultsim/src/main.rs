@@ -1,27 +1,28 @@
 //! `faultsim`: the daemons of a whole cluster in one thread, under faults that a seed decides.
 //!
-//! Controller, agents with their tree and switch threads, and keepers of several machines run as they are, over a
-//! network, disks, clocks and processes that are simulated. All that happens comes from one seed, so that a world
-//! that failed happens again as it did.
+//! Controller, agents with their tree and switch threads, and keepers of several machines run as
+//! they are, over a network, disks, clocks and processes that are simulated. All that happens comes
+//! from one seed, so that a world that failed happens again as it did.
 //!
 //! The daemons reach the kernel through `tutti_node::platform` only; at a simulated machine that is
-//! `tutti_node::simulated`. Each does a round when [`engine`] says so. [`script`] says what users and faults do,
-//! [`acts`] does it, [`checks`] says what must hold. [`network`] and [`disk`] are what their names say, [`ears`]
-//! tell which daemon has something to do, [`users`] speak with the controller, [`front`] with keepers. [`run`]
-//! simulates one seed or many, and reduces one that failed to the acts that it needs for that.
+//! `tutti_node::simulated`. Each does a round when [`engine`] says so. [`script`] says what users
+//! and faults do, [`faults`] does it, [`checks`] says what must hold. [`network`] and [`disk`] are
+//! what their names say, [`readiness`] tell which daemon has something to do, [`users`] speak with
+//! the controller, [`front`] with keepers. [`run`] simulates one seed or many, and reduces one that
+//! failed to the acts that it needs for that.
 #![deny(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod acts;
 mod checks;
+mod data_loss;
 mod disk;
-mod ears;
 mod engine;
+mod faults;
 mod front;
-mod lapses;
 mod launches;
 mod log;
 mod network;
+mod readiness;
 mod run;
 mod script;
 mod seat;
@@ -39,8 +40,8 @@ const NEW: u64 = 1_000;
 
 /// The daemons of a whole cluster in one thread, under faults that a seed decides.
 ///
-/// Without options: a thousand new seeds. For many, a build with the profile `soak` is many times faster:
-/// `cargo run --profile soak -p faultsim -- --seeds 0..100000`.
+/// Without options: a thousand new seeds. For many, a build with the profile `soak` is many times
+/// faster: `cargo run --profile soak -p faultsim -- --seeds 0..100000`.
 #[derive(Parser, Debug)]
 #[command(name = "faultsim", max_term_width = 100)]
 struct Options {

@@ -1,5 +1,6 @@
 //! The network of a simulated world: what one machine sends another arrives later, in order on each
-//! connection, unless a partition holds it up; what is held up for too long breaks the connection at both ends.
+//! connection, unless a partition holds it up; what is held up for too long breaks the connection
+//! at both ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Write};
@@ -8,7 +9,8 @@ use tutti_node::simulated::machine::{Dialled, machine};
 use tutti_node::simulated::random::Random;
 use tutti_node::simulated::stream::{Stream, give_back, pair};
 
-/// A neighbour that acknowledges nothing for so long is out of reach, as for the kernel (`agent/src/carrier.rs`).
+/// A neighbour that acknowledges nothing for so long is out of reach, as for the kernel
+/// (`agent/src/transport.rs`).
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
 /// So much is sent at once.
@@ -17,7 +19,7 @@ const READ_BYTES: usize = 64 << 10;
 /// The number of a connection between machines.
 pub(super) type WayId = u64;
 
-/// Which end of a connection: 0 is who began it.
+/// Which end of a connection: 0 began it.
 pub(super) type End = usize;
 
 /// Something that the network does later.
@@ -54,7 +56,7 @@ pub(super) struct Network {
     next: WayId,
     /// The network's ends at each machine.
     pollers: Vec<Poller>,
-    /// From whom nothing reaches whom.
+    /// From which machine nothing reaches which.
     cut: BTreeSet<(usize, usize)>,
     /// Connections of which an end has not taken all.
     stuck: BTreeSet<(WayId, End)>,
@@ -96,7 +98,7 @@ impl Network {
         way * 2 + end as u64
     }
 
-    /// Somebody has begun a connection.
+    /// A daemon has begun a connection.
     pub(super) fn begin(&mut self, dialled: Dialled, now_ns: u64, random: &mut Random) -> Vec<Due> {
         let Dialled { from, to, stream } = dialled;
         let id = self.next;
@@ -124,8 +126,8 @@ impl Network {
         self.ways.get(&id).map(|way| way.at[1])
     }
 
-    /// A connection reaches its other machine: the end that the agent there is to be given, if it takes any,
-    /// and from whom it is.
+    /// A connection reaches its other machine: the end that the agent there is to be given, if it
+    /// takes any, and its sender.
     pub(super) fn open(&mut self, id: WayId, takes: bool) -> Option<(usize, usize, Stream)> {
         let way = self.ways.get_mut(&id)?;
         let [from, to] = way.at;
@@ -263,7 +265,7 @@ impl Network {
         doubted.collect()
     }
 
-    /// Everything reaches everybody again.
+    /// Everything reaches all again.
     pub(super) fn mend(&mut self, now_ns: u64) -> Vec<Due> {
         self.cut.clear();
         for way in self.ways.values_mut() {
@@ -280,7 +282,7 @@ impl Network {
         closed.map(|(&id, _)| (now_ns + self.latency_ns.0, Delivery::Open(id))).collect()
     }
 
-    /// A machine has lost its power: its ends are gone, and nobody is told.
+    /// A machine has lost its power: its ends are gone, without a notice.
     pub(super) fn lose(&mut self, at: usize, now_ns: u64) -> Vec<Due> {
         for way in self.ways.values_mut() {
             for end in 0..2 {

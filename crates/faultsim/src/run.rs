@@ -173,7 +173,8 @@ impl Report {
         )
     }
 
-    /// What broke in the first that failed, with as few of its acts as still break it, and how to repeat that.
+    /// What broke in the first that failed, with as few of its acts as still break it, and how to
+    /// repeat that.
     pub(super) fn first_failure(&self) -> Option<String> {
         let (seed, life) = self.failed.first()?;
         let small = shrink(&Script::of(*seed));

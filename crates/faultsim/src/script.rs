@@ -1,5 +1,5 @@
-//! What users and misfortune do in a simulated world, from a seed: each seed leaves out some kinds of
-//! misfortune altogether, since some faults only show without others.
+//! What users and misfortune do in a simulated world, from a seed: each seed leaves out some kinds
+//! of misfortune altogether, since some faults only show without others.
 
 use tutti_node::simulated::machine::Daemon;
 use tutti_node::simulated::random::Random;
@@ -25,7 +25,8 @@ pub(super) struct Script {
     pub(super) patience_ns: u64,
     /// Whether a loss of power may tear what is being written.
     pub(super) tears: bool,
-    /// Whether a daemon may be killed in the middle of what it does, rather than between one thing and the next.
+    /// Whether a daemon may be killed in the middle of what it does, rather than between one thing
+    /// and the next.
     pub(super) cuts_short: bool,
     /// The class whose jobs make way instead of being stopped, if any.
     pub(super) making_way: Option<&'static str>,
@@ -40,7 +41,8 @@ pub(super) const FIRST_THAT_CUTS_SHORT: u64 = 20_000_000;
 /// How long all may take to come to an end once nothing fails any more.
 const PATIENCE_NS: u64 = 900 * SEC;
 
-/// Worlds from this seed on are clusters of some size in a calm time, and from that one on for some hours.
+/// Worlds from this seed on are clusters of some size in a calm time, and from that one on for some
+/// hours.
 pub(super) const FIRST_CALM: u64 = 1_000_000_000_000;
 pub(super) const FIRST_CALM_HOURS: u64 = 2_000_000_000_000;
 
@@ -50,7 +52,8 @@ const CALM_SIZE: Size = (CLUSTER, 4);
 /// How many machines a cluster has, where hours of clusters are counted.
 pub(super) const CLUSTER: usize = 32;
 
-/// How long they last, how often a job is handed in, and how often something goes wrong, in the mean.
+/// How long they last, how often a job is handed in, and how often something goes wrong, in the
+/// mean.
 const CALM_NS: u64 = 600 * SEC;
 const CALM_HOURS_NS: u64 = 2 * 3600 * SEC;
 const CALM_JOB_EVERY_NS: u64 = 120 * SEC;
@@ -240,8 +243,8 @@ impl Script {
         }
     }
 
-    /// So much of calm hours: jobs run for minutes and take turns in slots of half a minute, and every few minutes
-    /// something goes wrong.
+    /// So much of calm hours: jobs run for minutes and take turns in slots of half a minute, and
+    /// every few minutes something goes wrong.
     fn calm(seed: u64, calm_ns: u64) -> Self {
         let mut random = Random::new(seed);
         let size = CALM_SIZE;

@@ -1,5 +1,5 @@
-//! Where a daemon of a machine sits: it may be there or not, stopped or slow, and wakes up when something
-//! comes or its time is.
+//! Where a daemon of a machine sits: it may be there or not, stopped or slow, and wakes up when
+//! something comes or its time is.
 
 use tutti_agent as agent;
 use tutti_controller as controller;
@@ -24,16 +24,18 @@ pub(super) struct Seat {
     pub(super) wake_ns: Option<u64>,
     /// When the queue of events comes to it.
     queued_ns: Vec<u64>,
-    /// It does nothing before that: somebody has stopped it.
+    /// It does nothing before that: it was stopped.
     pub(super) stopped_until_ns: u64,
-    /// How many more things it does before it is killed, and after how long another one is there, in nanoseconds.
+    /// How many more things it does before it is killed, and after how long another one is there,
+    /// in nanoseconds.
     pub(super) cut: Option<(u32, u64)>,
     /// When it wants to do something by itself, in the world's time.
     pub(super) due_ns: Option<u64>,
 }
 
 impl Seat {
-    /// It is to wake up then, if not before. Whether the queue is to come to it then: it may before that.
+    /// It is to wake up then, if not before. Whether the queue is to come to it then: it may before
+    /// that.
     pub(super) fn wakes_at(&mut self, at_ns: u64) -> bool {
         if self.daemon.is_none() || self.wake_ns.is_some_and(|wake_ns| wake_ns <= at_ns) {
             return false;
@@ -62,7 +64,7 @@ impl Seat {
         }
     }
 
-    /// Another one sits here now, who has something to do at once.
+    /// Another one sits here now, which has something to do at once.
     pub(super) fn begin(&mut self, daemon: Any, now_ns: u64) {
         self.daemon = Some(daemon);
         self.life += 1;
@@ -80,7 +82,7 @@ impl Any {
         }
     }
 
-    /// Takes in who has come to it on this machine; whether anybody has.
+    /// Accepts the connections that have come to it on this machine; whether any has.
     pub(super) fn take_in(&mut self, site: usize) -> bool {
         let which = self.which();
         if machine(site, |machine| machine.knocks.is_empty() && machine.callers.is_empty()) {
@@ -97,7 +99,7 @@ impl Any {
         let any = !knocks.is_empty() || !callers.is_empty();
         for (_, stream) in knocks {
             match self {
-                // Who hangs up before he is taken in is nobody.
+                // A connection that is closed before it is accepted does not count.
                 Self::Controller(controller) => drop(controller.take_in(stream)),
                 Self::Keeper(keeper) => keeper.take_in(stream),
                 Self::Agent(agent) => agent.take_guest(stream),

@@ -1,4 +1,4 @@
-//! The users of a simulated world: who hands jobs in, asks again when there is no answer, and says what else is
+//! The users of a simulated world: they submit jobs, ask again when there is no answer, and says what else is
 //! to be done with them. They speak as the verbs do.
 
 use super::front::Front;
@@ -14,7 +14,7 @@ use tutti_wire::Role;
 use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request, SubmitKey};
 
-/// How long one waits who was not heard.
+/// How long a user waits that was not heard.
 const RETRY_NS: u64 = 50_000_000;
 
 /// What a client wants.
@@ -137,7 +137,7 @@ impl Users {
         self.accepted.retain(|_, plan| !plan.is_attached);
     }
 
-    /// Whether somebody still waits for an answer, or for the end of his job.
+    /// Whether a user still waits for an answer, or for the end of a job.
     pub(super) fn are_waiting(&self) -> bool {
         !self.clients.is_empty()
     }
@@ -204,7 +204,7 @@ impl Client {
         self.front.as_ref().is_some_and(Front::has_heard_of_the_end)
     }
 
-    /// One whose job may not be accepted can't know whether it was; it ends with him.
+    /// A user can't know whether a job was accepted that may not be; it ends with the user.
     fn asks_again(&self) -> bool {
         match &self.wanted {
             Wanted::Submit(..) => true,
@@ -263,7 +263,7 @@ impl Client {
             (_, Reply::Declined { reason, .. } | Reply::Failed { reason, .. }) => {
                 debug!("a job is refused: {reason}");
                 users.refused += 1;
-                // Who waits for it has been told.
+                // The user that waits for it has been told.
                 self.job.map(|job| users.accepted.remove(&job));
                 if let Some(front) = &mut self.front {
                     front.on_lost(now_ns);

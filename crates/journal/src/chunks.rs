@@ -1,12 +1,14 @@
 //! Job launches in the journal: content-addressed chunks, of which equal ones are stored once.
 //!
-//! Most jobs of a user have the same environment, but for a variable or two, and often the same script. So a launch is
-//! cut into chunks, and a job's row has references to them. Where a chunk ends depends on the bytes before that place
-//! alone (content-defined chunking), so that a change of some bytes changes the chunks around it and no others. Equal
-//! chunks of one user are stored once. Chunks of different users are never shared: each counts against its owner.
+//! Most jobs of a user have the same environment, but for a variable or two, and often the same
+//! script. So a launch is cut into chunks, and a job's row has references to them. Where a chunk
+//! ends depends on the bytes before that place alone (content-defined chunking), so that a change
+//! of some bytes changes the chunks around it and no others. Equal chunks of one user are stored
+//! once. Chunks of different users are never shared: each counts against its owner.
 //!
-//! How long chunks are goes with the length of what is cut: as its square root, so that a launch of megabytes has some
-//! hundred chunks, and one of kilobytes differs from another by some hundred bytes.
+//! How long chunks are goes with the length of what is cut: as its square root, so that a launch of
+//! megabytes has some hundred chunks, and one of kilobytes differs from another by some hundred
+//! bytes.
 
 use crate::entry::encode;
 use serde::{Deserialize, Serialize};
@@ -36,7 +38,8 @@ pub struct Piece {
     pub is_shared: bool,
 }
 
-/// A shorter part stays in the job's row: a chunk of its own would take as much beside itself, in bytes.
+/// A shorter part stays in the job's row: a chunk of its own would take as much beside itself, in
+/// bytes.
 const CHUNK_BYTES_MIN: usize = 128;
 
 /// Chunks have at least two to the power of this many bytes, and twice as many on average.
@@ -126,7 +129,8 @@ impl<'a> Iterator for Parts<'a> {
 /// So many bytes before a place decide whether a part ends there.
 const WINDOW: usize = 64;
 
-/// A random number for each byte (splitmix64). Stored chunks were cut by these: with others they would not be found again.
+/// A random number for each byte (splitmix64). Stored chunks were cut by these: with others they
+/// would not be found again.
 const GEAR: [u64; 256] = {
     let mut gear = [0; 256];
     let mut state = 0_u64;

@@ -51,7 +51,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Starts the thread. Nothing is known to be on disk: what an earlier controller has stored may not be.
+    /// Starts the thread. Nothing is known to be on disk: what an earlier controller has stored may
+    /// not be.
     pub(crate) fn start(sync: Box<dyn BringToDisk>) -> std::io::Result<Self> {
         let (mut disk, waker) = Self::new()?;
         let shared = Arc::clone(&disk.shared);
@@ -78,7 +79,8 @@ impl Disk {
         Ok((Self { shared, wake, thread: None, by_hand: None }, waker))
     }
 
-    /// Does once what the thread does over and over, where there is none; whether there was anything to do.
+    /// Does once what the thread does over and over, where there is none; whether there was
+    /// anything to do.
     pub(crate) fn bring(&mut self) -> bool {
         let Some((sync, tried, waker)) = &mut self.by_hand else { return false };
         let state = self.shared.lock();

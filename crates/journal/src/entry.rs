@@ -58,7 +58,8 @@ pub struct Keeper {
     pub address: String,
     /// Whether the node is the controller's machine.
     pub is_here: bool,
-    /// When it was first heard of: what was launched there before may have been begun by an earlier one.
+    /// When it was first heard of: what was launched there before may have been begun by an earlier
+    /// one.
     pub since: ClusterTime,
 }
 

@@ -74,8 +74,9 @@ impl Past {
     }
 }
 
-/// Plays the entries of a journal up to this number, all if there is none. The journal stays as it is, and a
-/// controller may write it meanwhile. `each` is shown what is played, with the actions of now.
+/// Plays the entries of a journal up to this number, all if there is none. The journal stays as it
+/// is, and a controller may write it meanwhile. `each` is shown what is played, with the actions of
+/// now.
 ///
 /// # Errors
 /// If it can't be read, or is damaged before its tail.
@@ -104,7 +105,8 @@ pub fn replay(
     Ok(replay)
 }
 
-/// Applies an entry: what of it is otherwise than it was, if anything is. Leaves the actions of now.
+/// Applies an entry: what of it is otherwise than it was, if anything is. Leaves the actions of
+/// now.
 pub(crate) fn play(
     core: &mut Core,
     entry: &Entry,

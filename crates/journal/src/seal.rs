@@ -1,7 +1,7 @@
 //! How it is known that what is read is what was written, all of it, in its order.
 
-/// The checksum of a row, which takes in that of the row before: a row that is missing, or stands at
-/// another place, is noticed as one that was changed.
+/// The checksum of a row, which takes in that of the row before: a row that is missing, or stands
+/// at another place, is noticed as one that was changed.
 #[must_use]
 pub(crate) fn seal(before: u32, number: u64, body: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);

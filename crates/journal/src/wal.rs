@@ -1,27 +1,31 @@
-//! Whether the write-ahead log of SQLite is whole, found out before SQLite opens it: where a frame of it is not what
-//! was written, SQLite takes that for the end, and drops without a word all that was committed after it.
+//! Whether the write-ahead log of SQLite is whole, found out before SQLite opens it: where a frame
+//! of it is not what was written, SQLite takes that for the end, and drops without a word all that
+//! was committed after it.
 //!
-//! A log is a header of 32 bytes, then frames: 24 bytes and a page. A frame has the salts of the header, and a checksum
-//! of itself and of all before it since the header; the last one of each transaction says so (it *commits*). When all is
-//! copied into the file the log begins anew with other salts, and what is behind its last frame is of the time before.
+//! A log is a header of 32 bytes, then frames: 24 bytes and a page. A frame has the salts of the
+//! header, and a checksum of itself and of all before it since the header; the last one of each
+//! transaction says so (it *commits*). When all is copied into the file the log begins anew with
+//! other salts, and what is behind its last frame is of the time before.
 //!
-//! What the end of a process can leave, however sudden: whole transactions, then some frames of one that was not done.
-//! A transaction that could not be written, since the disk was full, leaves such frames too, also behind a shorter one
-//! that was written over it, but as good as never its last frame. And SQLite's other file, the index of the log (`-shm`),
-//! says how far it was committed.
+//! What the end of a process can leave, however sudden: whole transactions, then some frames of one
+//! that was not done. A transaction that could not be written, since the disk was full, leaves such
+//! frames too, also behind a shorter one that was written over it, but as good as never its last
+//! frame. And SQLite's other file, the index of the log (`-shm`), says how far it was committed.
 //!
-//! What a loss of power can leave: all of that, and of what was not brought to disk yet any part, such as a later
-//! transaction without the one before. Not so the header, which is on disk before anything is written behind it
-//! (and is in one sector). The index counts for nothing then: it may have come to disk before the log.
+//! What a loss of power can leave: all of that, and of what was not brought to disk yet any part,
+//! such as a later transaction without the one before. Not so the header, which is on disk before
+//! anything is written behind it (and is in one sector). The index counts for nothing then: it may
+//! have come to disk before the log.
 //!
 //! So, in this order:
 //! - A header that is not whole, with anything behind it, is damage.
-//! - If the machine was not started since, and the index is whole: damage, if the log does not go as far as the index
-//!   says, or not with the same checksum. (A reader of the log since has made the index anew, from
-//!   what there is.)
-//! - The first frame that does not fit is looked at, and those behind it. If a frame that commits is whole behind
-//!   it, though not what it goes on from, then a transaction was lost that had been written. Where the machine was not
-//!   started since, that is damage. Otherwise it may be either, and is reported: what was not on disk was lost.
+//! - If the machine was not started since, and the index is whole: damage, if the log does not go
+//!   as far as the index says, or not with the same checksum. (A reader of the log since has made
+//!   the index anew, from what there is.)
+//! - The first frame that does not fit is looked at, and those behind it. If a frame that commits
+//!   is whole behind it, though not what it goes on from, then a transaction was lost that had been
+//!   written. Where the machine was not started since, that is damage. Otherwise it may be either,
+//!   and is reported: what was not on disk was lost.
 //! - A log without a file to go with is damage: SQLite would remove it.
 
 use crate::JournalError;
@@ -58,8 +62,8 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Looks at the log of the journal at this path, before anything in this process has that open: to close a file takes
-/// away SQLite's locks on it. Says what is to be reported.
+/// Looks at the log of the journal at this path, before anything in this process has that open: to
+/// close a file takes away SQLite's locks on it. Says what is to be reported.
 ///
 /// # Errors
 /// If it can't be read, or is damaged.
@@ -356,7 +360,8 @@ mod tests {
 
     const TRANSACTIONS: u8 = 9;
 
-    /// A database, its log and the index of that, as a process leaves them that is killed after its ninth transaction.
+    /// A database, its log and the index of that, as a process leaves them that is killed after its
+    /// ninth transaction.
     struct Left {
         database: Vec<u8>,
         log: Vec<u8>,

@@ -1,10 +1,10 @@
-//! A task that ran before it was a task: processes that `tutti adopt` named, with all that descends from
-//! them.
+//! A task that ran before it was a task: processes that `tutti adopt` named, with all that descends
+//! from them.
 //!
-//! They are not the keeper's children. They are moved into the task's cgroup, again and again until no
-//! descendant is outside, and their ends are seen through their descriptors. The task ends when all
-//! that were named have ended; what they leave behind ends with it, as in any task. Without cgroups they
-//! stay where they are, and the agent follows their descendants.
+//! They are not the keeper's children. They are moved into the task's cgroup, again and again until
+//! no descendant is outside, and their ends are seen through their descriptors. The task ends when
+//! all that were named have ended; what they leave behind ends with it, as in any task. Without
+//! cgroups they stay where they are, and the agent follows their descendants.
 
 use super::context::{Context, chain};
 use super::job::{Job, Phase, nap_ns};
@@ -33,8 +33,8 @@ use tutti_wire::handover::HandedProcess;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::Usage;
 
-/// How often it is looked whether a descendant is still outside: far more than anything but a fork bomb
-/// needs.
+/// How often it is looked whether a descendant is still outside: far more than anything but a fork
+/// bomb needs.
 const ROUNDS_MAX: u32 = 1_000;
 
 /// The processes with which an adopted task began.
@@ -64,7 +64,7 @@ impl Adopted {
         }
     }
 
-    /// Takes hold of who has this number now, if that is one of them or descends from one.
+    /// Takes hold of the process with this number, if it is one of them or descends from one.
     fn hold(&self, pid: i32) -> Result<Option<Held>, Refusal> {
         let held = match Held::whoever_is(pid) {
             Ok(held) => held,
@@ -179,7 +179,7 @@ impl Job {
                 let rank = self.tasks[index].rank;
                 let root = adopted.pids().first().copied().unwrap_or(0);
                 context.reports.push(FromKeeper::TaskStarted { launch, rank, root });
-                // Without a cgroup nobody counts what others wait for.
+                // Without a cgroup it is not counted what others wait for.
                 self.tasks[index].usage = Usage::unknown();
                 self.tasks[index].phase = Phase::Adopted(adopted);
             }
@@ -201,7 +201,8 @@ impl Job {
         }
     }
 
-    /// Has a thread ask the service manager to move processes: it may take seconds to answer, or for ever.
+    /// Has a thread ask the service manager to move processes: it may take seconds to answer, or
+    /// for ever.
     fn ask_manager(&self, index: usize, left: &[i32]) -> Receiver<anyhow::Result<()>> {
         static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(WAITING));
         let (tell, answer) = sync_channel(1);
@@ -341,8 +342,8 @@ fn judge(processes: &[Process]) -> (TaskStatus, String) {
     }
 }
 
-/// Brings processes and all their descendants into a group, and binds them to processors. The service manager was asked
-/// to move some.
+/// Brings processes and all their descendants into a group, and binds them to processors. The
+/// service manager was asked to move some.
 fn bring_in(
     adopted: &Adopted,
     owner: u32,
@@ -385,8 +386,8 @@ fn bring_in(
     Err(Refusal::new("its processes are made faster than they can be adopted".into()).into())
 }
 
-/// Brings one process in, and perhaps with it those that are `left`. Nothing is brought in if it has ended meanwhile:
-/// its number may be that of another user's process.
+/// Brings one process in, and perhaps with it those that are `left`. Nothing is brought in if it
+/// has ended meanwhile: its number may be that of another user's process.
 fn take_in(
     process: &Held,
     left: &[i32],
@@ -407,8 +408,9 @@ fn take_in(
     Ok(())
 }
 
-/// Moves a process into a group: `false` if it has ended. Where the kernel denies the move, as out of a user's login
-/// session, the user's service manager is to be asked for it, and for all that are `left`.
+/// Moves a process into a group: `false` if it has ended. Where the kernel denies the move, as out
+/// of a user's login session, the user's service manager is to be asked for it, and for all that
+/// are `left`.
 fn enter(group: &Cgroup, process: &Held, left: &[i32]) -> Result<bool, Hindrance> {
     let pid = process.pid();
     match group.take_in(process) {
@@ -449,8 +451,8 @@ fn is_taken(pid: i32) -> Refusal {
     Refusal::new(format!("process {pid} belongs to another job already"))
 }
 
-/// The controller has looked at those that were named on its own machine; others, what descends from them, and
-/// what has changed since, is looked at here.
+/// The controller has looked at those that were named on its own machine; others, what descends
+/// from them, and what has changed since, is looked at here.
 fn check_owner(pid: i32, owner: u32) -> Result<(), Refusal> {
     match proc::user_ids(pid) {
         Ok(ids) if owner != 0 && ids != [owner; 4] => {

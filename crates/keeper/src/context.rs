@@ -1,4 +1,4 @@
-//! What the jobs of a keeper share: the poller, reports to be sent, who is to be reaped.
+//! What the jobs of a keeper share: the poller, reports to be sent, the processes to be reaped.
 
 use super::KeeperOptions;
 use super::scratch::Scratches;
@@ -40,7 +40,7 @@ pub(super) struct Context {
     pub(super) pmi_bytes: BTreeMap<u32, usize>,
     /// Jobs of which something is to be sent of barriers, in turn.
     pub(super) exchanging: VecDeque<JobId>,
-    /// Room for output that nobody wants.
+    /// Room for output that is not wanted.
     pub(super) scratch: Vec<u8>,
     /// The state directory of the instance.
     pub(super) directory: PathBuf,
@@ -57,7 +57,8 @@ pub(super) struct Context {
     pub(super) is_heap_loose: bool,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
-    /// The most that tasks may get of each resource, by the kernel's numbers. `None` where we may give any.
+    /// The most that tasks may get of each resource, by the kernel's numbers. `None` where we may
+    /// give any.
     hard_limits: Option<Vec<u64>>,
     /// The limit on descriptors that we were started with; ours is higher now.
     pub(super) descriptors: (u64, u64),
@@ -65,8 +66,8 @@ pub(super) struct Context {
     pub(super) agent_connected: bool,
 }
 
-/// What the limit on descriptors leaves for whom. A part is kept for connections, so that front ends
-/// and the agent get in however many tasks there are.
+/// What the limit on descriptors leaves for what. A part is kept for connections, so that front
+/// ends and the agent get in however many tasks there are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     descriptors: u64,
@@ -157,8 +158,8 @@ impl Context {
     }
 }
 
-/// The hard limits of this process, unless it may give more than it has: that needs a capability, which root in a
-/// container may lack.
+/// The hard limits of this process, unless it may give more than it has: that needs a capability,
+/// which root in a container may lack.
 fn own_hard_limits() -> Option<Vec<u64>> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let may_raise = |resource| {

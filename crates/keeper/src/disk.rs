@@ -36,7 +36,7 @@ fn ask<T: Send + 'static>(
     let put = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
         let found = question();
         asking.fetch_sub(1, Ordering::SeqCst);
-        // Nobody may wait any more.
+        // No caller may wait any more.
         let _ = answer.send(found);
     });
     if put.is_err() {

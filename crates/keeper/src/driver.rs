@@ -1,4 +1,4 @@
-//! The keeper's loop: connections, orders of the agent, and who has to be reaped.
+//! The keeper's loop: connections, orders of the agent, and processes to be reaped.
 
 mod handover;
 
@@ -8,7 +8,7 @@ use super::KeeperOptions;
 use super::context::Context;
 use super::front;
 use super::job::Job;
-use super::lease::Lease;
+use super::lease_watch::Lease;
 use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
@@ -32,8 +32,8 @@ use tutti_node::log::PROVOKED;
 use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::time::{monotonic_ns, process_id};
 use tutti_node::platform::ways::Stream;
-use tutti_node::sender::answers_for;
-use tutti_node::trusted;
+use tutti_node::signal_origin::answers_for;
+use tutti_node::state_dir;
 use tutti_types::{JobId, LaunchId, TaskStatus};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
@@ -65,7 +65,7 @@ const EXCHANGE_AHEAD_BYTES: usize = 256 << 10;
 /// How many parts of barriers' values are made in one round: others wait no longer for what they asked.
 const EXCHANGE_PARTS_PER_ROUND: usize = 4;
 
-/// How long nobody is let in when there is no descriptor for another connection.
+/// How long no connection is accepted when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
 
 /// How long the end of a task waits for those of its job's others, so that agent and controller hear of them together.
@@ -114,9 +114,9 @@ pub(super) struct Keeper {
     reaps_on: bool,
     /// When to look whether this process can have its own OOM score again, and the pause after that.
     exposed: Option<(u64, u64)>,
-    /// Who started it: the supervisor.
+    /// The parent process: the supervisor.
     parent: Pid,
-    /// Who else told it to end.
+    /// The other process that told it to end.
     sent_away: Option<u32>,
     /// What to upgrade to at the end of this round.
     successor: Option<handover::Successor>,
@@ -188,7 +188,7 @@ impl Keeper {
         })
     }
 
-    /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
+    /// Tasks that an earlier keeper held have lost their streams, and their status is unknown.
     pub(super) fn remove_leftovers(&self) {
         drop(scratch::remove_all(&self.options.scratch));
         let Some(root) = &self.options.cgroup_root else { return };
@@ -213,7 +213,7 @@ impl Keeper {
             self.round(&events, deadline.is_some());
             self.upgrade();
         }
-        // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
+        // The next keeper binds anew; a client must not find a socket that is not served.
         let _ = fs::remove_file(&self.options.socket);
         if let Some(sender) = self.sent_away {
             bail!("got SIGTERM of process {sender}; another keeper is started");
@@ -233,7 +233,7 @@ impl Keeper {
         if self.exposed.is_none() && self.context.nursery.is_exposed() {
             self.exposed = Some((monotonic_ns() + EXPOSED_FIRST_NS, EXPOSED_FIRST_NS));
         }
-        // After everything that somebody waits for.
+        // After everything that others wait for.
         if std::mem::take(&mut self.context.namespace_wanted) {
             self.context.namespaces.make_ahead();
         }
@@ -385,13 +385,13 @@ impl Keeper {
         std::mem::take(&mut self.context.reports)
     }
 
-    /// Whether nobody minds if this report is late: a task is through, and others of its job run on.
+    /// Whether this report may be late: a task is through, and others of its job run on.
     fn may_wait(&self, report: &FromKeeper) -> bool {
         let FromKeeper::TaskEnded { launch, status: TaskStatus::Exited(0), detail, .. } = report
         else {
             return false;
         };
-        // Whoever comes after us knows only what was sent.
+        // The next keeper knows only what was sent.
         let is_ending = self.stop_at_ns.is_some() || self.successor.is_some();
         let runs_on = self.jobs.get(&launch.job).is_some_and(|job| !job.is_cleared());
         detail.is_empty() && runs_on && !is_ending
@@ -501,7 +501,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Nobody may keep others out by connections that say nothing; the agent always gets in.
+    /// No client may keep others out by connections that say nothing; the agent always gets in.
     fn check_room_for(&self, uid: u32) -> anyhow::Result<()> {
         if may_run_instance(uid, self.options.instance_uid) {
             return Ok(());
@@ -533,7 +533,7 @@ impl Keeper {
         }
     }
 
-    /// The agent speaks for a user on another node: what follows is his.
+    /// The agent speaks for a user on another node: what follows is that user's.
     fn on_proxy(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
@@ -547,7 +547,7 @@ impl Keeper {
         }
     }
 
-    /// He counts as one of his own from now on.
+    /// The connection counts as that user's from now on.
     fn be_vouched_for(&mut self, number: u64, vouch: &Vouch) {
         if let Err(error) = self.check_room_for(vouch.uid) {
             return self.drop_newcomer(number, &error.to_string());
@@ -586,7 +586,7 @@ impl Keeper {
                 newcomer.waits = Some(job);
                 newcomer.received = received;
                 newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
-                // What else it sends waits in the kernel until there is somebody to feed.
+                // What else it sends waits in the kernel until there is a task to feed.
                 self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
                 if self.jobs.contains_key(&job) {
                     // Our greeting goes together with the answer.
@@ -626,7 +626,7 @@ impl Keeper {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let owner = job.launch.credentials.uid;
         if newcomer.uid != owner && newcomer.uid != 0 {
-            // As for a job that does not exist: whose it is is nobody's business.
+            // As for a job that does not exist: its owner is not revealed.
             return self.refuse(number, "the job is not yours");
         }
         if let Some(why) = job.objection_to_front(newcomer.received) {
@@ -736,7 +736,7 @@ impl Keeper {
             ToKeeper::Kill { launch } if self.is_launched(launch) => {
                 self.with(launch.job, Job::kill);
             }
-            // Whoever asks waits for an answer.
+            // The asker waits for an answer.
             ToKeeper::Kill { launch } => {
                 self.context.reports.push(FromKeeper::Cleared { launch, usage: Usage::default() });
             }
@@ -840,7 +840,7 @@ fn reap_one(pid: i32) -> Option<(End, Usage)> {
     Some((end, usage))
 }
 
-/// A process begins with the memory of whoever makes it, and the kernel counts that for it too: nothing is
+/// A process begins with the memory of its maker, and the kernel counts that for it too: nothing is
 /// known of one that never had more.
 fn of_its_own(memory_peak_bytes: u64) -> u64 {
     let ours = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss());
@@ -856,5 +856,5 @@ fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
     if UnixStream::connect(path).is_ok_and(|stream| peer::peer_lives(&stream)) {
         bail!("another keeper answers at {}", path.display());
     }
-    trusted::listen(path, for_all)
+    state_dir::listen(path, for_all)
 }

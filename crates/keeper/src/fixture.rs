@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio as ProcessStdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
-use tutti_linux::pass;
+use tutti_linux::scm_rights;
 use tutti_node::simulated::groups::OLD_KERNEL as OLD_KERNEL_FILE;
 use tutti_types::{
     ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus,
@@ -145,7 +145,7 @@ impl Peer {
                 return Some(read(payload));
             }
             let mut chunk = vec![0; 1 << 18];
-            let read = pass::receive(&self.stream, &mut chunk, &mut self.descriptors);
+            let read = scm_rights::receive(&self.stream, &mut chunk, &mut self.descriptors);
             match read.expect("the keeper says nothing") {
                 0 => return None,
                 count => self.input.extend(&chunk[..count]),

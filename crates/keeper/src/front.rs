@@ -205,7 +205,7 @@ impl Job {
         }
     }
 
-    /// Reads once from a task and hands it on, or throws it away if nobody is there.
+    /// Reads once from a task and hands it on, or throws it away without a front end.
     fn pump(&mut self, index: usize, stream: Stream, context: &mut Context) -> Pumped {
         let task = &mut self.tasks[index];
         let rank = task.rank;
@@ -259,7 +259,7 @@ impl Job {
                     return;
                 }
                 if self.pump(index, stream, context) == Pumped::Dry {
-                    // Somebody who is not of the task holds it open; but the task has ended.
+                    // A process outside the task holds it open; but the task has ended.
                     self.close_stream(index, stream, context);
                 }
             }

@@ -243,7 +243,7 @@ impl Job {
         }
     }
 
-    /// Whoever has said where temporary files go had a reason, unless it was another job.
+    /// A variable that says where temporary files go has a reason, unless it was another job.
     fn make_scratch(launch: &Launch, context: &mut Context) -> Option<PathBuf> {
         let is_wanted = launch.spec.adopt.is_empty()
             && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
@@ -309,7 +309,7 @@ impl Job {
         self.cleared.is_some()
     }
 
-    /// Whether all of its output has been taken by the kernel, or there is nobody to take it.
+    /// Whether all of its output has been taken by the kernel, or there is no reader.
     pub(super) fn is_delivered(&self) -> bool {
         self.front.as_ref().is_none_or(|front| front.is_idle() && self.undelivered == 0)
     }

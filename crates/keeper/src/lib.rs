@@ -3,11 +3,11 @@
 //!
 //! One thread around one poller. Everything that can take long is left to the kernel or to the
 //! tasks themselves: files are opened by the new processes, output waits in pipes while its front
-//! end does not read, and nobody waits for a program to be executed, since it may be born frozen.
+//! end does not read, and nothing waits for a program to be executed, since it may be born frozen.
 //! Whatever goes wrong concerns one job or one connection, is logged in a line, and leaves the
 //! others alone.
 //!
-//! - [`driver`]: the loop; who connects, what the agent orders, who has to be reaped
+//! - [`driver`]: the loop; connections, orders of the agent, processes to be reaped
 //! - [`job`]: a job and the life of its tasks; [`start`]: from a launch to processes
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
@@ -38,7 +38,7 @@ mod environment;
 mod fixture;
 mod front;
 mod job;
-mod lease;
+mod lease_watch;
 mod outlet;
 mod pmi;
 mod program;

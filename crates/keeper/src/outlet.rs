@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use tutti_linux::pass;
+use tutti_linux::scm_rights;
 use tutti_types::Rank;
 use tutti_wire::attach::{OutputHeader, Stream, ToFrontEnd};
 use tutti_wire::frame::encode;
@@ -194,10 +194,12 @@ impl Outlet {
     {
         while self.begin < self.end {
             let result = match self.pipes.front() {
-                Some((at, pipe)) if *at == self.begin => {
-                    pass::send(to, &self.bytes[self.begin..self.end_of_piece(1)], pipe.as_fd())
-                        .inspect(|_| drop(self.pipes.pop_front()))
-                }
+                Some((at, pipe)) if *at == self.begin => scm_rights::send(
+                    to,
+                    &self.bytes[self.begin..self.end_of_piece(1)],
+                    pipe.as_fd(),
+                )
+                .inspect(|_| drop(self.pipes.pop_front())),
                 _ => to.write(&self.bytes[self.begin..self.end_of_piece(0)]),
             };
             match result {
@@ -343,7 +345,7 @@ mod tests {
         drop(ours);
         taken.extend(messages(&reader.join().unwrap()).split_off(1));
         assert_eq!(taken, expected);
-        // More than can be under way is not kept, and who has got ahead of it is none of ours.
+        // More than can be under way is not kept, and a reader that has got ahead of it is not ours.
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let reader = std::thread::spawn(move || std::io::copy(&mut theirs, &mut std::io::sink()));
         for _ in 0..40 {

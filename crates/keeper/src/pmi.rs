@@ -1,6 +1,6 @@
 //! The PMI server of a job, and the socket of each task at which it is reached.
 //!
-//! The sockets are made with the tasks, since that is cheap and nobody knows beforehand which
+//! The sockets are made with the tasks, since that is cheap and it is not known beforehand which
 //! program is an MPI program; whatever else a task speaks there costs its own connection.
 
 mod handover;
@@ -21,11 +21,12 @@ use tutti_wire::pmi::{
     Effect, Exchange, LineBuffer, STORE_BYTES_MAX, Server, ServerSpec, TaskState, process_mapping,
 };
 
-/// Answers that a task has not read. It speaks and listens in turn: with more than this it is not listened to until
-/// it has read them.
+/// Answers that a task has not read. It speaks and listens in turn: with more than this it is not
+/// listened to until it has read them.
 const UNSENT_BYTES_MAX: usize = 16 << 10;
 
-/// What is read of a task at once, so that one task's commands take little of the keeper's time at a time.
+/// What is read of a task at once, so that one task's commands take little of the keeper's time at
+/// a time.
 const READ_BYTES_MAX: usize = 4 << 10;
 
 /// The server of a job, and its connections by the tasks' places.
@@ -96,7 +97,8 @@ impl PmiJob {
         }
     }
 
-    /// Answers a task's commands, as many as it reads the answers of; whether it keeps to the protocol.
+    /// Answers a task's commands, as many as it reads the answers of; whether it keeps to the
+    /// protocol.
     fn answer(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
         loop {
             let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
@@ -262,8 +264,8 @@ impl Job {
         abort
     }
 
-    /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that it wants the job
-    /// ended.
+    /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that
+    /// it wants the job ended.
     pub(super) fn hear_last_words(&mut self, index: usize, context: &mut Context) {
         if self.has_begun_mpi(index) {
             self.on_pmi(index, true, context);
@@ -286,7 +288,8 @@ impl Job {
         self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Begun)
     }
 
-    /// Whether an MPI program of a task has finalized, and may have shut the task's connection down.
+    /// Whether an MPI program of a task has finalized, and may have shut the task's connection
+    /// down.
     pub(super) fn has_finalized(&self, index: usize) -> bool {
         self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Finalized)
     }

@@ -123,7 +123,7 @@ impl Program {
     }
 }
 
-/// Root becomes whoever the job is of; others can only start their own.
+/// Root becomes the job's owner; others can only start their own.
 pub(super) fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Identity>, Refusal> {
     let Credentials { uid: wanted, gid, ref groups } = *credentials;
     match uid {
@@ -135,7 +135,8 @@ pub(super) fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Ide
     }
 }
 
-/// The limits of the job's front end, as far as this process can give them: `most` says how much that is.
+/// The limits of the job's front end, as far as this process can give them: `most` says how much
+/// that is.
 fn rlimits(
     launch: &Launch,
     descriptors: (u64, u64),
@@ -158,8 +159,8 @@ fn rlimits(
     limits
 }
 
-/// Keeps real-time tasks below the switch thread, which must take their processor from them. A job that is
-/// switched by priority gets none: weights of groups do not count for real-time threads.
+/// Keeps real-time tasks below the switch thread, which must take their processor from them. A job
+/// that is switched by priority gets none: weights of groups do not count for real-time threads.
 fn limit_priority(limits: &mut Vec<(i32, u64, u64)>, control: ControlMethod, task_max: u64) {
     let rtprio = libc::RLIMIT_RTPRIO.cast_signed();
     let most = if control == ControlMethod::Priority { 0 } else { task_max };

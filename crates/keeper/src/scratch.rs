@@ -1,12 +1,12 @@
 //! A directory for temporary files of each job, which goes with the job: its `TMPDIR`.
 //!
-//! It lies where everybody may make one, so nothing is assumed of a name that is taken, and the next one is
-//! tried that nobody can foresee; and its owner may put anything in its place, so what is removed is never
-//! reached through a link.
+//! It lies where every user may make one, so nothing is assumed of a name that is taken, and the
+//! next one is tried that can't be foreseen; and its owner may put anything in its place, so what
+//! is removed is never reached through a link.
 //!
-//! Most jobs leave theirs empty. Making and removing a directory takes the disk a third of a millisecond,
-//! a new name for one a tenth of that: so a few of those that were left empty are kept for the next
-//! jobs of the same users.
+//! Most jobs leave theirs empty. Making and removing a directory takes the disk a third of a
+//! millisecond, a new name for one a tenth of that: so a few of those that were left empty are kept
+//! for the next jobs of the same users.
 
 use super::removal::{Owned, Removal, remove_beside};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
@@ -65,8 +65,8 @@ impl Scratches {
         HeldSpares { kept: self.spares.iter().map(spare).collect(), numbers: self.numbers }
     }
 
-    /// Goes on with those of another program. What that one was still removing is removed, by a thread:
-    /// all that is there and is neither kept nor one of `in_use`.
+    /// Goes on with those of another program. What that one was still removing is removed, by a
+    /// thread: all that is there and is neither kept nor one of `in_use`.
     pub(super) fn take_over(&mut self, handed: HeldSpares, in_use: &[&Path]) {
         let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
         self.spares = handed.kept.into_iter().map(|(bytes, owner)| (path(bytes), owner)).collect();
@@ -102,13 +102,14 @@ impl Scratches {
         None
     }
 
-    /// Takes the directory of a job of this user away, with all that is in it; gives what takes longer.
+    /// Takes the directory of a job of this user away, with all that is in it; gives what takes
+    /// longer.
     pub(super) fn take_back(&mut self, path: PathBuf, user: u32) -> Option<Removal> {
         let has_room = self.spares.len() < SPARES_MAX;
         let owner = as_new(&path).filter(|owner| has_room && owner.0 == user);
         let Some(owner) = owner else { return remove(path, user) };
         self.numbers += 1;
-        // Whoever knew the name could take it, and have each directory be made anew.
+        // A user that knew the name could take it, and have each directory be made anew.
         let Ok(random) = random_u32() else { return remove(path, user) };
         let name = format!("-job-none.{}.{random:08x}", self.numbers);
         let spare = with_suffix(&self.prefix, &name);
@@ -204,12 +205,12 @@ fn remove(path: PathBuf, user: u32) -> Option<Removal> {
     }
 }
 
-/// Removes what an earlier keeper has left. There may be much of it: nobody waits.
+/// Removes what an earlier keeper has left. There may be much of it: no caller waits.
 pub(super) fn remove_all(prefix: &Path) -> Removal {
     remove_beside(left(prefix))
 }
 
-/// What is there; whose jobs' it was, nobody knows any more.
+/// What is there; the jobs that it was for are not known any more.
 fn left(prefix: &Path) -> Vec<Owned> {
     let (Some(parent), Some(name)) = (prefix.parent(), prefix.file_name()) else {
         return Vec::new();

@@ -10,7 +10,7 @@ use tutti_types::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::launch::Credentials;
 
-/// Who runs a script that does not say so itself.
+/// The interpreter of a script that does not name one.
 const SHELL: &[u8] = b"/bin/sh";
 
 /// The directory of a job in the spool.
@@ -44,7 +44,7 @@ fn write_file(
     // Left over from a keeper that was killed.
     remove(directory);
     DirBuilder::new().recursive(true).mode(0o711).create(directory)?;
-    // The mode above is less the mask of whoever started us.
+    // The mode above is less the mask of our parent.
     fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o500).open(path)?;
     file.write_all(text)?;

@@ -79,11 +79,12 @@ impl Job {
         self.start_tasks(context);
     }
 
-    /// Each as soon as it is ready: it begins on another processor while the next is made ready here.
+    /// Each as soon as it is ready: it begins on another processor while the next is made ready
+    /// here.
     fn start_tasks(&mut self, context: &mut Context) {
         let unwanted = processes::unwanted();
-        // Without limits or processors of its own, a task's group has no companion but the job's and one that
-        // counts its memory.
+        // Without limits or processors of its own, a task's group has no companion but the job's
+        // and one that counts its memory.
         let own_processors = have_own_processors(&self.launch)
             && self.cgroup.as_ref().is_some_and(|group| group.processors().is_some());
         let is_alike = !is_limited(&self.launch) && !own_processors;
@@ -128,8 +129,8 @@ impl Job {
         self.end_unstarted(index, refusal.status, refusal.detail, context);
     }
 
-    /// All that can be done for a task before its process is made, given the companions of its group if
-    /// they are known.
+    /// All that can be done for a task before its process is made, given the companions of its
+    /// group if they are known.
     fn make_ready(
         &mut self,
         index: usize,
@@ -307,7 +308,7 @@ impl Job {
     /// The name that a pattern gives for a task, from the root.
     pub(super) fn file_name(&self, index: usize, pattern: &[u8]) -> Result<Vec<u8>, Refusal> {
         let launch = &self.launch;
-        // Whoever it is: asking the machine's user database could take long.
+        // By number: asking the machine's user database could take long.
         let user = environment::value_of(launch, "USER").map(String::from_utf8_lossy);
         let uid = launch.credentials.uid.to_string();
         let node =

@@ -51,12 +51,12 @@ pub(super) fn input_pipe() -> io::Result<PipeEnds> {
     Ok(PipeEnds { ours: write.into(), theirs: read })
 }
 
-/// Who reads what a task writes.
+/// The reader of what a task writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// The keeper.
     Us,
-    /// Nobody: the pipe is on its way to the front end.
+    /// None: the pipe is on its way to the front end.
     Nobody,
     /// The front end.
     FrontEnd,
@@ -126,8 +126,8 @@ impl OutPipe {
         self.reader
     }
 
-    /// Another end of the pipe, for the front end to read. It shares nothing with ours: whoever can
-    /// have the kernel wait at one end could have us wait at the other.
+    /// Another end of the pipe, for the front end to read. It shares nothing with ours: a process
+    /// that can have the kernel wait at one end could have us wait at the other.
     pub(super) fn open_again(&self) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -135,13 +135,13 @@ impl OutPipe {
             .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
-    /// Leaves the reading to somebody else.
+    /// Leaves the reading to another.
     pub(super) fn leave_to(&mut self, reader: Reader, watches: &mut Watches) {
         self.park(watches);
         self.reader = reader;
     }
 
-    /// Takes the reading back, if it was somebody else's.
+    /// Takes the reading back, if another had it.
     pub(super) fn take_back(&mut self, watches: &mut Watches) {
         if self.reader != Reader::Us {
             self.reader = Reader::Us;
@@ -149,7 +149,7 @@ impl OutPipe {
         }
     }
 
-    /// Learns from a read: who fills a small buffer gets a larger one, and a larger pipe.
+    /// Learns from a read: a task that fills a small buffer gets a larger one, and a larger pipe.
     pub(super) fn learn(&mut self, pumped: Pumped) {
         if pumped == Pumped::Full && self.want < READ_BYTES_MOST {
             self.want = READ_BYTES_MOST;
@@ -302,7 +302,8 @@ impl InPipe {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return InputState::Waiting,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The task closed its input: whoever feeds it need not know, as with a shell's pipe.
+                // The task closed its input: the one that feeds it need not know, as with a shell's
+                // pipe.
                 Err(_) => return InputState::Closed,
             }
         }

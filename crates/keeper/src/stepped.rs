@@ -1,5 +1,5 @@
-//! A keeper that does a round when it is told to: for simulations, which have it beside all the others in one
-//! thread.
+//! A keeper that does a round when it is told to: for simulations, which have it beside all the
+//! others in one thread.
 
 use super::KeeperOptions;
 use super::context::Context;
@@ -28,7 +28,7 @@ impl Stepped {
     /// # Errors
     /// If there is no descriptor left.
     pub fn start(options: KeeperOptions) -> anyhow::Result<Self> {
-        // Nobody connects to it: who comes is handed in.
+        // Nothing connects to it: connections come from the caller.
         let (listener, nobody) = UnixStream::pair()?;
         let listener = UnixListener::from(OwnedFd::from(listener));
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
@@ -39,9 +39,9 @@ impl Stepped {
         Ok(Self { keeper, events: Vec::new(), _nobody: nobody })
     }
 
-    /// Somebody has connected.
+    /// A client has connected.
     pub fn take_in(&mut self, stream: Stream) {
-        // Who is turned away is told, or hangs up.
+        // A refused client is told, or closes.
         let _ = self.keeper.welcome_newcomer(stream);
     }
 

@@ -29,7 +29,8 @@ fn the_keeper_itself() {
     be_a_keeper();
 }
 
-/// Not a test: what a keeper of other tests starts as its writer. Does nothing unless it is told to.
+/// Not a test: what a keeper of other tests starts as its writer. Does nothing unless it is told
+/// to.
 #[test]
 fn the_writer_itself() {
     if std::env::var_os("TUTTI_TEST_WRITER").is_some() {
@@ -319,7 +320,7 @@ fn a_job_is_killed_before_its_front_end_came() {
     assert_eq!(scene.agent.next(), Some(cleared));
 }
 
-/// Out of its turn: nobody may wait for what can't run, and it can be ended all the same.
+/// Out of its turn: no client may wait for what can't run, and it can be ended all the same.
 #[test]
 fn a_job_that_is_born_frozen_holds_up_nobody() {
     let mut scene = Scene::new(Membership::Groups);
@@ -505,7 +506,8 @@ fn what_has_happened_is_told_before_another_executable_goes_on() {
         Some(FromKeeper::TaskStarted { root, .. }) => root,
         other => panic!("unexpected: {other:?}"),
     });
-    // Both in the same round: a task is through, whose end could wait; and somebody wants another keeper.
+    // Both in the same round: a task is through, whose end could wait; and a client wants another
+    // keeper.
     let keeper = Pid::from_raw(scene.keeper_pid());
     kill(keeper, Signal::SIGSTOP).unwrap();
     std::fs::write(scene.directory.join("go"), "").unwrap();
@@ -752,7 +754,7 @@ fn whoever_may_not_attach_is_told() {
     let directory = scene.directory.clone();
     scene.start(&to_files(shell(2, 1, "sleep 1000"), &directory, "out"));
     assert_eq!(refused(&mut scene.front(2)), "the job writes its output to files");
-    // One who comes again after the first has gone hears the end.
+    // One that comes again after the first has gone hears the end.
     scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
     hear_out(&mut first);
     drop(first);

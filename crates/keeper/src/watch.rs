@@ -1,5 +1,5 @@
 //! Which descriptor stands for what. A token names a place and how often the place was used, so an
-//! event that was collected before its descriptor went away is dropped instead of reaching whoever
+//! event that was collected before its descriptor went away is dropped instead of reaching one that
 //! came after.
 
 use std::io;

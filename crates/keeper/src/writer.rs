@@ -1,12 +1,12 @@
 //! The writer of a job: a process of its user that writes the files which several tasks share.
 //!
 //! Tasks that share a file write into pipes, as tasks of `tutti run` do. The writer attaches to the
-//! keepers of all nodes whose output belongs into the file ([`Written`]), and writes whole lines. It is
-//! a process of its own for three reasons: it opens files with its user's rights, a file system that
-//! does not answer stops no other job, and it outlives an upgrade of the keeper.
+//! keepers of all nodes whose output belongs into the file ([`Written`]), and writes whole lines.
+//! It is a process of its own for three reasons: it opens files with its user's rights, a file
+//! system that does not answer stops no other job, and it outlives an upgrade of the keeper.
 //!
-//! A job is cleared only when its writer has written everything. If the writer fails, the tasks find
-//! their output closed, as with a program that reads a pipe and ends.
+//! A job is cleared only when its writer has written everything. If the writer fails, the tasks
+//! find their output closed, as with a program that reads a pipe and ends.
 
 use super::context::Context;
 use super::job::{Job, Phase};
@@ -244,8 +244,8 @@ impl Job {
         }
     }
 
-    /// The files can't be written, or not any more. Tasks that have not begun end with the reason. Those
-    /// that run find their output closed.
+    /// The files can't be written, or not any more. Tasks that have not begun end with the reason.
+    /// Those that run find their output closed.
     pub(super) fn fail_output(&mut self, reason: String, context: &mut Context) {
         let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
         self.drop_writer_link(context);
@@ -304,8 +304,9 @@ impl Job {
         context.touched.insert(self.launch.job);
     }
 
-    /// The writer can't tell the keepers of other nodes any more that nothing is written. Another one does, since they
-    /// believe only the job's user; if it can't be started, they miss the first one after a while.
+    /// The writer can't tell the keepers of other nodes any more that nothing is written. Another
+    /// one does, since they believe only the job's user; if it can't be started, they miss the
+    /// first one after a while.
     fn tell_others_of_failure(&mut self, reason: String, context: &mut Context) {
         let written = self.launch.written();
         if !written.serves_others {
@@ -317,7 +318,8 @@ impl Job {
         }
     }
 
-    /// The job was killed: what its tasks have written is still written, unless that takes too long.
+    /// The job was killed: what its tasks have written is still written, unless that takes too
+    /// long.
     pub(super) fn hurry_writer(&mut self) {
         if let Some(writer) = &mut self.writer
             && writer.pid.is_some()
@@ -349,7 +351,8 @@ impl Job {
         self.writer.as_ref().filter(|writer| writer.pid.is_some())?.stuck_at_ns
     }
 
-    /// A writer that writes nothing any more is ended, and not waited for: its file system may hold it.
+    /// A writer that writes nothing any more is ended, and not waited for: its file system may hold
+    /// it.
     pub(super) fn look_at_writer(&mut self, now_ns: u64, context: &mut Context) {
         if self.writer_due_ns().is_none_or(|at_ns| at_ns > now_ns) {
             return;

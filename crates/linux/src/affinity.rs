@@ -37,8 +37,8 @@ pub struct Look {
     pub strays: bool,
 }
 
-/// Looks whether threads of a process may run on other processors than these, which are in ascending order: at
-/// `most` of them.
+/// Looks whether threads of a process may run on other processors than these, which are in
+/// ascending order: at `most` of them.
 #[must_use]
 pub fn look(pid: i32, processors: &[u32], most: usize) -> Look {
     let mut look = Look::default();
@@ -50,9 +50,10 @@ pub fn look(pid: i32, processors: &[u32], most: usize) -> Look {
     look
 }
 
-/// Brings threads of a process that may run elsewhere back to these processors, in ascending order: one that is
-/// bound to some of them, among others, stays there. Threads with exactly one of the masks in `stale` get all of
-/// `processors`: they were bound so for processors that the process had before. `false` if it has ended.
+/// Brings threads of a process that may run elsewhere back to these processors, in ascending order:
+/// one that is bound to some of them, among others, stays there. Threads with exactly one of the
+/// masks in `stale` get all of `processors`: they were bound so for processors that the process had
+/// before. `false` if it has ended.
 ///
 /// # Errors
 /// As [`bind`].
@@ -74,8 +75,8 @@ fn is_within(mask: &[u32], processors: &[u32]) -> bool {
     mask.iter().all(|processor| processors.binary_search(processor).is_ok())
 }
 
-/// Binds a thread of a process, unless it has ended. Where another process has its number by then, that goes back to the
-/// processors that it would have.
+/// Binds a thread of a process, unless it has ended. Where another process has its number by then,
+/// that goes back to the processors that it would have.
 fn bind_thread_of(pid: i32, thread: i32, words: &[u64]) -> Result<()> {
     if !proc::is_thread_of(pid, thread) {
         return Ok(());
@@ -87,7 +88,8 @@ fn bind_thread_of(pid: i32, thread: i32, words: &[u64]) -> Result<()> {
     }
 }
 
-/// Has a thread that was bound by mistake run where the process that it belongs to may, or where the parent of that may.
+/// Has a thread that was bound by mistake run where the process that it belongs to may, or where
+/// the parent of that may.
 fn give_back_thread(thread: i32) -> Result<()> {
     let Some(process) = proc::process_of(thread) else { return Ok(()) };
     let above = match process == thread {

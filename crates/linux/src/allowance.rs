@@ -1,9 +1,9 @@
-//! What of the machine this process may use: its processors by affinity and cpuset, processor time and memory by the
-//! limits of the groups that it is in.
+//! What of the machine this process may use: its processors by affinity and cpuset, processor time
+//! and memory by the limits of the groups that it is in.
 //!
-//! In a container, or in a unit with `CPUQuota=`, the machine has more than that. The limits stand in the group of the
-//! process and those above it, as far as they are mounted: in a container the root group that is visible is the
-//! container's own.
+//! In a container, or in a unit with `CPUQuota=`, the machine has more than that. The limits stand
+//! in the group of the process and those above it, as far as they are mounted: in a container the
+//! root group that is visible is the container's own.
 
 use crate::cgroup::own_groups;
 use crate::container::pid_namespace;
@@ -55,16 +55,16 @@ impl Allowance {
         self.memory_bytes = least(self.memory_bytes, other.memory_bytes);
     }
 
-    /// The processors to run jobs on, ascending: those that this process may use, and no more of them than the quota
-    /// has time for, a part of one counted as one.
+    /// The processors to run jobs on, ascending: those that this process may use, and no more of
+    /// them than the quota has time for, a part of one counted as one.
     #[must_use]
     pub fn processors(&self) -> Vec<u32> {
         let seed = pid_namespace().unwrap_or(0);
         self.processors_of(online_processors(), seed)
     }
 
-    /// Containers on one machine begin at different processors, by their pid namespace: else all with a quota would
-    /// use the first ones.
+    /// Containers on one machine begin at different processors, by their pid namespace: else all
+    /// with a quota would use the first ones.
     fn processors_of(&self, mut online: Vec<u32>, seed: u64) -> Vec<u32> {
         let Some(milli) = self.quota_milli else { return online };
         let count = usize::try_from(milli.div_ceil(1000).max(1)).unwrap_or(usize::MAX);
@@ -84,7 +84,8 @@ impl Allowance {
     }
 }
 
-/// `QUOTA PERIOD` in microseconds, in thousandths; `None` for `max` or a negative quota, which is none.
+/// `QUOTA PERIOD` in microseconds, in thousandths; `None` for `max` or a negative quota, which is
+/// none.
 fn parse_quota(text: &str) -> Option<u32> {
     let mut words = text.split_whitespace();
     let quota: u64 = words.next()?.parse().ok()?;

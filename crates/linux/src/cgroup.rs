@@ -12,32 +12,32 @@
 //! Waiting for a freeze: by reading `cgroup.events` again after naps of 30 to 50 us. Notices by
 //! poll or inotify come at most once in 10 ms a file, a hundred times too slow for a switch.
 
-mod companion;
+mod cgroup_v1;
 mod cpuset;
 mod freeze;
-mod haste;
 mod hierarchy;
 mod layout;
-mod newcomer;
+mod migrate;
 mod others;
-mod trial;
+mod priority_boost;
+mod probe;
 mod unit;
 mod weight;
 
-pub use companion::{LimitBy, LimitSupport};
+pub use cgroup_v1::{LimitBy, LimitSupport};
 pub use freeze::{FreezeError, freeze_all};
-pub use haste::Haste;
 pub(crate) use hierarchy::leave_cpu_group;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
 pub use layout::{Layout, layout, own_groups, v2_point};
 pub use others::Others;
+pub use priority_boost::Haste;
 pub use unit::{DAEMONS, Unit, is_systemd_here};
 
 use crate::clock::Naps;
 use crate::pidfd::for_each_listed;
-use crate::text::read_text;
+use crate::procfile::read_text;
 use crate::{Error, Result};
-use companion::Top;
+use cgroup_v1::Top;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -245,8 +245,8 @@ impl Cgroup {
         }
     }
 
-    /// As [`Cgroup::kill`], but never takes long: `false` on kernels that have no `cgroup.kill`, and nothing is
-    /// killed then.
+    /// As [`Cgroup::kill`], but never takes long: `false` on kernels that have no `cgroup.kill`,
+    /// and nothing is killed then.
     ///
     /// # Errors
     /// What the kernel says.
@@ -298,7 +298,8 @@ impl Cgroup {
         processes_of(&self.path)
     }
 
-    /// As [`Cgroup::processes`]; none if the group was removed, also where another has its name by now.
+    /// As [`Cgroup::processes`]; none if the group was removed, also where another has its name by
+    /// now.
     fn processes_if_same(&self) -> Result<Vec<i32>> {
         let found = self.processes()?;
         Ok(if self.is_there() { found } else { Vec::new() })
@@ -325,8 +326,8 @@ impl Cgroup {
         parse_cpu_stat(&text).ok_or(Error::Malformed { path, wanted: "user_usec and system_usec" })
     }
 
-    /// What was read from and written to devices here and below, bytes, where a controller of cgroup2
-    /// counts it.
+    /// What was read from and written to devices here and below, bytes, where a controller of
+    /// cgroup2 counts it.
     #[must_use]
     pub fn io_bytes(&self) -> Option<(u64, u64)> {
         read_text(&self.path.join("io.stat")).ok().map(|text| parse_io_stat(&text))
@@ -341,8 +342,8 @@ impl Cgroup {
         Ok(self.top.remove_companions(&self.path)? && remove_tree(&self.path)?)
     }
 
-    /// As [`Cgroup::remove`] for a group for which nothing was ever limited or weighed: it has no companion but
-    /// the one that [`Cgroup::count_memory`] made.
+    /// As [`Cgroup::remove`] for a group for which nothing was ever limited or weighed: it has no
+    /// companion but the one that [`Cgroup::count_memory`] made.
     ///
     /// # Errors
     /// What `rmdir` says.
@@ -351,8 +352,9 @@ impl Cgroup {
         Ok(is_alone && remove_tree(&self.path)?)
     }
 
-    /// Has the memory of all processes that are started here later counted together, where that can be done. In
-    /// cgroup v1, the file into which a new process must write itself for that (see [`Cgroup::companions`]).
+    /// Has the memory of all processes that are started here later counted together, where that can
+    /// be done. In cgroup v1, the file into which a new process must write itself for that (see
+    /// [`Cgroup::companions`]).
     pub fn count_memory(&self) -> Option<PathBuf> {
         let companion = self.top.count_memory(&self.path)?;
         Some(self.counter.get_or_init(|| companion).join("tasks"))
@@ -377,8 +379,8 @@ impl Cgroup {
         self.top.set_process_limit(&self.path, count)
     }
 
-    /// The v1 `tasks` files into which a new process must write itself ("0") while it has one thread, so that
-    /// the limits of this group, and of those above, hold for it.
+    /// The v1 `tasks` files into which a new process must write itself ("0") while it has one
+    /// thread, so that the limits of this group, and of those above, hold for it.
     #[must_use]
     pub fn companions(&self) -> Vec<PathBuf> {
         self.top.companions(&self.path)
@@ -402,7 +404,7 @@ impl Cgroup {
     #[must_use]
     pub fn memory_peak(&self) -> Option<u64> {
         match self.counter.get() {
-            Some(counter) => companion::peak_of_companion(counter),
+            Some(counter) => cgroup_v1::peak_of_companion(counter),
             None => self.top.memory_peak(&self.path),
         }
     }

@@ -1,4 +1,5 @@
-//! The monotonic clock: reading it, and sleeping until a point of it; and the one that counts sleep too.
+//! The monotonic clock: reading it, and sleeping until a point of it; and the one that counts sleep
+//! too.
 //!
 //! `CLOCK_MONOTONIC`, in nanoseconds since some point before this boot's first process. All
 //! processes of one machine see the same values, so that one may hand a time to another.
@@ -65,9 +66,9 @@ pub(crate) fn nap(length: Duration) {
 }
 
 /// The pauses while waiting for the kernel: short at first, since most waits end within 0.2 ms,
-/// longer later, so that what hangs does not cost a processor. Not shorter than what a process needs
-/// to get into the freezer: a sleeper of real-time priority that wakes before takes its processor away,
-/// and with pauses of 5 us nothing froze for a quarter of a millisecond.
+/// longer later, so that what hangs does not cost a processor. Not shorter than what a process
+/// needs to get into the freezer: a sleeper of real-time priority that wakes before takes its
+/// processor away, and with pauses of 5 us nothing froze for a quarter of a millisecond.
 #[derive(Default)]
 pub(crate) struct Naps {
     slept: Duration,

@@ -10,8 +10,9 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Files that a container manager makes, and what it is called.
 const MARKS: [(&str, &str); 2] = [("/run/.containerenv", "podman"), ("/.dockerenv", "docker")];
 
-/// The kind of the container, such as `docker`, `podman`, `kubernetes` or `wsl`; `container` where the processes have
-/// a pid namespace of their own and no manager left its mark. `None`: the machine itself, as far as can be seen.
+/// The kind of the container, such as `docker`, `podman`, `kubernetes` or `wsl`; `container` where
+/// the processes have a pid namespace of their own and no manager left its mark. `None`: the
+/// machine itself, as far as can be seen.
 #[must_use]
 pub fn kind() -> Option<String> {
     if is_wsl(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default()) {

@@ -8,15 +8,15 @@ pub(crate) fn is_default(signal: c_int) -> bool {
     handler(signal) == Some(libc::SIG_DFL as u64)
 }
 
-/// Whether a signal is ignored. At the start of a program: whether its starter wants that, as `nohup`
-/// does for SIGHUP, and shells for SIGINT and SIGQUIT of what they start in the background.
+/// Whether a signal is ignored. At the start of a program: whether its starter wants that, as
+/// `nohup` does for SIGHUP, and shells for SIGINT and SIGQUIT of what they start in the background.
 #[must_use]
 pub fn is_ignored(signal: c_int) -> bool {
     handler(signal) == Some(libc::SIG_IGN as u64)
 }
 
-/// Stops to ignore a signal, in this process and in what it starts from now on: at the start of a program whose
-/// children are to react to it although its own starter ignored it.
+/// Stops to ignore a signal, in this process and in what it starts from now on: at the start of a
+/// program whose children are to react to it although its own starter ignored it.
 pub fn stop_ignoring(signal: c_int) {
     if is_ignored(signal) {
         // SAFETY: the default is no function of ours.

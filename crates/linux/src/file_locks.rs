@@ -2,16 +2,17 @@
 
 use std::fs;
 
-/// Whether a process that is seen here has the file with this number locked for itself alone. The number
-/// alone tells files apart: of some file systems the kernel names another device here than `stat` does.
+/// Whether a process that is seen here has the file with this number locked for itself alone. The
+/// number alone tells files apart: of some file systems the kernel names another device here than
+/// `stat` does.
 #[must_use]
 pub fn is_locked(inode: u64) -> bool {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     locks.lines().any(|line| is_lock_of(line, inode))
 }
 
-/// Whether a line such as `1: FLOCK ADVISORY WRITE 4711 00:1a:25 0 EOF` is of a lock on this file. One that only
-/// waits for it has an arrow after the number.
+/// Whether a line such as `1: FLOCK ADVISORY WRITE 4711 00:1a:25 0 EOF` is of a lock on this file.
+/// One that only waits for it has an arrow after the number.
 fn is_lock_of(line: &str, inode: u64) -> bool {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, "FLOCK", _, "WRITE", _, file, ..] = words[..] else { return false };

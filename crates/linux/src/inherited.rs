@@ -1,16 +1,16 @@
 //! Descriptors that go from one program to the next in the same process, over `execve`.
 //!
-//! Before: [`keep_all_open`] has the kernel leave them open. After: [`Inherited::take_all`] finds what was left
-//! open, once, and the code that knows their meaning takes them by number. What is not taken is
-//! closed.
+//! Before: [`keep_all_open`] has the kernel leave them open. After: [`Inherited::take_all`] finds
+//! what was left open, once, and the code that knows their meaning takes them by number. What is
+//! not taken is closed.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether all descriptors above the standard streams stay open when another program is executed in this
-/// process.
+/// Whether all descriptors above the standard streams stay open when another program is executed in
+/// this process.
 ///
 /// # Errors
 /// What reading `/proc/self/fd` and `fcntl` say.
@@ -54,12 +54,12 @@ pub struct Inherited {
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Inherited {
-    /// Takes all descriptors above the standard streams that stay open over `execve`. What this program opens itself
-    /// closes then, as the standard library and this crate open everything; so those that stay open now
-    /// were left by the program before.
+    /// Takes all descriptors above the standard streams that stay open over `execve`. What this
+    /// program opens itself closes then, as the standard library and this crate open everything; so
+    /// those that stay open now were left by the program before.
     ///
     /// # Errors
-    /// What reading `/proc/self/fd` says; `EBUSY` for a second call: they are somebody's by now.
+    /// What reading `/proc/self/fd` says; `EBUSY` for a second call: they have owners by now.
     pub fn take_all() -> io::Result<Self> {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));

@@ -16,8 +16,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const OWN: &str = "/proc/thread-self/ns/ipc";
 
-/// Makes namespaces, on a thread of its own: the caller stays where it is, and need not wait for one
-/// that was ordered ahead.
+/// Makes namespaces, on a thread of its own: the caller stays where it is, and need not wait for
+/// one that was ordered ahead.
 ///
 /// Each is empty, and lasts as long as its descriptor, or a process that has entered it (see
 /// [`crate::spawn::Spawn::ipc`]).

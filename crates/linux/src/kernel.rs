@@ -1,10 +1,12 @@
-//! What this kernel can do of the newer calls that the rest of this crate relies on or has fall-backs for.
+//! What this kernel can do of the newer calls that the rest of this crate relies on or has
+//! fall-backs for.
 
 use crate::pidfd;
 use crate::spawn::has_births_into_groups;
 use std::path::Path;
 
-/// The oldest release that has every call without a fall-back: `pidfd_open`, and `poll` of what it opens.
+/// The oldest release that has every call without a fall-back: `pidfd_open`, and `poll` of what it
+/// opens.
 pub const LEAST_RELEASE: &str = "5.3";
 
 /// How a process gets into its group.
@@ -12,7 +14,8 @@ pub const LEAST_RELEASE: &str = "5.3";
 pub enum Births {
     /// It is made there by `clone3` (Linux 5.7).
     IntoGroup,
-    /// It moves there itself before it does anything else: the kernel is older, or a filter forbids `clone3`.
+    /// It moves there itself before it does anything else: the kernel is older, or a filter forbids
+    /// `clone3`.
     Moved,
 }
 
@@ -36,8 +39,8 @@ pub fn births() -> Births {
     if has_births_into_groups() { Births::IntoGroup } else { Births::Moved }
 }
 
-/// Whether groups such as this one are ended by one write to `cgroup.kill` (Linux 5.14), rather than by signals to each
-/// process while they are frozen.
+/// Whether groups such as this one are ended by one write to `cgroup.kill` (Linux 5.14), rather
+/// than by signals to each process while they are frozen.
 #[must_use]
 pub fn kills_groups_at_once(group: &Path) -> bool {
     group.join("cgroup.kill").exists()

@@ -7,35 +7,36 @@
 //! SIGSTOP where not ([`signal`], [`spawn`]).
 //!
 //! Everything here is synchronous and takes paths, descriptors and numbers. It knows nothing of
-//! what the processes are for, and it is the only crate of the workspace with `unsafe` in it; but for the
-//! name of the function with which the program begins.
-//! Times are [`std::time::Duration`] or nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes.
-//! Built for 64-bit Linux; needs kernel 5.7 or later for groups, 5.4 for the rest.
+//! what the processes are for, and it is the only crate of the workspace with `unsafe` in it; but
+//! for the name of the function with which the program begins. Times are [`std::time::Duration`] or
+//! nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes. Built for 64-bit Linux; needs kernel 5.7 or
+//! later for groups, 5.4 for the rest.
 
 pub mod affinity;
 pub mod allowance;
-pub mod arrived;
+pub mod as_user;
 pub mod cgroup;
 pub mod clock;
 pub mod container;
 pub mod disposition;
 mod error;
 pub mod file_locks;
+pub mod fionread;
 pub mod heap;
 pub mod inherited;
 pub mod ipc_namespace;
 pub mod kernel;
 pub mod oom_score;
-pub mod pass;
 pub mod peer;
 pub mod pidfd;
 pub mod posix_queues;
 pub mod proc;
+mod procfile;
 pub mod random;
 pub mod reap;
 pub mod remove_tree;
-pub mod rights;
 pub mod rt;
+pub mod scm_rights;
 pub mod shm;
 pub mod signal;
 pub mod spawn;
@@ -44,7 +45,6 @@ pub mod subreaper;
 pub mod system_clock;
 pub mod sysvipc;
 pub mod tcp;
-mod text;
 pub mod track;
 mod xattr;
 

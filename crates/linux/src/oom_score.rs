@@ -1,7 +1,7 @@
 //! How readily the kernel ends a process when memory runs out (`oom_score_adj`).
 //!
-//! The score of a process is part of what its children inherit, and any process may raise its own. To lower it below
-//! what it was given takes `CAP_SYS_RESOURCE`.
+//! The score of a process is part of what its children inherit, and any process may raise its own.
+//! To lower it below what it was given takes `CAP_SYS_RESOURCE`.
 
 use crate::{Error, Result};
 use std::fs;
@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// The score of daemons, where they may have it: the same as in the unit of systemd.
 const DAEMON: i32 = -900;
 
-/// How much higher the score of tasks is than that of daemons, at least: a tenth of the machine's memory.
+/// How much higher the score of tasks is than that of daemons, at least: a tenth of the machine's
+/// memory.
 const TASKS_ABOVE: i32 = 100;
 
 /// The highest score there is.
@@ -41,8 +42,8 @@ fn set(score: i32) -> Result<()> {
 
 /// The scores of a daemon that starts tasks, and of its tasks.
 ///
-/// A child that shares the memory of its parent can't have a score of its own. So the daemon has the score of tasks
-/// while such a child is there: from before it is made until its program runs.
+/// A child that shares the memory of its parent can't have a score of its own. So the daemon has
+/// the score of tasks while such a child is there: from before it is made until its program runs.
 #[derive(Debug)]
 pub(crate) struct Scores {
     daemon: i32,
@@ -51,8 +52,8 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// For this process, whose score is no higher than that of its parent: an earlier program of this process may
-    /// have left it raised.
+    /// For this process, whose score is no higher than that of its parent: an earlier program of
+    /// this process may have left it raised.
     pub(crate) fn of_this_process() -> Option<Self> {
         let own = of(std::process::id()).ok()?;
         let parent = of(std::os::unix::process::parent_id()).unwrap_or(own);

@@ -39,12 +39,13 @@ pub fn peer_credentials(socket: impl AsFd) -> Result<PeerCredentials> {
     Ok(PeerCredentials { uid: credentials.uid, gid: credentials.gid, pid: credentials.pid })
 }
 
-/// The process at the other end of a connected Unix socket that was made at the time it connected, or listened:
-/// readable once it has ended. The socket does not tell: other processes may have it open, too.
+/// The process at the other end of a connected Unix socket that was made at the time it connected,
+/// or listened: readable once it has ended. The socket does not tell: other processes may have it
+/// open, too.
 ///
 /// # Errors
-/// [`Error::is_gone`] if it has ended and is reaped; what `pidfd_open` says on kernels before 6.5, which know
-/// it by its number only.
+/// [`Error::is_gone`] if it has ended and is reaped; what `pidfd_open` says on kernels before 6.5,
+/// which know it by its number only.
 pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd> {
     let mut fd: RawFd = -1;
     let mut size = libc::socklen_t::try_from(size_of::<RawFd>()).expect("4 bytes");
@@ -70,8 +71,8 @@ pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd> {
     }
 }
 
-/// Whether the process at the other end of a connected Unix socket, that connected or listened, lives. One that
-/// is unknown does.
+/// Whether the process at the other end of a connected Unix socket, that connected or listened,
+/// lives. One that is unknown does.
 pub fn peer_lives(socket: impl AsFd) -> bool {
     match peer_process(socket) {
         Ok(process) => !has_ended(process.as_fd()),

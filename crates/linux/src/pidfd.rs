@@ -1,9 +1,9 @@
 //! Processes that are not our children: watching for their end, and learning how it came.
 //!
 //! A descriptor of a process is readable once the process has ended. How it ended, its parent alone
-//! has a right to know from `wait`; others learn it from `/proc` while it is not reaped, and from the
-//! descriptor itself after that, on kernels from 6.15 on. On older ones a process whose parent is
-//! quicker than we are has ended in an unknown way.
+//! has a right to know from `wait`; others learn it from `/proc` while it is not reaped, and from
+//! the descriptor itself after that, on kernels from 6.15 on. On older ones a process whose parent
+//! is quicker than we are has ended in an unknown way.
 
 use crate::proc::{ProcessStat, ended_status};
 use crate::signal::send_to_group;
@@ -38,8 +38,8 @@ impl Held {
     /// since boot, as in [`ProcessStat`]).
     ///
     /// # Errors
-    /// [`Error::is_gone`] if it has ended, or its number is another's; what `pidfd_open` says (kernel
-    /// 5.3 or later).
+    /// [`Error::is_gone`] if it has ended, or its number is another's; what `pidfd_open` says
+    /// (kernel 5.3 or later).
     pub fn open(pid: i32, start_time: u64) -> Result<Self> {
         let held = Self { pid, fd: open(pid)? };
         // Read after the descriptor was opened: both are of the same process.
@@ -86,8 +86,9 @@ impl Held {
         }
     }
 
-    /// Sends a signal to the process group that it leads, or to it alone if it leads none. Nothing happens if both are
-    /// gone. Kernels before 6.9 take the group by its number, which may be another's by then if it has ended.
+    /// Sends a signal to the process group that it leads, or to it alone if it leads none. Nothing
+    /// happens if both are gone. Kernels before 6.9 take the group by its number, which may be
+    /// another's by then if it has ended.
     pub fn signal_group(&self, signal: i32) {
         const PROCESS_GROUP: libc::c_uint = 1 << 2;
         let none: *mut libc::siginfo_t = std::ptr::null_mut();
@@ -130,8 +131,8 @@ impl Held {
 /// Processes that are held at once while a list of them is gone through.
 const HELD_MAX: usize = 256;
 
-/// Does `act` to each process of a list, and to no later process with the number of one that has ended: each is held,
-/// and is on the list when that is read again. Gives how many were on it.
+/// Does `act` to each process of a list, and to no later process with the number of one that has
+/// ended: each is held, and is on the list when that is read again. Gives how many were on it.
 ///
 /// # Errors
 /// What reading the list says.

@@ -1,7 +1,7 @@
 //! POSIX message queues, as files.
 //!
-//! The kernel shows them in a file system of their own, with their users and when they were last used. Where
-//! it is not mounted, root can read them without a mount point.
+//! The kernel shows them in a file system of their own, with their users and when they were last
+//! used. Where it is not mounted, root can read them without a mount point.
 
 use crate::proc;
 use crate::{Error, Result};
@@ -108,8 +108,8 @@ fn within(directory: &Path, wanted: impl Fn(&PosixQueue) -> bool) -> Vec<PosixQu
     queues
 }
 
-/// What processes have open under one of these names, as devices and numbers on them. Of other files nothing is asked:
-/// the server of one may never answer.
+/// What processes have open under one of these names, as devices and numbers on them. Of other
+/// files nothing is asked: the server of one may never answer.
 fn open_files(names: &BTreeSet<&OsStr>) -> BTreeSet<(u64, u64)> {
     let descriptors = |pid| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let is_queue = |entry: &fs::DirEntry| {

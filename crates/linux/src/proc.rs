@@ -3,7 +3,7 @@
 //! All of it is a snapshot that may be stale when it is returned. Code that acts on it by number
 //! must check [`ProcessStat::start_time`] against what was seen before: numbers are used again.
 
-use crate::text::read_bytes;
+use crate::procfile::read_bytes;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -152,8 +152,8 @@ fn ns_per_tick() -> u64 {
     1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
 }
 
-/// The program and arguments of a process, with spaces between them; the name in brackets where there
-/// are none (a process that has ended, or took them away). What is not UTF-8 is replaced.
+/// The program and arguments of a process, with spaces between them; the name in brackets where
+/// there are none (a process that has ended, or took them away). What is not UTF-8 is replaced.
 #[must_use]
 pub fn command_line(stat: &ProcessStat) -> String {
     let words = fs::read(format!("{PROC}/{}/cmdline", stat.pid)).unwrap_or_default();
@@ -284,9 +284,9 @@ impl Tree {
 
     /// As the processes of a list are related, with those whose parent is none of them.
     ///
-    /// One may end before it is looked at, and its number be that of another user's process then: that is not
-    /// in the list when it is read again. It is among the tops, but [`Tree::may_be`] excludes it:
-    /// one that began with it meanwhile may have to be looked for.
+    /// One may end before it is looked at, and its number be that of another user's process then:
+    /// that is not in the list when it is read again. It is among the tops, but [`Tree::may_be`]
+    /// excludes it: one that began with it meanwhile may have to be looked for.
     pub(crate) fn among(list: impl Fn() -> Result<Vec<i32>>) -> Result<(Self, Vec<i32>)> {
         let listed = list()?;
         let mut found = stats(Path::new(PROC), &listed);
@@ -473,8 +473,8 @@ fn thousandths(text: &str) -> Option<u32> {
     whole.checked_mul(1000)?.checked_add(hundredths.checked_mul(10)?)
 }
 
-/// How much of a processor was used since the machine began, in microseconds; as exact as the kernel's ticks, mostly
-/// of 10 ms.
+/// How much of a processor was used since the machine began, in microseconds; as exact as the
+/// kernel's ticks, mostly of 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Busy {
     /// By processes that give way to others (`nice`).
@@ -495,8 +495,8 @@ pub fn busy_processors() -> Result<BTreeMap<u32, Busy>> {
         .ok_or(Error::Malformed { path: path.to_owned(), wanted: "processor times" })
 }
 
-/// User, nice, system, then idle and waiting, which are no use, then interrupts of both kinds. What guests of this
-/// machine used is part of user and nice.
+/// User, nice, system, then idle and waiting, which are no use, then interrupts of both kinds. What
+/// guests of this machine used is part of user and nice.
 fn busy_in(text: &str, processors: &[u32], tick_us: u64) -> Option<BTreeMap<u32, Busy>> {
     let mut all = BTreeMap::new();
     for line in text.lines() {

@@ -20,8 +20,8 @@ pub struct Reaped {
     pub written_bytes: u64,
 }
 
-/// How a process ended. Unlike the types of `nix`, it knows of the real-time signals (32 to 64): any process may end
-/// itself by one.
+/// How a process ended. Unlike the types of `nix`, it knows of the real-time signals (32 to 64):
+/// any process may end itself by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this exit status.

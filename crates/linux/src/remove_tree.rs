@@ -12,8 +12,8 @@
 //! user, it removes with that user's rights ([`remove_tree_of`]): a directory of another user that
 //! the owner could move into the tree, but not empty, stays.
 
+use crate::as_user::with_rights_of;
 use crate::random::random_u32;
-use crate::rights::with_rights_of;
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
@@ -67,7 +67,7 @@ pub fn remove_tree_of(path: &Path, owner: Option<u32>) -> io::Result<()> {
 }
 
 /// Whether a directory can have been moved to where it is by its owner only: another must be able to write it for that,
-/// or to change a name in a directory that protects nobody's.
+/// or to change a name in a directory that protects none.
 fn nobody_else_put(path: &Path, found: &FileStat) -> io::Result<bool> {
     let above = path.parent().map_or_else(|| fs::metadata("."), fs::metadata)?.mode();
     let others = libc::S_IWGRP | libc::S_IWOTH;

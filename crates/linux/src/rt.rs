@@ -13,7 +13,8 @@ const CAP_SYS_NICE: u64 = 1 << 23;
 ///
 /// What it forks falls back to the ordinary policy by itself. Real-time threads share at most 95 %
 /// of a processor by default (`kernel.sched_rt_runtime_us`), so that a loop cannot take it whole.
-/// Its nice value becomes the best there is, if it may: that counts while it gives way ([`give_way`]).
+/// Its nice value becomes the best there is, if it may: that counts while it gives way
+/// ([`give_way`]).
 ///
 /// # Errors
 /// `EPERM` where neither a capability nor `RLIMIT_RTPRIO` allows it, `EINVAL` for a priority out
@@ -53,8 +54,8 @@ pub fn become_highest() -> Result<()> {
     become_realtime(priority_max().max(1))
 }
 
-/// Highest real-time priority that tasks may have, so that a thread of [`become_highest`] in a process with
-/// the limits of this one takes their processor at once. A value for `RLIMIT_RTPRIO`.
+/// Highest real-time priority that tasks may have, so that a thread of [`become_highest`] in a
+/// process with the limits of this one takes their processor at once. A value for `RLIMIT_RTPRIO`.
 #[must_use]
 pub fn task_priority_max() -> u64 {
     u64::try_from(priority_max()).unwrap_or(0).saturating_sub(1)
@@ -79,15 +80,15 @@ pub enum Waiting {
 /// gives what `done` said last.
 ///
 /// A thread of real-time priority makes way only by sleeping, and waking costs some 20 us more than
-/// it sleeps; of an idle processor, far more. So it is no better than those it gives way to for these rounds, and
-/// yields: a thread that is about to leave the processor does so at once, and this thread goes on.
-/// It has its priority back afterwards. Among ordinary threads it may be some milliseconds before
-/// this one goes on, if another than those that leave wants the processor; among hurried ones it
-/// waits for those that leave only.
+/// it sleeps; of an idle processor, far more. So it is no better than those it gives way to for
+/// these rounds, and yields: a thread that is about to leave the processor does so at once, and
+/// this thread goes on. It has its priority back afterwards. Among ordinary threads it may be some
+/// milliseconds before this one goes on, if another than those that leave wants the processor;
+/// among hurried ones it waits for those that leave only.
 ///
-/// Among hurried threads it stays on its processor. The kernel would move it to one where nothing of real-time
-/// priority runs, which must wake up first if it is idle: some 0.1 ms, and on a virtual machine whose host is slow to
-/// run it, milliseconds in which nothing runs at all.
+/// Among hurried threads it stays on its processor. The kernel would move it to one where nothing
+/// of real-time priority runs, which must wake up first if it is idle: some 0.1 ms, and on a
+/// virtual machine whose host is slow to run it, milliseconds in which nothing runs at all.
 pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> bool {
     let (policy, priority) = (policy_of(0), priority_of(0));
     let realtime = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
@@ -122,7 +123,8 @@ const MASK_WORDS: usize = 128;
 
 /// Keeps the calling thread on its processor while it lives, where that can be done.
 struct Stay {
-    /// The processors of the thread before, and how many bytes of the mask are in use; none if it stays by itself.
+    /// The processors of the thread before, and how many bytes of the mask are in use; none if it
+    /// stays by itself.
     before: [u64; MASK_WORDS],
     bytes: usize,
 }
@@ -167,9 +169,9 @@ fn set_mask(mask: &[u64; MASK_WORDS], bytes: usize) -> bool {
     result == 0
 }
 
-/// Has an ordinary thread run before all others that are ordinary, until [`calm`]; gives whether it does. One
-/// with a policy of its own keeps that. What it forks meanwhile is ordinary. A timer slack that it has set itself
-/// is the default one afterwards, from Linux 6.12 on.
+/// Has an ordinary thread run before all others that are ordinary, until [`calm`]; gives whether it
+/// does. One with a policy of its own keeps that. What it forks meanwhile is ordinary. A timer
+/// slack that it has set itself is the default one afterwards, from Linux 6.12 on.
 ///
 /// Only where [`may_calm`] says so: else it would stay hurried.
 ///
@@ -186,7 +188,8 @@ pub fn hurry(thread: i32) -> Result<bool> {
     }
 }
 
-/// Makes a thread that was hurried an ordinary one again, with the nice value that it had. Any other stays as it is.
+/// Makes a thread that was hurried an ordinary one again, with the nice value that it had. Any
+/// other stays as it is.
 pub fn calm(thread: i32) {
     let hurried = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     if policy_of(thread) == hurried && priority_of(thread) == HURRIED {
@@ -197,9 +200,9 @@ pub fn calm(thread: i32) {
 
 /// Whether the calling thread may make one that it hurries an ordinary one again.
 ///
-/// To hurry, `RLIMIT_RTPRIO` will do; to calm takes a capability, since what is forked meanwhile was to be
-/// ordinary (`SCHED_RESET_ON_FORK`). Tried with this thread itself, whose policy stays as it is; if it has none of
-/// that, and may not, what it forks is ordinary from then on.
+/// To hurry, `RLIMIT_RTPRIO` will do; to calm takes a capability, since what is forked meanwhile
+/// was to be ordinary (`SCHED_RESET_ON_FORK`). Tried with this thread itself, whose policy stays as
+/// it is; if it has none of that, and may not, what it forks is ordinary from then on.
 #[must_use]
 pub fn may_calm() -> bool {
     let (policy, priority) = (policy_of(0), priority_of(0));
@@ -269,8 +272,8 @@ pub fn nice_of(pid: i32) -> i32 {
     i32::try_from(answer).map_or(0, |answer| if answer > 0 { 20 - answer } else { 0 })
 }
 
-/// Gives this process `nice` (-20 to 19; lower is sooner), so that it gets through on a machine full
-/// of busy processes. What it forks has it too, unless `spawn` resets it.
+/// Gives this process `nice` (-20 to 19; lower is sooner), so that it gets through on a machine
+/// full of busy processes. What it forks has it too, unless `spawn` resets it.
 ///
 /// # Errors
 /// `EACCES` where neither a capability nor `RLIMIT_NICE` allows it.

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const PLACE: &str = "/dev/shm";
 
-/// The kernel dates files by its latest tick: by as much a file may seem older than it is. A tick is 10 ms at most.
+/// The kernel dates files by its latest tick: by as much a file may seem older than it is. A tick
+/// is 10 ms at most.
 const TICK_MAX: Duration = Duration::from_millis(10);
 
 /// Most files that [`mapped_files`] finds.
@@ -60,8 +61,8 @@ impl SharedFile {
     }
 }
 
-/// Those that are wanted and that no process has open or mapped, of the processes that may be looked at; none if they
-/// could not all be looked at in time.
+/// Those that are wanted and that no process has open or mapped, of the processes that may be
+/// looked at; none if they could not all be looked at in time.
 #[must_use]
 pub fn unused(wanted: impl Fn(&SharedFile) -> bool, until: Option<Instant>) -> Vec<SharedFile> {
     let entries = fs::read_dir(PLACE).into_iter().flatten().flatten();
@@ -87,9 +88,8 @@ pub fn inodes() -> Option<BTreeSet<u64>> {
     entries.map(|entry| entry.map(|entry| entry.ino())).collect::<std::io::Result<_>>().ok()
 }
 
-/// Removes one that no process used. It stays if a process uses it now, if that can't be found out in
-/// time, or if it is another one by now.
-/// That it is gone is fine.
+/// Removes one that no process used. It stays if a process uses it now, if that can't be found out
+/// in time, or if it is another one by now. That it is gone is fine.
 ///
 /// # Errors
 /// What the kernel says.
@@ -101,9 +101,9 @@ pub fn remove_unused(file: &SharedFile, until: Instant) -> Result<()> {
     fs::remove_file(&file.path).map_err(Error::file("remove", &file.path))
 }
 
-/// What processes have mapped, and what they have open under one of these names, as devices and numbers on them. Of
-/// other files nothing is asked: the server of one may never answer. `None` if the time was over before all were
-/// looked at.
+/// What processes have mapped, and what they have open under one of these names, as devices and
+/// numbers on them. Of other files nothing is asked: the server of one may never answer. `None` if
+/// the time was over before all were looked at.
 fn used(names: &BTreeSet<OsString>, until: Option<Instant>) -> Option<BTreeSet<(u64, u64)>> {
     let mut used = BTreeSet::new();
     for pid in proc::all() {
@@ -134,8 +134,9 @@ fn mapped(line: &str) -> Option<(u64, u64)> {
     (inode != 0).then_some((nix::sys::stat::makedev(number(major)?, number(minor)?), inode))
 }
 
-/// The shared memory files that these processes have mapped, as far as they are found in time. Processes that are
-/// gone have none. The maps of a process that is in the middle of a change can't be read before that is over.
+/// The shared memory files that these processes have mapped, as far as they are found in time.
+/// Processes that are gone have none. The maps of a process that is in the middle of a change can't
+/// be read before that is over.
 #[must_use]
 pub fn mapped_files(pids: &[i32], until: Instant) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();

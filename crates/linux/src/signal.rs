@@ -18,13 +18,13 @@
 //! Its list has numbers only, so it is read again when all on it have been looked at: what is still
 //! on it is what was seen.
 //!
-//! A process that had stopped before a walk gets no signal, and the walk says which these are: they were
-//! stopped by their own program or user, and stay so when the others are continued.
+//! A process that had stopped before a walk gets no signal, and the walk says which these are: they
+//! were stopped by their own program or user, and stay so when the others are continued.
 //!
-//! What this cannot do, other than the freezer: SIGCONT from elsewhere wakes what was stopped; parents
-//! get SIGCHLD for it; a process that its program stops at the same moment counts as stopped by
-//! the walk; and without a group orphans are found only if the root, or what is walked below it, is a
-//! child subreaper.
+//! What this cannot do, other than the freezer: SIGCONT from elsewhere wakes what was stopped;
+//! parents get SIGCHLD for it; a process that its program stops at the same moment counts as
+//! stopped by the walk; and without a group orphans are found only if the root, or what is walked
+//! below it, is a child subreaper.
 
 mod kill;
 mod resume;
@@ -105,8 +105,8 @@ impl Root {
         Self { pid, start_time: None, scope: Scope::Below }
     }
 
-    /// The same tree, of the process that has the number now and of no later one; `None` if there is none, or that is
-    /// another than was named already.
+    /// The same tree, of the process that has the number now and of no later one; `None` if there
+    /// is none, or that is another than was named already.
     #[must_use]
     pub fn held(self) -> Option<Self> {
         let stat = ProcessStat::read(self.pid).ok()?;
@@ -128,8 +128,8 @@ impl From<i32> for Root {
 }
 
 impl From<(i32, u64)> for Root {
-    /// The process that began then (clock ticks since boot, as in [`ProcessStat`]) and all its descendants;
-    /// none, if it has ended and its number is another's.
+    /// The process that began then (clock ticks since boot, as in [`ProcessStat`]) and all its
+    /// descendants; none, if it has ended and its number is another's.
     fn from((pid, start_time): (i32, u64)) -> Self {
         Self { start_time: Some(start_time), ..Self::whole(pid) }
     }
@@ -350,8 +350,9 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Sends a signal, one of the real-time signals too, to the process group of this leader; to the process alone if it
-/// leads none. The number must be the process's own still: it is not reaped yet.
+/// Sends a signal, one of the real-time signals too, to the process group of this leader; to the
+/// process alone if it leads none. The number must be the process's own still: it is not reaped
+/// yet.
 pub fn send_to_group(leader: i32, signal: i32) {
     // SAFETY: takes no pointer.
     if leader > 1 && unsafe { libc::kill(-leader, signal) } != 0 {
@@ -364,8 +365,8 @@ fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = Place> 
     tree.children(pid).into_iter().map(move |child| (child, Some(pid)))
 }
 
-/// As [`children_of`], of the process that began then; `None` if it has ended, since the children that were read are
-/// another's perhaps. Of a process that has none nothing more is looked at.
+/// As [`children_of`], of the process that began then; `None` if it has ended, since the children
+/// that were read are another's perhaps. Of a process that has none nothing more is looked at.
 fn children_of_same(
     tree: &Tree,
     pid: i32,

@@ -1,8 +1,8 @@
 //! Starting a process with everything set, straight in its group, without waiting for it.
 //!
-//! [`Nursery::spawn`] makes the child by one system call that also puts it into the group, so there is no
-//! moment at which it, or a child of it, is outside. Where that call can't be had, the child moves into the group
-//! before it does anything else. Everything else is set in the child, in an
+//! [`Nursery::spawn`] makes the child by one system call that also puts it into the group, so there
+//! is no moment at which it, or a child of it, is outside. Where that call can't be had, the child
+//! moves into the group before it does anything else. Everything else is set in the child, in an
 //! order that the comments of `child.rs` explain; whatever fails there comes back through a pipe.
 //! The child may be born frozen: none may wait for it, so the pipe is read when it is readable.
 //!
@@ -11,19 +11,20 @@
 //! Whatever lives below the minder is the task, and the minder ends when nothing does any more.
 //!
 //! Nothing is allocated and no lock is taken between fork and exec: all that the child needs is
-//! prepared before. Where it may, the child uses the caller's memory instead of a copy (`nursery.rs`
-//! says when, and why). The caller should have one thread only, since descriptors that other threads
-//! open without `O_CLOEXEC` at the same time might be inherited before they are closed.
+//! prepared before. Where it may, the child uses the caller's memory instead of a copy
+//! (`nursery.rs` says when, and why). The caller should have one thread only, since descriptors
+//! that other threads open without `O_CLOEXEC` at the same time might be inherited before they are
+//! closed.
 
 mod child;
-mod nursery;
 mod prepare;
 mod raw;
+mod spawn_pool;
 
 pub(crate) use child::{Fork, close_all_but, fork_into, has_births_into_groups, write_number};
-pub use nursery::Nursery;
 pub(crate) use prepare::words as mask_of;
 pub use prepare::{Unwanted, program_candidates};
+pub use spawn_pool::Nursery;
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -42,7 +43,8 @@ pub struct Spawn<'a> {
     pub cwd: &'a CStr,
     /// The file mode creation mask.
     pub umask: u32,
-    /// The nice value, as far as it may be had; `None`: that of the caller, if it is no better than others'.
+    /// The nice value, as far as it may be had; `None`: that of the caller, if it is no better than
+    /// others'.
     pub nice: Option<c_int>,
     /// Resource limits: the kernel's number of the resource, soft, hard.
     pub rlimits: &'a [(c_int, u64, u64)],

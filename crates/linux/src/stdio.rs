@@ -28,7 +28,8 @@ extern "C" fn look() {
 pub fn begin() {
     for stream in 0..3 {
         if was_closed(stream) {
-            // SAFETY: the path is NUL-terminated. The lowest number is taken, and those below are open.
+            // SAFETY: the path is NUL-terminated. The lowest number is taken, and those below are
+            // open.
             unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
         }
     }

@@ -1,5 +1,5 @@
-//! The system's clock (`CLOCK_REALTIME`), where a daemon such as chrony keeps it, and how far off that and
-//! the kernel take it to be at most (`adjtimex`).
+//! The system's clock (`CLOCK_REALTIME`), where a daemon such as chrony keeps it, and how far off
+//! that and the kernel take it to be at most (`adjtimex`).
 
 use crate::clock::monotonic_ns;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -86,7 +86,8 @@ mod tests {
         crate::clock::sleep_until(one.monotonic_ns + 5_000_000);
         let other = reading();
         let (real, own) = (other.real_ns - one.real_ns, other.monotonic_ns - one.monotonic_ns);
-        // Apart by what the readings say at most, and by what the system's may be slewed in that time.
+        // Apart by what the readings say at most, and by what the system's may be slewed in that
+        // time.
         assert!(real.abs_diff(own) <= one.error_ns + other.error_ns + own / 100, "{real} {own}");
     }
 }

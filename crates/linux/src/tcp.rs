@@ -4,8 +4,8 @@ use crate::{Error, Result};
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// From now on a socket has no room while about so much of what it took waits to be sent. What is on its way to the
-/// other end does not count: a way that takes much at once is not slower for it.
+/// From now on a socket has no room while about so much of what it took waits to be sent. What is
+/// on its way to the other end does not count: a way that takes much at once is not slower for it.
 ///
 /// # Errors
 /// What `setsockopt(TCP_NOTSENT_LOWAT)` says, for a descriptor that is no TCP socket for one.

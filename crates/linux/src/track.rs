@@ -1,10 +1,11 @@
 //! The genealogy of processes: descent, and the kernel's notices of births and ends.
 //!
-//! After section 3 of the process-tracking paper. A task is the forest of the processes that descend
-//! from its root, whichever of their ancestors lives: when a process ends, its children go to their
-//! nearest living ancestor, where the kernel would give them to init. The kernel keeps no such tree,
-//! so it is kept here ([`Forest`]), fed by its process events ([`events`]) where they can be had, and
-//! by what is found in `/proc` ([`seen`]) to begin with, and where something was missed.
+//! After section 3 of the process-tracking paper. A task is the forest of the processes that
+//! descend from its root, whichever of their ancestors lives: when a process ends, its children go
+//! to their nearest living ancestor, where the kernel would give them to init. The kernel keeps no
+//! such tree, so it is kept here ([`Forest`]), fed by its process events ([`events`]) where they
+//! can be had, and by what is found in `/proc` ([`seen`]) to begin with, and where something was
+//! missed.
 
 pub mod events;
 mod forest;

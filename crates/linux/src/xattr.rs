@@ -7,7 +7,8 @@ use std::path::Path;
 /// More than the kernel keeps with one file.
 const BYTES_MAX: usize = 64 << 10;
 
-/// The value of an attribute; none if there is no such attribute, it may not be read, or is no text.
+/// The value of an attribute; none if there is no such attribute, it may not be read, or is no
+/// text.
 pub(crate) fn read(path: &Path, name: &CStr) -> Option<String> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut value = vec![0_u8; BYTES_MAX];

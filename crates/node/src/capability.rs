@@ -1,5 +1,5 @@
-//! What this process can do for jobs, as an agent reports it and as `tutti doctor` foretells it for an instance that
-//! does not run yet.
+//! What this process can do for jobs, as an agent reports it and as `tutti doctor` foretells it for
+//! an instance that does not run yet.
 
 use crate::codes::coded;
 use crate::platform::groups::Hierarchy;
@@ -110,7 +110,8 @@ fn ipc() -> String {
     }
 }
 
-/// What a delegated unit of a service manager has, by the controllers that the manager can hand down; nothing is made.
+/// What a delegated unit of a service manager has, by the controllers that the manager can hand
+/// down; nothing is made.
 pub fn of_unit_below(group: &Path) -> Option<AgentStatus> {
     let offered = std::fs::read_to_string(group.join("cgroup.controllers")).ok()?;
     let has = |name: &str| offered.split_whitespace().any(|it| it == name);

@@ -1,8 +1,8 @@
-//! Which code an error carries: by its type where it has one, by what its place says where it is only a
-//! text.
+//! Which code an error carries: by its type where it has one, by what its place says where it is
+//! only a text.
 
 use crate::link::LinkError;
-use crate::trusted::NotOurs;
+use crate::state_dir::NotOurs;
 use std::fmt;
 use tutti_journal::JournalError;
 use tutti_types::{EndReason, Outcome, QueueRefusal, Refusal, TaskStatus};
@@ -28,7 +28,7 @@ pub fn coded(code: Code, text: impl fmt::Display) -> anyhow::Error {
     Coded { code, text: text.to_string() }.into()
 }
 
-/// Whether that code says that the controller may be there for who asks again.
+/// Whether that code says that the controller may be there for a client that asks again.
 pub const fn is_away(code: Code) -> bool {
     matches!(code, Code::ControllerAway | Code::OutOfReach)
 }

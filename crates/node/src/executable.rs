@@ -1,5 +1,5 @@
-//! The executable that runs here. Its file may be replaced at any time: by an upgrade, or by another
-//! machine that shares the file system and has tutti brought to it at the same moment.
+//! The executable that runs here. Its file may be replaced at any time: by an upgrade, or by
+//! another machine that shares the file system and has tutti brought to it at the same moment.
 
 use anyhow::Context;
 use std::ffi::OsStr;
@@ -17,7 +17,8 @@ const REPLACED: &[u8] = b" (deleted)";
 /// The executable that daemons and verbs run, where that is not this one.
 static OTHER: OnceLock<PathBuf> = OnceLock::new();
 
-/// From now on `tutti` is another executable than this one: the one beside it, or else of the `PATH`.
+/// From now on `tutti` is another executable than this one: the one beside it, or else of the
+/// `PATH`.
 ///
 /// # Errors
 /// If there is none; the text says so.
@@ -34,8 +35,8 @@ pub fn use_tutti_beside() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where another process of this very build can be started from: the daemons of an instance speak one
-/// version of the protocol.
+/// Where another process of this very build can be started from: the daemons of an instance speak
+/// one version of the protocol.
 ///
 /// # Errors
 /// If the kernel does not say what runs here.

@@ -15,10 +15,11 @@ impl Exit {
     pub const OUTPUT_LOST: Self = Self(119);
     /// Tutti itself failed: no instance, lost connection.
     pub const TUTTI_FAILED: Self = Self(125);
-    /// Nobody reads the output any more: as if SIGPIPE had ended it.
+    /// The output has no reader any more: as if SIGPIPE had ended it.
     pub const READER_GONE: Self = Self(141);
 
-    /// Codes by which Tutti tells how a job ended, with those of signals. A program may exit with one too.
+    /// Codes by which Tutti tells how a job ended, with those of signals. A program may exit with
+    /// one too.
     pub const OF_TUTTI: std::ops::RangeInclusive<u8> = 119..=192;
 
     /// The exit code of a job, as its outcome has it.

@@ -8,7 +8,7 @@
 use crate::codes::coded;
 use crate::executable::runs;
 use crate::layout::is_of_a_job;
-use crate::trusted::{self, Directory, open_to_others};
+use crate::state_dir::{self, Directory, open_to_others};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
 use std::fs::{self, DirBuilder, Permissions};
@@ -29,7 +29,8 @@ pub struct Instance {
     pub private: bool,
 }
 
-/// Whether a user may do everything with an instance of that owner: its daemons are his, or he is root.
+/// Whether a user may do everything with an instance of that owner: the daemons are the user's, or
+/// the user is root.
 pub fn may_run_instance(uid: u32, owner: u32) -> bool {
     uid == 0 || uid == owner
 }
@@ -50,7 +51,7 @@ impl Instance {
             return Self::at(directory);
         }
         let system = Self::at(system_directory());
-        // A socket at which nobody answers for a moment is that of a controller that is being started
+        // A socket that does not answer for a moment is that of a controller that is being started
         // again: a private instance would share the processors with it.
         let is_there = system.controller_socket().exists();
         if is_there { system } else { Self::at(private_directory()) }
@@ -89,11 +90,11 @@ impl Instance {
         Self::at(if root { system_directory() } else { private_directory() })
     }
 
-    /// What is in the state directory, if there is one: whoever opens, writes or removes something there goes
-    /// through this.
+    /// What is in the state directory, if there is one: code that opens, writes or removes
+    /// something there goes through this.
     ///
     /// # Errors
-    /// If others could have put it there: [`trusted::NotOurs`], or with what else is wrong.
+    /// If others could have put it there: [`state_dir::NotOurs`], or with what else is wrong.
     pub fn open(&self) -> anyhow::Result<Option<Directory>> {
         Directory::open(&self.directory)
     }
@@ -101,7 +102,8 @@ impl Instance {
     /// Whether this user may do more with it than to ask its controller.
     ///
     /// # Errors
-    /// [`trusted::NotOurs`] of a private instance that is another's, root's included; or as for [`Self::open`].
+    /// [`state_dir::NotOurs`] of a private instance that is another's, root's included; or as for
+    /// [`Self::open`].
     pub fn check_owner(&self) -> anyhow::Result<()> {
         match self.open()? {
             Some(directory) if self.private && !directory.is_own() => Err(directory.not_ours()),
@@ -129,7 +131,8 @@ impl Instance {
         self.directory.join("gate.sock")
     }
 
-    /// What outlives the instance. The state directory of the system's is gone after a restart of the machine.
+    /// What outlives the instance. The state directory of the system's is gone after a restart of
+    /// the machine.
     fn lasting_directory(&self) -> PathBuf {
         match self.directory.file_name().filter(|_| !self.private) {
             Some(name) => Path::new("/var/lib").join(name),
@@ -142,8 +145,8 @@ impl Instance {
         self.lasting_directory().join("cluster")
     }
 
-    /// The controller's journal. Like what the machine is in a cluster, that of the system's instance
-    /// outlives it.
+    /// The controller's journal. Like what the machine is in a cluster, that of the system's
+    /// instance outlives it.
     ///
     /// # Errors
     /// If its directory can't be made.
@@ -162,8 +165,8 @@ impl Instance {
         self.lasting_directory().join("journal.db")
     }
 
-    /// Whether the journal stays when the instance ends: the system's, and the one that a user has without naming a
-    /// directory. One in a directory that its user has named leaves nothing there.
+    /// Whether the journal stays when the instance ends: the system's, and the one that a user has
+    /// without naming a directory. One in a directory that its user has named leaves nothing there.
     pub fn keeps_journal(&self) -> bool {
         !self.private || self.directory == private_directory()
     }
@@ -190,8 +193,8 @@ impl Instance {
         places
     }
 
-    /// Of the places where a verb of this user looks for an instance: where one that is gone has left jobs, and how
-    /// many.
+    /// Of the places where a verb of this user looks for an instance: where one that is gone has
+    /// left jobs, and how many.
     pub fn with_jobs_left() -> Option<(Self, u64)> {
         let left = Self::of_this_user().into_iter().map(|place| {
             let jobs = place.jobs_left();
@@ -208,7 +211,7 @@ impl Instance {
         }
     }
 
-    /// Forgets what was queued, set and recorded; nobody may write the journal any more.
+    /// Forgets what was queued, set and recorded; no process may write the journal any more.
     pub fn remove_journal(&self) {
         let journal = self.journal_path();
         let Some(Ok(Some(directory))) = journal.parent().map(Directory::open) else { return };
@@ -221,8 +224,8 @@ impl Instance {
         directory.remove(&self.reach_file());
     }
 
-    /// Where it is written how many jobs a private instance has had, for one whose journal was removed: output files
-    /// have the numbers of their jobs, and must not be written over.
+    /// Where it is written how many jobs a private instance has had, for one whose journal was
+    /// removed: output files have the numbers of their jobs, and must not be written over.
     pub fn count_file(&self) -> Option<PathBuf> {
         let is_kept = self.private && self.keeps_journal();
         is_kept.then(|| self.directory.join("jobs-made"))
@@ -253,7 +256,8 @@ impl Instance {
         self.directory.join("clock.gap")
     }
 
-    /// What is to become either of the two; one that a controller leaves which is killed then means nothing.
+    /// What is to become either of the two; one that a controller leaves which is killed then means
+    /// nothing.
     pub fn clock_next_file(&self) -> PathBuf {
         self.directory.join("clock.next")
     }
@@ -294,7 +298,7 @@ impl Instance {
 
     /// Whether a controller takes connections there.
     pub fn answers(&self) -> bool {
-        trusted::listens(&self.controller_socket())
+        state_dir::listens(&self.controller_socket())
     }
 
     /// Makes the state directory, or checks that one which exists is ours alone to write: in a
@@ -336,7 +340,7 @@ pub fn is_in_a_job(pid: i32) -> bool {
     parts.windows(2).any(|two| two[0].starts_with("tutti-") && is_of_a_job(two[1]))
 }
 
-/// Whether a process is the first one, or a thread of the kernel: nobody's job.
+/// Whether a process is the first one, or a thread of the kernel: no job's.
 pub fn is_of_the_system(pid: i32) -> bool {
     // The second process is not the kernel's in a pid namespace.
     pid <= 1 || ProcessStat::read(pid).is_ok_and(|stat| stat.is_of_the_kernel())
@@ -350,11 +354,11 @@ pub fn supervisor() -> Pid {
     Pid::from_raw(*SUPERVISOR)
 }
 
-/// Whether a process is one of the daemons of the instance that this one is a daemon of, or has started them, or
-/// descends from one.
+/// Whether a process is one of the daemons of the instance that this one is a daemon of, or has
+/// started them, or descends from one.
 ///
-/// When the supervisor has ended, the daemons are children of a process that has many others: they are known by their
-/// program then.
+/// When the supervisor has ended, the daemons are children of a process that has many others: they
+/// are known by their program then.
 pub fn is_of_this_instance(pid: i32) -> bool {
     let mut line = proc::ancestors(pid);
     line.push(pid);
@@ -400,7 +404,8 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Which of several instances is meant. Empty is none: so a shell takes a variable back for one command.
+/// Which of several instances is meant. Empty is none: so a shell takes a variable back for one
+/// command.
 ///
 /// # Errors
 /// If it is set to what is no name: another instance than was meant must not be taken for it.
@@ -431,16 +436,17 @@ fn system_directory() -> PathBuf {
     Path::new("/run").join(with_cluster("tutti"))
 }
 
-/// Jobs go on when their user logs out, and cron's find the same instance: so it is not where his session manager puts
-/// what goes with the session, nor does it depend on what the environment says.
+/// Jobs go on when their user logs out, and cron's find the same instance: so it is not where the
+/// user's session manager puts what goes with the session, nor does it depend on what the
+/// environment says.
 fn private_directory() -> PathBuf {
     let lasting = Path::new(LASTING);
     let parent = if lasting.is_dir() { lasting.to_owned() } else { std::env::temp_dir() };
     parent.join(with_cluster(&format!("tutti-{}", nix::unistd::geteuid())))
 }
 
-/// The longest name in `TUTTI_CLUSTER`: sockets are in a directory of that name, and the kernel knows none whose path has
-/// more than 107 bytes.
+/// The longest name in `TUTTI_CLUSTER`: sockets are in a directory of that name, and the kernel
+/// knows none whose path has more than 107 bytes.
 const CLUSTER_BYTES_MAX: usize = 40;
 
 /// Files there are on this machine, and outlive its restart.

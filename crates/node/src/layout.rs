@@ -6,8 +6,9 @@
 //!     rank-3      a task; has its limits, and its own processors
 //! ```
 //!
-//! What is to run on while a job is suspended lies beside the job's group, not in it. Earlier releases had tasks
-//! directly in the group of their job: of jobs that they began, that is how it stays.
+//! What is to run on while a job is suspended lies beside the job's group, not in it. Earlier
+//! releases had tasks directly in the group of their job: of jobs that they began, that is how it
+//! stays.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

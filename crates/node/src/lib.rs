@@ -1,14 +1,18 @@
 //! What every process of an instance shares, whatever its role: daemons, supervisor and verbs.
 //!
-//! - [`platform`]: the kernel as the daemons use it. With the feature `simulation` a thread may be at a simulated
-//!   machine instead ([`simulated`]): time, groups, processes and connections are that machine's then.
+//! - [`platform`]: the kernel as the daemons use it. With the feature `simulation` a thread may be
+//!   at a simulated machine instead ([`simulated`]): time, groups, processes and connections are
+//!   that machine's then.
 //! - [`link`]: the poller, and connections that carry frames
-//! - [`instance`]: the state directory and its sockets; [`sole`], [`presence`]: which daemons run there;
-//!   [`trusted`]: files and sockets there that another user may have put; [`order`]: an order to the supervisor
+//! - [`instance`]: the state directory and its sockets; [`pidlock`], [`presence`]: which daemons
+//!   run there;
+//!   [`state_dir`]: files and sockets there that another user may have put; [`order`]: an order to the supervisor
 //! - [`membership`]: the cluster that this machine belongs to
 //! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
-//! - [`log`]: of daemons; [`mod@say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors, exit codes
-//! - [`layout`]: the names of cgroups; [`limits`]: what a daemon may use; [`workers`]: threads for slow work; [`executable`], [`calendar`], [`sender`]
+//! - [`log`]: of daemons; [`mod@say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors,
+//!   exit codes
+//! - [`layout`]: the names of cgroups; [`limits`]: what a daemon may use; [`workers`]: threads for
+//!   slow work; [`executable`], [`calendar`], [`signal_origin`]
 #![deny(unsafe_code)]
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -32,12 +36,12 @@ pub mod link;
 pub mod log;
 pub mod membership;
 pub mod order;
+pub mod pidlock;
 pub mod platform;
 pub mod presence;
-pub mod sender;
 pub mod service;
+pub mod signal_origin;
 #[cfg(feature = "simulation")]
 pub mod simulated;
-pub mod sole;
-pub mod trusted;
+pub mod state_dir;
 pub mod workers;

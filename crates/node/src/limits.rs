@@ -2,8 +2,9 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limits that could hinder a daemon. Hard limits stay as they are: what users may ask for is
-/// measured by them (`check_limits` in `controller/src/clients.rs`), and root gives tasks any limit without them.
+/// Raises the soft limits that could hinder a daemon. Hard limits stay as they are: what users may
+/// ask for is measured by them (`check_limits` in `controller/src/requests.rs`), and root gives
+/// tasks any limit without them.
 pub fn raise() {
     for resource in [
         Resource::RLIMIT_AS,
@@ -22,9 +23,9 @@ pub fn raise() {
     }
 }
 
-/// What every daemon needs, as far as it is allowed: descriptors for many tasks, a processor soon, also when
-/// all of them are busy with tasks, no limits of the shell that started the instance, and protection when memory
-/// runs out. Tasks get the limits of their own front ends.
+/// What every daemon needs, as far as it is allowed: descriptors for many tasks, a processor soon,
+/// also when all of them are busy with tasks, no limits of the shell that started the instance, and
+/// protection when memory runs out. Tasks get the limits of their own front ends.
 pub fn prepare_daemon() {
     raise();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {

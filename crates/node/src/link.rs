@@ -2,7 +2,7 @@
 //!
 //! Every daemon of Tutti is one thread around one [`Poller`]: it waits, reads what came, decides,
 //! and queues what must go out. Nothing blocks: what a peer does not read yet waits in the
-//! connection's own buffer, and who must not fill it asks [`Link::unsent`] first.
+//! connection's own buffer, and a caller that must not fill it asks [`Link::unsent`] first.
 
 mod handover;
 
@@ -74,8 +74,8 @@ pub trait Transport: Read + Write + AsFd {
         false
     }
 
-    /// Whether what is said to the other end is taken when there is room for it: not while both sides are still getting to
-    /// know each other. Who watches for room then finds some all the time.
+    /// Whether what is said to the other end is taken when there is room for it: not while both
+    /// sides are still getting to know each other. A watcher of room then finds some all the time.
     fn takes_messages(&self) -> bool {
         true
     }
@@ -102,7 +102,7 @@ impl Transport for Stream {
         room: &mut [u8],
         descriptors: &mut VecDeque<Option<OwnedFd>>,
     ) -> io::Result<usize> {
-        tutti_linux::pass::receive(&*self, room, descriptors)
+        tutti_linux::scm_rights::receive(&*self, room, descriptors)
     }
 }
 
@@ -174,8 +174,8 @@ impl Link {
         result
     }
 
-    /// The socket, for somebody who goes on with it otherwise, and the bytes that were read from it
-    /// beyond the messages that were taken.
+    /// The socket, for a caller that goes on with it otherwise, and the bytes that were read from
+    /// it beyond the messages that were taken.
     #[must_use]
     pub fn into_rest(self) -> (Stream, Vec<u8>) {
         let rest = self.input.rest().to_vec();
@@ -192,8 +192,8 @@ impl FarLink {
         self.call_blocking()
     }
 
-    /// Sends all that is queued and waits for the peer's greeting, which tells its version: for who has
-    /// something to say that is not for everybody.
+    /// Sends all that is queued and waits for the peer's greeting, which tells its version: for a
+    /// caller that has something to say that is not for all.
     ///
     /// # Errors
     /// If the peer is gone, or does not speak this version of the protocol.
@@ -263,7 +263,7 @@ impl<S: Transport> Link<S> {
         &self.stream
     }
 
-    /// Somebody else speaks from now on: his greeting comes first.
+    /// Another peer speaks from now on: its greeting comes first.
     pub const fn expect_greeting(&mut self) {
         self.greeted = None;
     }
@@ -339,7 +339,7 @@ impl<S: Transport> Link<S> {
                     if is_enough && !self.stream.has_more() {
                         return Ok(());
                     }
-                    // Whoever fills the room sends in bulk.
+                    // A peer that fills the room sends in bulk.
                     self.read_size = READ_SIZE_BULK;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -349,8 +349,8 @@ impl<S: Transport> Link<S> {
         }
     }
 
-    /// The next descriptor that came with a message, in the order of the messages; `None` if it came
-    /// and there was no place for it.
+    /// The next descriptor that came with a message, in the order of the messages; `None` if it
+    /// came and there was no place for it.
     pub fn next_descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptors.as_mut()?.pop_front()?
     }
@@ -378,7 +378,7 @@ impl<S: Transport> Link<S> {
     }
 
     /// Whether the peer's greeting is there. One that announces another length is refused before a
-    /// byte of it is waited for: whoever has not greeted may not make us keep anything.
+    /// byte of it is waited for: a peer that has not greeted may not make us keep anything.
     fn take_greeting(&mut self) -> Result<bool, LinkError> {
         if self.greeted.is_some() {
             return Ok(true);
@@ -404,8 +404,9 @@ impl<S: Transport> Link<S> {
 
     /// Queues a message.
     ///
-    /// Messages are bounded where they are made. If one is too long all the same, a user's verb fails when it next
-    /// flushes. A daemon logs the message and drops it, since its connection carries messages about all jobs.
+    /// Messages are bounded where they are made. If one is too long all the same, a user's verb
+    /// fails when it next flushes. A daemon logs the message and drops it, since its connection
+    /// carries messages about all jobs.
     pub fn send<M: Serialize>(&mut self, message: &M) {
         let Err(error) = self.try_send(message) else { return };
         if self.is_of_a_verb {
@@ -581,7 +582,8 @@ impl Poller {
         Ok(Self { epoll, timer: Some(timer), armed: None })
     }
 
-    /// One that has no deadlines, for who has thousands and waits for all of them: a descriptor each is enough.
+    /// One that has no deadlines, for a caller that has thousands and waits for all of them: a
+    /// descriptor each is enough.
     ///
     /// # Errors
     /// If the process has none left.

@@ -5,11 +5,13 @@
 //! 2026-11-25T13:40:01.130007Z WARN keeper::start: cannot watch a new process: Too many open files job=7 [T070]
 //! ```
 //!
-//! Time (UTC), level, module, text, fields; the field `code` is an error code and comes last, as in messages. Where
-//! systemd's journal reads standard error, it adds the time itself and takes the level from `<4>` in front of a line.
+//! Time (UTC), level, module, text, fields; the field `code` is an error code and comes last, as in
+//! messages. Where systemd's journal reads standard error, it adds the time itself and takes the
+//! level from `<4>` in front of a line.
 //!
-//! A log must not fill its file system, however often a peer or a user causes a line. So lines are limited:
-//! all of them, and more narrowly those with the target [`PROVOKED`], so that these keep no other line out.
+//! A log must not fill its file system, however often a peer or a user causes a line. So lines are
+//! limited: all of them, and more narrowly those with the target [`PROVOKED`], so that these keep
+//! no other line out.
 
 use crate::say::harmless;
 use std::fmt::{self, Write as _};
@@ -93,8 +95,8 @@ impl<S: Subscriber> Layer<S> for Log {
         event.record(&mut parts);
         lines.push_str(&cut(harmless(&parts.line(more), "\n  "), LINE_BYTES_MAX));
         lines.push('\n');
-        // In one piece, so that lines of several processes do not mix. It may be that no one reads them, or that the
-        // file system is full: no reason to end.
+        // In one piece, so that lines of several processes do not mix. It may be that no one reads
+        // them, or that the file system is full: no reason to end.
         let _ = std::io::stderr().lock().write_all(lines.as_bytes());
     }
 }
@@ -132,7 +134,8 @@ pub fn text_of(line: &str) -> &str {
     }
 }
 
-/// Where an event comes from: its target, which is its module unless it has another, without our name in front.
+/// Where an event comes from: its target, which is its module unless it has another, without our
+/// name in front.
 fn module(metadata: &tracing::Metadata<'static>) -> &'static str {
     let path = match metadata.target() {
         PROVOKED => metadata.module_path().unwrap_or(PROVOKED),

@@ -1,12 +1,12 @@
-//! What a machine keeps of the cluster that it is part of: its name there, its credentials, where the
-//! head is; and on the head, the authority and the tokens that were given out.
+//! What a machine keeps of the cluster that it is part of: its name there, its credentials, where
+//! the head is; and on the head, the authority and the tokens that were given out.
 //!
-//! The head is the machine with the controller. All of it lies in a directory that only the owner of
-//! the instance can read, and that outlives the instance.
+//! The head is the machine with the controller. All of it lies in a directory that only the owner
+//! of the instance can read, and that outlives the instance.
 
 use crate::codes::coded;
 use crate::instance::Instance;
-use crate::trusted::Directory;
+use crate::state_dir::Directory;
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use serde::de::DeserializeOwned;
@@ -45,7 +45,8 @@ pub struct Membership {
     pub head: Vec<String>,
     /// Whether root of other machines is root in the cluster.
     pub trusts_root: bool,
-    /// How long the certificates are good for that the head signs, in seconds, if not as long as usual.
+    /// How long the certificates are good for that the head signs, in seconds, if not as long as
+    /// usual.
     #[serde(default)]
     pub certificates_s: Option<u64>,
 }
@@ -59,8 +60,8 @@ struct Register {
     /// Those of them whose root is root in the cluster.
     #[serde(default)]
     admins: BTreeSet<String>,
-    /// The fingerprints of the keys that each may show: that of its certificate, and while that is renewed those before
-    /// and after.
+    /// The fingerprints of the keys that each may show: that of its certificate, and while that is
+    /// renewed those before and after.
     #[serde(default)]
     keys: BTreeMap<String, BTreeSet<Fingerprint>>,
 }
@@ -81,7 +82,7 @@ impl Register {
     }
 }
 
-/// Who belongs to the cluster, as its head has written it down: read again only when it was written
+/// The members of the cluster, as its head has written it down: read again only when it was written
 /// again, since thousands may join at once.
 #[derive(Debug)]
 pub struct Members {
@@ -97,8 +98,8 @@ impl Members {
         Self { place, file: None, register: Register::default() }
     }
 
-    /// Why who has the certificate of this name, and of this role where that is known, and has shown this key, is none of
-    /// the cluster, if so: another may have its name by now.
+    /// Why a peer that has the certificate of this name, and of this role where that is known, and
+    /// has shown this key, is none of the cluster, if so: another may have its name by now.
     pub fn objection(
         &mut self,
         name: &str,
@@ -117,7 +118,8 @@ impl Members {
         let is_it = role.is_none_or(|role| role == known)
             && match self.register.keys.get(name) {
                 Some(keys) => keys.contains(&key),
-                // It joined when an earlier build wrote the register: who comes first is taken to be it.
+                // It joined when an earlier build wrote the register: the first to come is taken to
+                // be it.
                 None => self.place.note_key(name, key).is_ok(),
             };
         (!is_it).then(|| {
@@ -153,7 +155,8 @@ impl Place {
         Self { path: instance.cluster_directory(), within }
     }
 
-    /// What is there, if anything. In another's directory he could have us read and write what he likes.
+    /// What is there, if anything. In another user's directory that user could have us read and
+    /// write anything.
     fn open(&self) -> anyhow::Result<Option<Directory>> {
         let Some(within) = &self.within else { return Directory::open(&self.path) };
         Directory::open(within)?.map_or(Ok(None), |within| within.below(&self.path))
@@ -198,8 +201,8 @@ impl Place {
         self.begin(|| self.fill(membership))
     }
 
-    /// Fills the directory of a machine that is in no cluster, with the file that says otherwise last; false if it is in
-    /// one by now. Others may be about the same.
+    /// Fills the directory of a machine that is in no cluster, with the file that says otherwise
+    /// last; false if it is in one by now. Others may be about the same.
     fn begin(&self, fill: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<bool> {
         self.make()?;
         let _lock = self.lock()?;
@@ -208,7 +211,7 @@ impl Place {
         }
         for entry in fs::read_dir(&self.path)? {
             let file = entry?.path();
-            // Whoever was interrupted has left it.
+            // An interrupted process has left it.
             if !file.ends_with(LOCK) {
                 fs::remove_file(&file)
                     .with_context(|| format!("cannot remove {}", file.display()))?;
@@ -263,8 +266,9 @@ impl Place {
         })
     }
 
-    /// Signs another certificate for a machine that is a member. Its connection has begun with the first of these keys,
-    /// and it has the other by now; it may show any of the two until it has the new one, which may get lost on its way.
+    /// Signs another certificate for a machine that is a member. Its connection has begun with the
+    /// first of these keys, and it has the other by now; it may show any of the two until it has
+    /// the new one, which may get lost on its way.
     ///
     /// # Errors
     /// If it is none any more, or the request is no good.
@@ -313,7 +317,7 @@ impl Place {
         })
     }
 
-    /// Takes back a token that nobody has used.
+    /// Takes back an unused token.
     pub fn revoke(&self, token: &Token) -> anyhow::Result<()> {
         self.with_register(|register| {
             register.tokens.revoke(token.secret());
@@ -321,7 +325,7 @@ impl Place {
         })
     }
 
-    /// Takes back all tokens that nobody has used; how many those were.
+    /// Takes back all unused tokens; how many those were.
     pub fn revoke_all(&self) -> anyhow::Result<u64> {
         self.with_register(|register| {
             let revoked = register.tokens.revoke_all(Clock::system().now());
@@ -362,8 +366,8 @@ impl Place {
         })
     }
 
-    /// Gives machines certificates as if each had joined: for a benchmark that has thousands. Takes names
-    /// and requests; gives the certificates and the authority's.
+    /// Gives machines certificates as if each had joined: for a benchmark that has thousands. Takes
+    /// names and requests; gives the certificates and the authority's.
     pub fn enrol(&self, requests: &[(String, Vec<u8>)]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<u8>)> {
         let (authority, now) = (Authority::load(&self.path)?, Clock::system().now());
         self.with_register(|register| {
@@ -405,7 +409,7 @@ impl Place {
         Ok(result)
     }
 
-    /// Nobody else changes what is there, as long as that is held.
+    /// No other process changes what is there, as long as that is held.
     fn lock(&self) -> anyhow::Result<Flock<File>> {
         let path = self.path.join(LOCK);
         let directory = self.open()?;

@@ -1,7 +1,7 @@
 //! How a supervisor is told to upgrade to another executable.
 
 use crate::instance::Instance;
-use crate::trusted;
+use crate::state_dir;
 use anyhow::{anyhow, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,11 +23,12 @@ impl Order {
     /// Tells the supervisor to upgrade to an executable.
     ///
     /// # Errors
-    /// If the path can't be told, or there is nobody to tell, then as the kernel says it; or [`trusted::NotOurs`].
+    /// If the path can't be told, or there is no supervisor to tell, then as the kernel says it; or
+    /// [`state_dir::NotOurs`].
     pub fn give(supervisor: &Path, program: &Path) -> anyhow::Result<Self> {
         let bytes = program.as_os_str().as_bytes();
         ensure!(!bytes.contains(&b'\n'), "there is a line end in {}", program.display());
-        let mut supervisor = trusted::connect(supervisor)?;
+        let mut supervisor = state_dir::connect(supervisor)?;
         supervisor.write_all(&[b"upgrade ", bytes, b"\n"].concat())?;
         Ok(Self { supervisor, said: Vec::new() })
     }
@@ -40,7 +41,8 @@ impl Order {
         self.supervisor.set_nonblocking(true)
     }
 
-    /// What the supervisor says to it, or why it does not upgrade; `None` while it has not said all.
+    /// What the supervisor says to it, or why it does not upgrade; `None` while it has not said
+    /// all.
     pub fn heard(&mut self) -> Option<anyhow::Result<String>> {
         let mut room = [0; 1024];
         loop {

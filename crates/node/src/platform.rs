@@ -1,8 +1,8 @@
 //! The kernel as the daemons use it: time, groups of processes, processes, and connections.
 //!
-//! Without the feature `simulation` this is a list of other names for `tutti-linux` and the standard library,
-//! and costs nothing. With it, a thread that is at a simulated machine ([`crate::simulated`]) finds that machine
-//! here; every other thread finds the kernel.
+//! Without the feature `simulation` this is a list of other names for `tutti-linux` and the
+//! standard library, and costs nothing. With it, a thread that is at a simulated machine
+//! ([`crate::simulated`]) finds that machine here; every other thread finds the kernel.
 
 /// Clocks, and what tells a process from an earlier one.
 #[cfg(not(feature = "simulation"))]

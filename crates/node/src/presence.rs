@@ -1,7 +1,7 @@
 //! Whether an instance is there: its supervisor, its controller, or a keeper that outlived both.
 
 use crate::instance::Instance;
-use crate::trusted;
+use crate::state_dir;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::signal::{Signal, kill};
@@ -28,7 +28,7 @@ pub fn is_supervised(instance: &Instance) -> bool {
 
 /// The keeper, if it lives: its number, and a descriptor of the process.
 pub fn keeper(instance: &Instance) -> Option<(i32, OwnedFd)> {
-    let stream = trusted::connect(&instance.keeper_socket()).ok()?;
+    let stream = state_dir::connect(&instance.keeper_socket()).ok()?;
     if !peer_lives(&stream) {
         return None;
     }

@@ -6,8 +6,8 @@ use std::io::Write;
 pub use tutti_wire::code::Code;
 use tutti_wire::launch::cut;
 
-/// Prints a line on standard error. The reader may be gone, or the file system be full: no reason to end, so unlike
-/// the standard library's macro this one never panics.
+/// Prints a line on standard error. The reader may be gone, or the file system be full: no reason
+/// to end, so unlike the standard library's macro this one never panics.
 ///
 /// `say!([NodeLost] "...")` for what a reader may act on: the line ends with the code.
 #[macro_export]
@@ -36,8 +36,8 @@ pub fn line(text: Arguments<'_>) {
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
-/// A text that may contain names which another user chose: it gives a terminal no orders. With a line end that
-/// indents, none of its lines can pass for a line of the log.
+/// A text that may contain names which another user chose: it gives a terminal no orders. With a
+/// line end that indents, none of its lines can pass for a line of the log.
 pub(crate) fn harmless(text: &str, line_end: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
     for c in text.chars() {
@@ -49,8 +49,8 @@ pub(crate) fn harmless(text: &str, line_end: &str) -> String {
     harmless
 }
 
-/// Whether a character is an order to a terminal: a control character, the end of a line or a paragraph, or one that
-/// changes the direction of what follows.
+/// Whether a character is an order to a terminal: a control character, the end of a line or a
+/// paragraph, or one that changes the direction of what follows.
 pub fn is_order(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')

@@ -1,9 +1,9 @@
 //! Threads beside the loop of a daemon, for work that may take long or never end.
 //!
-//! How long a look at `/proc`, a walk over a tree of processes or the removal of a directory takes is in the hands
-//! of the user whose job it is. So such work is done by threads, a bounded number for each user and in all; more
-//! work waits in a queue of its user. The work of one user never waits for that of another, unless very many users
-//! have all their threads busy.
+//! How long a look at `/proc`, a walk over a tree of processes or the removal of a directory takes
+//! is in the hands of the user whose job it is. So such work is done by threads, a bounded number
+//! for each user and in all; more work waits in a queue of its user. The work of one user never
+//! waits for that of another, unless very many users have all their threads busy.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,7 @@ impl Queue {
         work
     }
 
-    /// The next piece of work of a user who may have one more thread: of `user`, if there is any.
+    /// The next piece of work of a user that may have one more thread: of `user`, if there is any.
     fn next(&mut self, user: u32) -> Option<(u32, Work)> {
         let may = |user: &u32| self.of(*user) < self.bounds.of_user;
         let others = self.waiting.keys().copied().find(may);
@@ -85,13 +85,15 @@ impl Workers {
         Self { queue: Arc::new(Mutex::new(Queue::new(bounds))) }
     }
 
-    /// Has a thread do it. Without a thread for it the work waits for one of its user's, or for the next call.
+    /// Has a thread do it. Without a thread for it the work waits for one of its user's, or for the
+    /// next call.
     pub fn start(&self, user: u32, work: Work) {
         self.lock().waiting.entry(user).or_default().push_back(work);
         self.begin(user);
     }
 
-    /// As [`Workers::start`]; where no thread can be made, and none of this user is at work, the caller does it.
+    /// As [`Workers::start`]; where no thread can be made, and none of this user is at work, the
+    /// caller does it.
     pub fn start_for_sure(&self, user: u32, work: Work) {
         self.start(user, work);
         let left = |queue: &mut Queue| match queue.of(user) {

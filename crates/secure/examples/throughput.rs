@@ -1,7 +1,8 @@
-//! How fast bytes go one way over loopback, through a secure stream and through plain TCP, by turns in
-//! one run: `cargo run --profile dist -p tutti-secure --example throughput`.
+//! How fast bytes go one way over loopback, through a secure stream and through plain TCP, by turns
+//! in one run: `cargo run --profile dist -p tutti-secure --example throughput`.
 //!
-//! Sender and receiver are a thread each; with fewer than two idle processors the figures say little.
+//! Sender and receiver are a thread each; with fewer than two idle processors the figures say
+//! little.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

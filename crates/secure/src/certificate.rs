@@ -14,7 +14,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-/// SHA-256 of a certificate (DER), as `openssl x509 -fingerprint -sha256` has it, too; or of a public key.
+/// SHA-256 of a certificate (DER), as `openssl x509 -fingerprint -sha256` has it, too; or of a
+/// public key.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

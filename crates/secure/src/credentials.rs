@@ -98,8 +98,8 @@ impl Credentials {
         self.certificate.not_after
     }
 
-    /// Whether it is time to ask for a new certificate: with a new [`Key`], over a connection that is
-    /// there, before [`Self::expires`].
+    /// Whether it is time to ask for a new certificate: with a new [`Key`], over a connection that
+    /// is there, before [`Self::expires`].
     #[must_use]
     pub fn renewal_due(&self, now: UnixTime) -> bool {
         let (over, of) = RENEWAL_PARTS;

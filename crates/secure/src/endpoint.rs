@@ -1,4 +1,5 @@
-//! Where connections begin: a member's [`Endpoint`], and a [`Newcomer`] that has nothing but a token.
+//! Where connections begin: a member's [`Endpoint`], and a [`Newcomer`] that has nothing but a
+//! token.
 
 use crate::clock::Clock;
 use crate::credentials::Credentials;
@@ -27,8 +28,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The end of the member that has these credentials. `version` is that of the messages that are to
-    /// go over its connections: peers of another are refused. By `clock` peers' certificates are
+    /// The end of the member that has these credentials. `version` is that of the messages that are
+    /// to go over its connections: peers of another are refused. By `clock` peers' certificates are
     /// judged.
     ///
     /// # Errors
@@ -57,8 +58,8 @@ impl Endpoint {
         Ok(Self { server: Arc::new(server), client: Arc::new(finish(client, version)) })
     }
 
-    /// Takes over a connection that came in. Nothing is known of the peer until the handshake is over;
-    /// nothing limits how long that takes but the caller.
+    /// Takes over a connection that came in. Nothing is known of the peer until the handshake is
+    /// over; nothing limits how long that takes but the caller.
     ///
     /// # Errors
     /// If the socket can't be used.

@@ -1,4 +1,5 @@
-//! The key of a node or an admin, which never leaves its machine, and the request for a certificate.
+//! The key of a node or an admin, which never leaves its machine, and the request for a
+//! certificate.
 
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -21,9 +22,9 @@ impl Key {
         Ok(Self(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?))
     }
 
-    /// The request for a certificate (PKCS #10), for [`Authority::sign`](crate::Authority::sign). It
-    /// carries the public key, signed with the private one, and nothing of the asking machine: that
-    /// is the authority's to say.
+    /// The request for a certificate (PKCS #10), for [`Authority::sign`](crate::Authority::sign).
+    /// It carries the public key, signed with the private one, and nothing of the asking machine:
+    /// that is the authority's to say.
     ///
     /// # Errors
     /// If the key can't sign.

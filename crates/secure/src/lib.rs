@@ -8,14 +8,14 @@
 //! 2. It gives out a [`Token`] from its [`Tokens`]. A machine that has the token connects as a
 //!    [`Newcomer`]: by the token it knows its peer, though its peer does not know it. It sends
 //!    the token's [`Secret`] and the [request](Key::request) of a key that it has just made.
-//! 3. The first machine [redeems](Tokens::redeem) the token, [signs](Authority::sign) the request, and
-//!    answers with the certificate and the [authority's](Authority::certificate). Now the machine has
-//!    [`Credentials`], too, and keeps no token.
+//! 3. The first machine [redeems](Tokens::redeem) the token, [signs](Authority::sign) the request,
+//!    and answers with the certificate and the [authority's](Authority::certificate). Now the
+//!    machine has [`Credentials`], too, and keeps no token.
 //! 4. Members [connect](Endpoint::connect) to each other and [accept](Endpoint::accept).
 //!    [`SecureStream::peer`] names the other. One without a name is a newcomer and may redeem a
 //!    token, nothing else.
-//! 5. When [`Credentials::renewal_due`] says so, a member sends the request of a new key over such a
-//!    connection, and has it signed for the role and name that its peer knows it by.
+//! 5. When [`Credentials::renewal_due`] says so, a member sends the request of a new key over such
+//!    a connection, and has it signed for the role and name that its peer knows it by.
 //!
 //! What goes over the connections is not known here, nor are jobs or nodes; no other crate of ours
 //! is. The only files are those of [`Authority`] and [`Credentials`], and the only clock is the one

@@ -15,8 +15,8 @@ pub const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(20 * 365);
 /// Lifetime of a certificate: none is revoked, so that a stolen one must not last.
 pub const CERTIFICATE_LIFETIME: Duration = DAY.saturating_mul(30);
 
-/// When so many parts, of how many, of its time are over a certificate is due to be renewed: a node that
-/// is off for a week still comes back by itself.
+/// When so many parts, of how many, of its time are over a certificate is due to be renewed: a node
+/// that is off for a week still comes back by itself.
 pub const RENEWAL_PARTS: (u32, u32) = (2, 3);
 
 /// Certificates are good from so long before they were made: clocks of machines differ, and a
@@ -32,8 +32,8 @@ pub const CERTIFICATE_BYTES_MAX: usize = 4 << 10;
 /// A file with a key and two certificates.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// Tokens that can wait to be redeemed: a large cluster joins with one for each machine. Each that is
-/// redeemed is compared with all of them.
+/// Tokens that can wait to be redeemed: a large cluster joins with one for each machine. Each that
+/// is redeemed is compared with all of them.
 pub const TOKENS_MAX: usize = 4 << 10;
 
 /// How long a token is remembered after its end, so that a late machine hears that it was in order

@@ -1,8 +1,8 @@
 //! Names of clusters and of their members, and how a certificate says them.
 //!
 //! A certificate names its owner by one URI, `tutti://CLUSTER/ROLE/NAME`; an authority's own names
-//! the cluster alone, `tutti://CLUSTER`. Names are made of letters, digits, `-`, `.` and `_`, so that
-//! nothing in a URI has to be escaped and no two spellings mean the same.
+//! the cluster alone, `tutti://CLUSTER`. Names are made of letters, digits, `-`, `.` and `_`, so
+//! that nothing in a URI has to be escaped and no two spellings mean the same.
 
 use crate::limits::NAME_BYTES_MAX;
 use std::fmt;

@@ -1,12 +1,13 @@
 //! A TCP connection with TLS 1.3 in it, which behaves as a non-blocking socket does.
 //!
-//! Nothing waits here and nothing is timed: [`SecureStream::read`] and [`SecureStream::write`] go as
-//! far as the socket goes and say `WouldBlock` where it ends; a poller then watches
-//! for what [`SecureStream::wants_read`] and [`SecureStream::wants_write`] say. Three things differ
-//! from a plain socket:
+//! Nothing waits here and nothing is timed: [`SecureStream::read`] and [`SecureStream::write`] go
+//! as far as the socket goes and say `WouldBlock` where it ends; a poller then watches for what
+//! [`SecureStream::wants_read`] and [`SecureStream::wants_write`] say. Three things differ from a
+//! plain socket:
 //!
-//! - Writing is refused (`WouldBlock`) as long as the handshake lasts, although the socket has room:
-//!   a poller that watches for room then would not rest. Reading brings the handshake forward.
+//! - Writing is refused (`WouldBlock`) as long as the handshake lasts, although the socket has
+//!   room: a poller that watches for room then would not rest. Reading brings the handshake
+//!   forward.
 //! - What was written may wait here for room in the socket: [`SecureStream::flush`] sends it when
 //!   there is some.
 //! - What was read from the socket may wait here: a caller that stops reading before a read comes
@@ -131,8 +132,9 @@ impl SecureStream {
         !self.ended && !matches!(self.progress, Progress::Failed(_))
     }
 
-    /// Whether something waits for room in the socket, to be [flushed](Self::flush). What the caller
-    /// wants to write counts besides, but not while the connection [is made](Self::is_handshaking).
+    /// Whether something waits for room in the socket, to be [flushed](Self::flush). What the
+    /// caller wants to write counts besides, but not while the connection [is
+    /// made](Self::is_handshaking).
     #[must_use]
     pub fn wants_write(&self) -> bool {
         self.tls.wants_write() && !matches!(self.progress, Progress::Failed(_))
@@ -144,12 +146,12 @@ impl SecureStream {
         self.unread > 0 || !self.input.is_empty()
     }
 
-    /// Says farewell, after all that was written; the peer may still write. A connection that is not
-    /// made yet is given up.
+    /// Says farewell, after all that was written; the peer may still write. A connection that is
+    /// not made yet is given up.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no room for all: to be called again when there is. Otherwise the peer
-    /// is gone.
+    /// `WouldBlock` if there is no room for all: to be called again when there is. Otherwise the
+    /// peer is gone.
     pub fn shutdown(&mut self) -> io::Result<()> {
         self.check()?;
         if self.progress != Progress::Closing {
@@ -193,7 +195,8 @@ impl SecureStream {
         {
             return self.fail(error);
         }
-        // An answer that finds no room goes later, and one that finds no peer is for a write to tell.
+        // An answer that finds no room goes later, and one that finds no peer is for a write to
+        // tell.
         let _ = self.flush();
         Ok(())
     }
@@ -264,8 +267,8 @@ impl Read for SecureStream {
 }
 
 impl Write for SecureStream {
-    /// Encrypts and sends; what is not sent at once waits here, and as long as it does, nothing more is
-    /// taken.
+    /// Encrypts and sends; what is not sent at once waits here, and as long as it does, nothing
+    /// more is taken.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.blocking {
             self.handshake()?;

@@ -1,10 +1,10 @@
 //! Tokens: by one, a machine that has no certificate yet joins a cluster, once.
 //!
-//! A token tells the machine its peer (the fingerprint of the cluster's authority, the
-//! first 128 bits of it, since no other certificate with the same can be made), and carries a
-//! secret of 128 bits that the cluster takes once for a certificate. Written, it is `tutti1-` and 56
-//! letters and digits (base32 of 35 bytes; capitals and spaces don't matter); the last three bytes
-//! are a checksum, so that a slip of the hand is not taken for a token that is refused.
+//! A token tells the machine its peer (the fingerprint of the cluster's authority, the first 128
+//! bits of it, since no other certificate with the same can be made), and carries a secret of 128
+//! bits that the cluster takes once for a certificate. Written, it is `tutti1-` and 56 letters and
+//! digits (base32 of 35 bytes; capitals and spaces don't matter); the last three bytes are a
+//! checksum, so that a slip of the hand is not taken for a token that is refused.
 
 use crate::certificate::Fingerprint;
 use crate::hash::sha256;

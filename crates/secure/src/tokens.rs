@@ -81,8 +81,8 @@ impl Tokens {
     }
 
     /// Takes a token, once, and says what its owner may become. How long this takes says nothing of
-    /// the tokens that there are, but their number. A token is gone by this also if its owner's request
-    /// turns out to be none.
+    /// the tokens that there are, but their number. A token is gone by this also if its owner's
+    /// request turns out to be none.
     ///
     /// # Errors
     /// If it is refused, with the reason.

@@ -1,9 +1,9 @@
 //! Trust: in members of the one cluster, and in no host name.
 //!
 //! The public certificate authorities of the world have no say here. A peer is good if its
-//! certificate is signed by our authority, is within its time, is made for its end of the connection
-//! and names a member of our cluster. A joining machine knows of the authority by its token alone;
-//! it looks for it among the certificates that it is shown.
+//! certificate is signed by our authority, is within its time, is made for its end of the
+//! connection and names a member of our cluster. A joining machine knows of the authority by its
+//! token alone; it looks for it among the certificates that it is shown.
 
 use crate::certificate::Certificate;
 use crate::name::Name;

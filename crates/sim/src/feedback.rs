@@ -12,8 +12,8 @@
 //! as it is declined. Of one that was not simulated there is no end to wait for: an error, or the
 //! job comes at its own submit time ([`Feedback::lets_alone`]).
 //!
-//! What is kept: jobs that wait, one entry for each job that others may still wait for, and the ends
-//! of the last [`REMEMBERED_MAX`] jobs. Whose preceding job ended before those does not wait.
+//! What is kept: jobs that wait, one entry for each job that others may still wait for, and the
+//! ends of the last [`REMEMBERED_MAX`] jobs. Whose preceding job ended before those does not wait.
 
 use crate::jobs::Job;
 use std::collections::{BTreeMap, VecDeque};

@@ -2,8 +2,9 @@
 //!
 //! Jobs that run in the slots of the same rows get on at the same pace, whatever these slots are.
 //! So they form a group, with a clock of the useful time that its rows have given, and a heap of
-//! the clock's readings at which its jobs are done. An event costs as many steps as there are groups
-//! and slots, however many jobs and quanta there are; under space sharing there is one group.
+//! the clock's readings at which its jobs are done. An event costs as many steps as there are
+//! groups and slots, however many jobs and quanta there are; under space sharing there is one
+//! group.
 
 use crate::driver::{Progression, Share};
 use crate::jobs::{Index, Jobs, Place, Rest};

@@ -1,9 +1,9 @@
 //! A machine whose nodes differ, as a file describes it.
 //!
 //! A line for each node: name, processors, memory in MB, the figures of one processor for whole
-//! numbers, numbers of 32 bits, numbers of 64 bits and memory, and the load that others put on the node,
-//! as a load average. What follows a `#` is a comment. Figures may be in any unit that is the same for
-//! all nodes.
+//! numbers, numbers of 32 bits, numbers of 64 bits and memory, and the load that others put on the
+//! node, as a load average. What follows a `#` is a comment. Figures may be in any unit that is the
+//! same for all nodes.
 
 use tutti_core::Event;
 use tutti_types::limits::PROCESSORS_PER_NODE_MAX;

@@ -1,14 +1,15 @@
 //! How fast jobs get on where nodes differ.
 //!
-//! A task runs as fast as a processor of its node is for what it computes with, in terms of the mean
-//! node; and it has its fair share of the node's processors, with the other tasks of its job there and
-//! with what others run: of `p` processors for `t` tasks on a node with `w` and a load of `l`, each has
-//! the least of 1, `p / t` and `w / (l + t)`. A gang waits for its slowest task at every step, so it
-//! gets on as fast as that one. The tasks of a bag go on by themselves, and each ends when it is done.
+//! A task runs as fast as a processor of its node is for what it computes with, in terms of the
+//! mean node; and it has its fair share of the node's processors, with the other tasks of its job
+//! there and with what others run: of `p` processors for `t` tasks on a node with `w` and a load of
+//! `l`, each has the least of 1, `p / t` and `w / (l + t)`. A gang waits for its slowest task at
+//! every step, so it gets on as fast as that one. The tasks of a bag go on by themselves, and each
+//! ends when it is done.
 
 use crate::hosts::Host;
 use tutti_core::Part;
-use tutti_types::figures::{MEAN, Means};
+use tutti_types::node_performance::{MEAN, Means};
 use tutti_types::{Nanos, Weights};
 
 /// What tells how long a run takes where.

@@ -1,9 +1,9 @@
 //! Percentiles in bounded memory.
 //!
 //! Up to 65,536 numbers are kept as they are. Beyond, a number is counted by its octave and one of
-//! 2,048 equal parts of it: what is read back is within 0.025 % of what was put in. Only octaves that
-//! occur take memory, 8 KB each, so however long a trace is, a sketch has at most some 500 KB. All in
-//! integers: the same everywhere.
+//! 2,048 equal parts of it: what is read back is within 0.025 % of what was put in. Only octaves
+//! that occur take memory, 8 KB each, so however long a trace is, a sketch has at most some 500 KB.
+//! All in integers: the same everywhere.
 
 /// So many numbers are kept as they are.
 const KEPT: usize = 1 << 16;
@@ -48,8 +48,8 @@ impl Sketch {
         self.count
     }
 
-    /// The numbers that such parts of all are below, such as 95 of 100; where that falls between two,
-    /// in proportion. 0 if there is none.
+    /// The numbers that such parts of all are below, such as 95 of 100; where that falls between
+    /// two, in proportion. 0 if there is none.
     #[must_use]
     pub fn quantiles<const N: usize>(&self, parts: [(u64, u64); N]) -> [u64; N] {
         let counts = self.counts();

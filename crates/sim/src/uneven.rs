@@ -50,8 +50,8 @@ impl Uneven {
         live.course.left = live.job.need().0.saturating_sub(got);
     }
 
-    /// A job has run as long as was said: which of its tasks are done, and what is left. `None`: all
-    /// that it may have.
+    /// A job has run as long as was said: which of its tasks are done, and what is left. `None`:
+    /// all that it may have.
     pub(crate) fn some_done(&mut self, live: &Live) -> Option<(Vec<Rank>, Rest)> {
         let bag = self.bags.get_mut(&live.id)?;
         let got = bag.front()?.run;

@@ -1,7 +1,7 @@
 //! Checksums of TCP and UDP in frames of Ethernet.
 //!
-//! Between network namespaces the kernel leaves them out: it knows that nothing can happen to a packet on the
-//! way. One that comes back from a program is not trusted like that.
+//! Between network namespaces the kernel leaves them out: it knows that nothing can happen to a
+//! packet on the way. One that comes back from a program is not trusted like that.
 
 /// Where IPv4 begins in a frame, and the marks that it is that.
 const IP: usize = 14;
@@ -10,7 +10,8 @@ const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Writes the checksum into a frame with a whole packet of TCP or UDP over IPv4. Others stay as they are.
+/// Writes the checksum into a frame with a whole packet of TCP or UDP over IPv4. Others stay as
+/// they are.
 pub(crate) fn complete(frame: &mut [u8]) {
     let Some((segment, at, start)) = segment_of(frame) else { return };
     segment[at..at + 2].fill(0);
@@ -71,7 +72,8 @@ mod tests {
         frame.extend([0xff; 7]);
         let before = frame.clone();
         complete(&mut frame);
-        // By hand: 0a4d+0001+0a4d+0002 + 0011+000d + 03e8+07d0+000d + 6865+6c6c+6f00 = 16451, so 6452.
+        // By hand: 0a4d+0001+0a4d+0002 + 0011+000d + 03e8+07d0+000d + 6865+6c6c+6f00 = 16451, so
+        // 6452.
         assert_eq!(frame[40..42], (!0x6452_u16).to_be_bytes());
         assert_eq!((&frame[..40], &frame[42..]), (&before[..40], &before[42..]));
     }

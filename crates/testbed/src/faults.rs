@@ -1,5 +1,5 @@
-//! What can happen to a node of a test bed: its network breaks, in both directions or in one, or is slow; it
-//! hangs; its power fails.
+//! What can happen to a node of a test bed: its network breaks, in both directions or in one, or is
+//! slow; it hangs; its power fails.
 //!
 //! Nothing is needed but `ip`. How a way is made slow says `slow.rs`. Where one node is to hear
 //! another no more, a neighbour entry for the other leads nowhere: the kernel sends, and no node
@@ -50,8 +50,8 @@ impl Testbed {
         Ok(())
     }
 
-    /// What a node sends, and what is sent to it, takes so much longer from now on, in each direction; not
-    /// any more if that is nothing. Connections stay.
+    /// What a node sends, and what is sent to it, takes so much longer from now on, in each
+    /// direction; not any more if that is nothing. Connections stay.
     ///
     /// # Errors
     /// If `ip` does not do it, or the process that has made the test bed can't be asked.
@@ -77,8 +77,8 @@ impl Testbed {
         in_switch(self.switch(), &["link", "set", node.port(), "up"])
     }
 
-    /// A node loses power: nothing of it is heard any more, not even that its connections end, and none
-    /// of its processes is left. With [`Self::heal`] and `tutti up` it is back.
+    /// A node loses power: nothing of it is heard any more, not even that its connections end, and
+    /// none of its processes is left. With [`Self::heal`] and `tutti up` it is back.
     ///
     /// # Errors
     /// If `ip` does not do it, or a process can't be killed.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Nothing outside the namespaces is touched, so several test beds can stand beside each other. All
-//! of it goes when the [`Testbed`] is dropped. It needs root, `ip` (iproute2), `nsenter` and `unshare`
-//! (util-linux).
+//! of it goes when the [`Testbed`] is dropped. It needs root, `ip` (iproute2), `nsenter` and
+//! `unshare` (util-linux).
 
 #![forbid(unsafe_code)]
 
@@ -43,15 +43,17 @@ pub struct Options {
     pub directory: PathBuf,
     /// How many nodes.
     pub nodes: usize,
-    /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
-    /// last counts for all that follow. A clock cannot be put to before the machine's own start.
+    /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all;
+    /// the last counts for all that follow. A clock cannot be put to before the machine's own
+    /// start.
     pub clocks_ahead_s: Vec<i64>,
     /// What the last node sends, and what is sent to it, takes so long from the beginning.
     pub slow: Option<Duration>,
     /// Parameters that are set before the members join, as for `tutti params`.
     pub params: Vec<String>,
-    /// How many of the machine's processors each node has: the first node the first ones, the next those
-    /// that follow, and from the beginning again when all are given. If not said, every node has them all.
+    /// How many of the machine's processors each node has: the first node the first ones, the next
+    /// those that follow, and from the beginning again when all are given. If not said, every node
+    /// has them all.
     pub processors: Option<NonZero<usize>>,
 }
 
@@ -109,8 +111,8 @@ impl Testbed {
         Ok(bed)
     }
 
-    /// The test bed of this directory, which another process has made: to do something to its nodes.
-    /// It stays when this is dropped.
+    /// The test bed of this directory, which another process has made: to do something to its
+    /// nodes. It stays when this is dropped.
     ///
     /// # Errors
     /// If there is none.
@@ -146,7 +148,8 @@ impl Testbed {
         let (head, members) = self.nodes.split_first().context("there is no node")?;
         let address = head.address();
         expect(head.tutti(&["up", "--listen", &address, "--name", head.name(), "--trust-root"]))?;
-        // Libraries such as UCX know one machine by its kernel, and expect to reach all of its processes.
+        // Libraries such as UCX know one machine by its kernel, and expect to reach all of its
+        // processes.
         for class in ["interactive", "production", "benchmark", "standby"] {
             expect(head.tutti(&["params", "--class", class, "ipc=node"]))?;
         }
@@ -189,8 +192,9 @@ impl Testbed {
         &self.nodes
     }
 
-    /// How far off cluster time each node is in truth, in nanoseconds, by what `tutti nodes --json` says of it: below all
-    /// their clocks is that of this machine. Nothing if not all have answered.
+    /// How far off cluster time each node is in truth, in nanoseconds, by what `tutti nodes --json`
+    /// says of it: below all their clocks is that of this machine. Nothing if not all have
+    /// answered.
     #[must_use]
     pub fn clocks_off_ns(&self, told: &Value) -> Option<Vec<i64>> {
         let ahead_ns = |node: &Node| {
@@ -216,7 +220,8 @@ impl Testbed {
         found.with_context(|| format!("there is no node {name}; there are {}", self.nodes.len()))
     }
 
-    /// Lets other processes ask for [`Self::delay`], which this one must do; for as long as it lives.
+    /// Lets other processes ask for [`Self::delay`], which this one must do; for as long as it
+    /// lives.
     ///
     /// # Errors
     /// If it can't listen in the test bed's directory.

@@ -255,7 +255,8 @@ fn beside() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("tutti"))
 }
 
-/// The same, which is there: `cargo run` builds this package alone, and says by a variable that it was it.
+/// The same, which is there: `cargo run` builds this package alone, and says by a variable that it
+/// was it.
 fn built() -> anyhow::Result<PathBuf> {
     let program = beside()?;
     if let Some(cargo) = std::env::var_os("CARGO") {
@@ -269,7 +270,8 @@ fn built() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// Builds `tutti` where this program is, as this program was; that takes no time if nothing has changed.
+/// Builds `tutti` where this program is, as this program was; that takes no time if nothing has
+/// changed.
 fn build(cargo: &OsStr, program: &Path) -> anyhow::Result<()> {
     let place = program.parent().context("this program is nowhere")?;
     let profile = match place.file_name().and_then(OsStr::to_str) {

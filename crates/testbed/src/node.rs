@@ -52,7 +52,8 @@ impl Node {
         Self { processors, ..self }
     }
 
-    /// What [`Self::told`] is to know of it: how far its clock is ahead, and its processors, if they are said.
+    /// What [`Self::told`] is to know of it: how far its clock is ahead, and its processors, if
+    /// they are said.
     pub(crate) fn line(&self) -> String {
         let processors = self.processors.as_deref().unwrap_or_default();
         format!("{} {processors}\n", self.clock_ahead_s)

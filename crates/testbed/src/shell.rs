@@ -1,4 +1,5 @@
-//! Commands of `testbed`, and what ends them early: the cluster must be cleared away whatever comes.
+//! Commands of `testbed`, and what ends them early: the cluster must be cleared away whatever
+//! comes.
 
 use anyhow::{Context, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,7 +22,8 @@ const PATIENCE_MS: u16 = 2_000;
 pub(crate) struct Ends(SignalFd);
 
 impl Ends {
-    /// To be called before any other thread is there: one that does not hold them would be ended by them.
+    /// To be called before any other thread is there: one that does not hold them would be ended by
+    /// them.
     pub(crate) fn hold() -> io::Result<Self> {
         let held = held();
         held.thread_block()?;

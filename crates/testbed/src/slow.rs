@@ -1,7 +1,8 @@
-//! A slow way to a node: whatever it sends, and whatever is sent to it, is late by a fixed time, and in order.
+//! A slow way to a node: whatever it sends, and whatever is sent to it, is late by a fixed time,
+//! and in order.
 //!
-//! The kernel may have no means for that (`netem`). So the node's port is taken off the switch, and a thread
-//! carries frames between it and a port that stands for it there:
+//! The kernel may have no means for that (`netem`). So the node's port is taken off the switch, and
+//! a thread carries frames between it and a port that stands for it there:
 //!
 //! ```text
 //!   the node's eth0 ---veth--- port3   thread   late3 ---veth--- back3, on the bridge
@@ -35,7 +36,8 @@ const FRAME_BYTES_MAX: usize = 4096;
 /// What the kernel keeps for the thread while others have the processors.
 const BUFFER_BYTES: usize = 32 << 20;
 
-/// As many frames as may be on their way in one direction; those beyond are lost, as on any full line.
+/// As many frames as may be on their way in one direction; those beyond are lost, as on any full
+/// line.
 const UNDERWAY_MAX: usize = 100_000;
 
 /// As many packets in one piece as a port sends by default.

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Makes what is to be executed. Not by this process: what another thread starts meanwhile would have it open for
-/// writing for a moment, and no process could execute it.
+/// Makes what is to be executed. Not by this process: what another thread starts meanwhile would
+/// have it open for writing for a moment, and no process could execute it.
 fn shell(line: &str, paths: &[&Path]) {
     assert!(Command::new("sh").args(["-c", line]).args(paths).status().unwrap().success());
 }
@@ -132,7 +132,8 @@ fn a_node_keeps_its_clock_whoever_runs_something_there() {
     assert_eq!(ahead, [0, 0, 5, 90], "{told}");
 }
 
-/// A `testbed` where this build of cargo's would have put it, which is asked for the host name of a bare node.
+/// A `testbed` where this build of cargo's would have put it, which is asked for the host name of a
+/// bare node.
 struct Built {
     directory: PathBuf,
     testbed: PathBuf,

@@ -2,7 +2,7 @@
 //! what a role does is in its own module.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
-// They panic if nobody reads: `output::print` and `say!` do not.
+// They panic without a reader: `output::print` and `say!` do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -11,9 +11,9 @@ extern crate tutti_node;
 mod cmd;
 mod supervise;
 
-/// Where the C library begins. The standard library's own beginning would read through a file of the kernel's
-/// for the bounds of the stack, which takes a tenth of the time in which a front end is ready: only to name
-/// the thread whose stack ran over.
+/// Where the C library begins. The standard library's own beginning would read through a file of
+/// the kernel's for the bounds of the stack, which takes a tenth of the time in which a front end
+/// is ready: only to name the thread whose stack ran over.
 #[cfg(not(test))]
 #[allow(unsafe_code, reason = "no other function has this name")]
 #[unsafe(no_mangle)]
@@ -48,7 +48,7 @@ fn run() -> u8 {
     }
 }
 
-/// Whether nobody reads what the verb prints. A connection that broke is another matter.
+/// Whether the verb's output has no reader. A connection that broke is another matter.
 fn broken_pipe(error: &anyhow::Error) -> bool {
     let of_output = |cause: &(dyn std::error::Error + 'static)| {
         cause

@@ -35,7 +35,7 @@ use tutti_node::link::Link;
 use tutti_node::membership::{Membership, Place};
 use tutti_node::presence::has_keeper;
 use tutti_node::service;
-use tutti_node::trusted;
+use tutti_node::state_dir;
 use tutti_node::{limits, log};
 use tutti_types::NodeId;
 use tutti_wire::code::Code;
@@ -44,10 +44,12 @@ use tutti_wire::local::{Reply, Request};
 /// How long a daemon must have run for its failure not to count as part of a series.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// How long the controller may take to end the jobs and the other daemons, and these to end by themselves then.
+/// How long the controller may take to end the jobs and the other daemons, and these to end by
+/// themselves then.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long daemons may take that were each told to end: more than the keeper waits for what it has killed.
+/// How long daemons may take that were each told to end: more than the keeper waits for what it has
+/// killed.
 const LAST_PATIENCE: Duration = Duration::from_secs(7);
 
 /// Failures in a row after which the supervisor waits before another start.
@@ -61,7 +63,7 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
         let file = directory
             .file(&path, OFlag::O_RDWR | OFlag::O_CREAT)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        // Whoever can open it can lock it, and keep the instance from starting.
+        // A user that can open it can lock it, and keep the instance from starting.
         file.set_permissions(Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close {} to others", path.display()))?;
         let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -112,7 +114,7 @@ pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
             Code::Other | Code::System => Code::NotStarted,
             code => code,
         };
-        // Whoever reads it may be gone; the error is told by the exit code too.
+        // The reader may be gone; the error is told by the exit code too.
         let _ = print(&format!("{}\n", code.mark(&format!("{error:#}"))));
     }
     result
@@ -169,7 +171,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
         }
         return Err(if said.is_empty() { error } else { coded(Code::NotStarted, said) });
     }
-    // Whoever waits for this pipe to close must not wait for the supervisor's end.
+    // A process that waits for this pipe to close must not wait for the supervisor's end.
     let name = unit.as_ref().ok().cloned().flatten().unwrap_or_default();
     print(format!("{READY} {name}").trim_end())?;
     print("\n")?;
@@ -201,7 +203,8 @@ fn keep_former_logs(instance: &Instance) {
     let _ = std::fs::rename(instance.log_file(), former_log(instance, 1));
 }
 
-/// What the daemons have said since the log had this length, in bytes; what one said again and again, once.
+/// What the daemons have said since the log had this length, in bytes; what one said again and
+/// again, once.
 fn said_since(instance: &Instance, begins: u64) -> String {
     let text = std::fs::read(instance.log_file()).unwrap_or_default();
     let begins = usize::try_from(begins).unwrap_or(usize::MAX).min(text.len());
@@ -311,7 +314,8 @@ struct Supervisor<'a> {
     orders: UnixListener,
     daemons: Vec<Daemon>,
     ending: Option<Instant>,
-    /// Where the controller was asked to end the instance. It may take nothing any more from whoever has hung up.
+    /// Where the controller was asked to end the instance. It may take nothing any more from a
+    /// client that has hung up.
     asked: Option<Link>,
     /// Whether each daemon was told to end.
     has_told_all: bool,
@@ -368,7 +372,7 @@ impl<'a> Supervisor<'a> {
             lock,
             log,
             signals: SignalFd::with_flags(&set, flags)?,
-            orders: trusted::listen(&instance.supervisor_socket(), false)?,
+            orders: state_dir::listen(&instance.supervisor_socket(), false)?,
             daemons: Vec::new(),
             ending: None,
             asked: None,
@@ -533,7 +537,7 @@ impl<'a> Supervisor<'a> {
                 // One that ends well was told to, by a controller that is ending itself.
                 self.on_failure(index, status);
             } else if self.decides(index) && !self.has_told_all {
-                // Who was to end the others is gone.
+                // The process that was to end the others is gone.
                 let role = self.daemons[index].role;
                 self.tell_all(&format!(
                     "the {role} ended ({status}) while it was to end the instance"
@@ -567,7 +571,8 @@ impl<'a> Supervisor<'a> {
         daemon.start_at = Some(Instant::now() + wait);
     }
 
-    /// One that can't be started now may be able to later, when others have ended: jobs run on meanwhile.
+    /// One that can't be started now may be able to later, when others have ended: jobs run on
+    /// meanwhile.
     fn start_due(&mut self) {
         let is_ending = self.ending.is_some();
         for daemon in &mut self.daemons {
@@ -592,7 +597,8 @@ fn pause_after(failures: u32) -> Duration {
 }
 
 impl Drop for Supervisor<'_> {
-    /// After a failure: daemons that nobody watches must not stay. One that was there before holds tasks.
+    /// After a failure: daemons without a supervisor must not stay. One that was there before holds
+    /// tasks.
     fn drop(&mut self) {
         for child in self.daemons.iter().filter_map(|daemon| daemon.child.as_ref()) {
             if child.is_child() {
@@ -602,10 +608,11 @@ impl Drop for Supervisor<'_> {
     }
 }
 
-/// An instance that has the same journal, and so the same cgroups, but another state directory, as in another mount
-/// namespace: a keeper here would end its jobs, as those that an earlier keeper has left.
+/// An instance that has the same journal, and so the same cgroups, but another state directory, as
+/// in another mount namespace: a keeper here would end its jobs, as those that an earlier keeper
+/// has left.
 fn refuse_journal_in_use(instance: &Instance) -> anyhow::Result<()> {
-    let is_ours = || tutti_node::sole::holder(instance, "controller").ok().flatten().is_some();
+    let is_ours = || tutti_node::pidlock::holder(instance, "controller").ok().flatten().is_some();
     // One that is about to be gone is not meant.
     let patience = Instant::now() + Duration::from_secs(1);
     loop {
@@ -646,8 +653,8 @@ fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()
     Err(coded(Code::NotStarted, reason))
 }
 
-/// Clears away what a supervisor that was killed has left, with the journal of an instance that keeps none; nothing if
-/// one lives, or the keeper.
+/// Clears away what a supervisor that was killed has left, with the journal of an instance that
+/// keeps none; nothing if one lives, or the keeper.
 pub(crate) fn clean_up_for_dead(instance: &Instance) {
     if instance.lock_file().exists()
         && !has_keeper(instance)
@@ -685,7 +692,7 @@ fn clean_up(instance: &Instance) {
     let of_controller = [instance.clock_file(), instance.clock_next_file(), instance.reach_file()];
     for file in sockets.into_iter().chain([instance.supervisor_socket()]) {
         directory.remove(&file);
-        directory.remove(&trusted::unborn(&file));
+        directory.remove(&state_dir::unborn(&file));
     }
     for file in of_controller {
         directory.remove(&file);

@@ -1,4 +1,5 @@
-//! The seeds of the fuzz targets, and what comes of changing them a little, through what the targets check.
+//! The seeds of the fuzz targets, and what comes of changing them a little, through what the
+//! targets check.
 //!
 //! A toolchain that can fuzz goes on from here: `tests/fuzz`. What it finds is added to the seeds.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on has failed")]

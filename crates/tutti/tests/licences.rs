@@ -8,7 +8,8 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be met by these licences.
+/// Whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be met by these
+/// licences.
 fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();

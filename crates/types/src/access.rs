@@ -1,4 +1,4 @@
-//! Who may submit jobs, and from which machines.
+//! Which users may submit jobs, and from which machines.
 
 use crate::ids::{GroupId, UserId};
 use alloc::collections::BTreeMap;

@@ -28,8 +28,8 @@ id!(
     /// A job, numbered from 1 in the order of acceptance; never used twice by one controller.
     JobId(u64)
 );
-/// One start of a job's tasks: a job that was in line again is launched once more, and what is said of
-/// the launch before is not said of this one.
+/// One start of a job's tasks: a job that was in line again is launched once more, and what is said
+/// of the launch before is not said of this one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -196,7 +196,8 @@ impl ProcessorSet {
         words
     }
 
-    /// Adds a processor; numbers of [`crate::limits::PROCESSORS_PER_NODE_MAX`] and more are ignored.
+    /// Adds a processor; numbers of [`crate::limits::PROCESSORS_PER_NODE_MAX`] and more are
+    /// ignored.
     pub fn insert(&mut self, processor: u32) {
         if processor >= crate::limits::PROCESSORS_PER_NODE_MAX {
             return;

@@ -1,10 +1,10 @@
 //! What a job asks for, and how it can end.
 
-use crate::figures::Weights;
+use crate::constraints::{NodeWish, OnNodeLoss};
 use crate::ids::{ClassName, GroupId, NodeId, ProcessorSet, UserId};
+use crate::node_performance::Weights;
 use crate::resource::ResourceWish;
 use crate::time::Nanos;
-use crate::wish::{NodeWish, OnNodeLoss};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 /// arguments, environment) is the driver's to keep and the keeper's to carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Who asked, as the kernel said.
+    /// The user, as the kernel said.
     pub owner: UserId,
-    /// The group that he asked with.
+    /// The user's group.
     pub group: GroupId,
     /// The class whose rules hold for the job.
     pub class: ClassName,
@@ -73,7 +73,7 @@ pub enum ControlMethod {
     Freeze,
     /// SIGSTOP from the top down, SIGCONT from the bottom up.
     Signal,
-    /// Not stopped: whoever's turn it is comes first, and this one gets what is left idle. The agent falls
+    /// Not stopped: the job whose turn it is comes first, and this one gets what is left idle. The agent falls
     /// back to the freezer where it has no controller of processor time.
     Priority,
 }
@@ -114,9 +114,9 @@ pub enum TaskStatus {
     NotExecutable,
     /// The kernel killed it for using more memory than it may.
     OutOfMemory,
-    /// Whoever held it is gone; nobody knows how it ended.
+    /// Its keeper is gone; how it ended is unknown.
     Lost,
-    /// It ended by itself, and nobody was told how: it was another's child when it was adopted.
+    /// It ended by itself, and its status is unknown: it was another's child when it was adopted.
     Unknown,
     /// It returned this exit status between `MPI_Init` and `MPI_Finalize`: the other tasks may wait for
     /// it for ever.

@@ -2,11 +2,11 @@
 //! decides about them. All parts of Tutti speak of them in these types: the core, messages, daemons and verbs.
 //!
 //! - [`ids`]: numbers and names of jobs, nodes, users; sets of processors. [`time`]: lengths and cluster time
-//! - [`job`]: what is asked for, and how it ended; [`wish`]: wishes about nodes; [`refusal`]: why a request was refused
+//! - [`job`]: what is asked for, and how it ended; [`constraints`]: wishes about nodes; [`refusal`]: why a request was refused
 //! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
 //!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
 //! - [`timetable`]: what a node's switch thread follows
-//! - [`access`], [`account`]: who may submit, and how much processor time is theirs; [`figures`]: what nodes can do
+//! - [`access`], [`account`]: which users may submit, and how much processor time is theirs; [`node_performance`]: what nodes can do
 //! - [`resource`]: what is counted and admitted by number, such as licences
 //! - [`limits`]: the most of everything; [`counted`]: numbers in messages
 #![cfg_attr(not(test), no_std)]
@@ -18,11 +18,12 @@ extern crate alloc;
 pub mod access;
 pub mod account;
 pub mod class;
+pub mod constraints;
 pub mod counted;
-pub mod figures;
 pub mod ids;
 pub mod job;
 pub mod limits;
+pub mod node_performance;
 pub mod param;
 pub mod params;
 pub mod period;
@@ -33,18 +34,18 @@ pub mod resource;
 pub mod settings;
 pub mod time;
 pub mod timetable;
-pub mod wish;
 
 pub use access::{Access, Grantee, Origin};
 pub use account::{Balance, BankAccount, ProcessorTime};
 pub use class::{ClassError, ClassSpec, Classes, default_classes};
+pub use constraints::{NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;
-pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{
     ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank,
     RequestId, RowId, UserId,
 };
 pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus};
+pub use node_performance::{Figures, LoadAverages, Weights};
 pub use param::{Param, ParamError, ParamKind};
 pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};
@@ -57,4 +58,3 @@ pub use resource::{Amount, Grant, ResourceError, ResourceName, ResourceSpec, Res
 pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
-pub use wish::{NodeWish, OnNodeLoss, WishRefusal};

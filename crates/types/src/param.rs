@@ -83,7 +83,7 @@ pub struct Param {
     pub min: u64,
     /// The greatest value, but for [`UNBOUNDED`] where there is a word for it.
     pub max: u64,
-    /// The value when nobody set one.
+    /// The value when none is set.
     pub default: u64,
     /// What it does, in one sentence.
     pub help: &'static str,
@@ -241,7 +241,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// What to offer to somebody who gave a wrong name.
+/// What to offer for a wrong name.
 struct Known<'a>(&'a Option<&'static str>, &'a &'static [Param]);
 
 impl fmt::Display for Known<'_> {

@@ -1,10 +1,10 @@
 //! The parameters of the whole: one table from which parsing, listing and checking are made.
 
-use crate::figures::Weights;
 use crate::limits::{
     FAN_OUT_MAX, HALF_LIFE_MAX, HALF_LIFE_MIN, HISTORY_MAX, HISTORY_MIB_MAX, PROCESSORS_MAX,
     QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, SHARE_WHOLE, TASKS_PER_NODE_MAX, WEIGHT_MAX,
 };
+use crate::node_performance::Weights;
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
 use crate::placing::{Packing, Placement};
 use crate::time::Nanos;
@@ -18,11 +18,11 @@ pub enum Discipline {
     /// They wait too.
     #[default]
     Fcfs,
-    /// Who can't delay it starts, in the order of acceptance.
+    /// A job that can't delay it starts, in the order of acceptance.
     Easy,
-    /// Who can't delay it starts, the shortest first.
+    /// A job that can't delay it starts, the shortest first.
     Sjbf,
-    /// Everybody has a reservation, and starts when it comes up.
+    /// Every job has a reservation, and starts when it comes up.
     Conservative,
 }
 
@@ -46,7 +46,7 @@ pub enum LineOrder {
     Users,
 }
 
-/// To whom the children of a process go that has ended (process-tracking paper, section 3).
+/// The process that gets the children of one that has ended (process-tracking paper, section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Orphans {
     /// To their nearest living ancestor.
@@ -62,7 +62,7 @@ pub enum ClockSource {
     /// The monotonic clock, compared with that of the controller's machine over the network.
     #[default]
     Own,
-    /// The system's, which somebody else keeps on all machines.
+    /// The system's, which another program keeps on all machines.
     System,
 }
 
@@ -75,7 +75,7 @@ pub enum Traversal {
     /// One level of the tree after the other.
     #[default]
     BreadthFirst,
-    /// Depth first; who has not stopped at once holds up only what is below it.
+    /// Depth first; a process that has not stopped at once holds up only what is below it.
     Hybrid,
     /// All at once, parents before children, and verified after.
     AllAtOnce,
@@ -612,7 +612,7 @@ impl Params {
         usize::try_from(self.values[at::POLICY]).unwrap_or(0)
     }
 
-    /// Who may pass the first in line.
+    /// Which jobs may pass the first in line.
     #[must_use]
     pub fn discipline(&self) -> Discipline {
         let place = usize::try_from(self.values[at::DISCIPLINE]).unwrap_or(0);
@@ -697,7 +697,7 @@ impl Params {
         self.values[at::MIGRATION] > 0
     }
 
-    /// To whom the children of a process go that has ended.
+    /// The process that gets the children of one that has ended.
     #[must_use]
     pub const fn orphans(&self) -> Orphans {
         match self.values[at::ORPHANS] {

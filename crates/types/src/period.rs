@@ -84,8 +84,8 @@ impl Period {
         })
     }
 
-    /// How long it takes from that time of the week until it begins or ends next; `None` if it holds
-    /// all week.
+    /// How long it takes from that time of the week until it begins or ends next; `None` if it
+    /// holds all week.
     #[must_use]
     pub fn changes_in(self, week: Nanos) -> Option<Nanos> {
         let edges = self.spells().flat_map(|(from, to)| [from % WEEK, to % WEEK]);
@@ -93,7 +93,8 @@ impl Period {
             0 => WEEK,
             wait => wait,
         });
-        // An edge where one day's part meets the next changes nothing, but nothing is lost by a look.
+        // An edge where one day's part meets the next changes nothing, but nothing is lost by a
+        // look.
         waits.min().filter(|_| !self.is_always()).map(Nanos)
     }
 

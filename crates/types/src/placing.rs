@@ -1,4 +1,5 @@
-//! Where a job goes: which row it joins (packing), and which nodes it gets (placement). The core decides by them.
+//! Where a job goes: which row it joins (packing), and which nodes it gets (placement). The core
+//! decides by them.
 
 use serde::{Deserialize, Serialize};
 

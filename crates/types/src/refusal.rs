@@ -1,11 +1,11 @@
 //! Why a request was refused, and where tasks are placed.
 
+use crate::constraints::WishRefusal;
 use crate::counted::Asked;
 use crate::ids::{ClassName, ProcessorSet, Rank};
 use crate::queue::QueueRefusal;
 use crate::resource::{Amount, ResourceName};
 use crate::time::Nanos;
-use crate::wish::WishRefusal;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ pub enum Refusal {
         /// The most.
         limit: u64,
     },
-    /// Nobody can promise to be done by the deadline.
+    /// It is not certain to be done by the deadline.
     Deadline {
         /// What was asked, from the submission on.
         asked: Nanos,

@@ -1,7 +1,7 @@
 //! Counted resources: what a cluster has several of, and admits jobs to by number.
 //!
-//! The numbers of a resource are 0 to its count less one. A job asks for one of them, for several, or
-//! for a particular one, and has them from its start on. Licences, barrier circuits and shared
+//! The numbers of a resource are 0 to its count less one. A job asks for one of them, for several,
+//! or for a particular one, and has them from its start on. Licences, barrier circuits and shared
 //! devices are all resources.
 
 use crate::limits::RESOURCE_NAME_BYTES_MAX;
@@ -167,8 +167,8 @@ pub struct ResourceSpec {
     pub count: u32,
     /// How many jobs may have each of them at a time.
     pub jobs_each: u32,
-    /// Whether a job that `policy=classes` preempts gives its numbers back, and gets others with its
-    /// processors. Otherwise it has them until it ends.
+    /// Whether a job that `policy=classes` preempts gives its numbers back, and gets others with
+    /// its processors. Otherwise it has them until it ends.
     pub lent: bool,
 }
 

@@ -3,7 +3,8 @@
 //! the day; General Resource Manager: the time-based controller).
 //!
 //! What holds at a moment is the standing values, with those of each period that holds put over
-//! them in the order in which the periods were first named: of two that overlap, the later one wins.
+//! them in the order in which the periods were first named: of two that overlap, the later one
+//! wins.
 
 use crate::class::{ClassError, Classes};
 use crate::ids::ClassName;
@@ -90,7 +91,7 @@ impl Settings {
         self.periods.iter().find(|(known, _)| *known == period).map(|(_, overrides)| overrides)
     }
 
-    /// What holds at that time of the week; the standing values if nobody knows the time.
+    /// What holds at that time of the week; the standing values if the time is unknown.
     ///
     /// # Errors
     /// If it can't be. Never, for settings that passed [`Settings::check`].

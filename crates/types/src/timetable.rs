@@ -1,9 +1,9 @@
-//! What one node is told of the matrix: who runs when, and what to do when somebody is absent.
+//! What one node is told of the matrix: which jobs run when, and what to do when one is absent.
 //!
 //! A node follows its timetable by its own clock, with no message at a switch (SP-2 paper, local
 //! scheduler). The slot at a moment is found by arithmetic alone, so an agent that starts late, or
 //! sleeps through a slot, is right again at once. What runs in a slot is found by going down its
-//! candidates in order: each one that is present and whose processors nobody before it took, runs.
+//! candidates in order: each one that is present and whose processors none before it took, runs.
 //! That one rule gives both of the paper's kinds of empty cycles: an absent candidate that says
 //! [`IfAbsent::Hold`] still takes its processors, one that says [`IfAbsent::Down`] leaves them to
 //! those below it, and the jobs of other rows stand at the end of the list as alternates.
@@ -33,15 +33,15 @@ pub struct Slot {
     pub row: RowId,
     /// How long it lasts.
     pub length: Nanos,
-    /// Who may run, first come first: the jobs of the row, then alternates.
+    /// The candidates, first come first: the jobs of the row, then alternates.
     pub candidates: Vec<Candidate>,
 }
 
 /// A job that may run in a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Which job, and which launch of it: a timetable that is still in force when the job is launched
-    /// again does not mean that.
+    /// Which job, and which launch of it: a timetable that is still in force when the job is
+    /// launched again does not mean that.
     pub launch: LaunchId,
     /// The processors of this node that it runs on.
     pub processors: ProcessorSet,
@@ -100,7 +100,7 @@ impl Timetable {
         Some(Position { slot: 0, begins: t, ends: ClusterTime::NEVER })
     }
 
-    /// Appends to `running` who runs in a slot, given who is present on this node.
+    /// Appends to `running` the jobs that run in a slot, given those that are present on this node.
     ///
     /// # Panics
     /// If there is no slot of that index.

@@ -1,9 +1,9 @@
 //! Messages between neighbours in the control tree.
 //!
 //! The agents of a cluster form a tree; at its root is the agent of the machine that the controller
-//! runs on. Each has one connection to its parent, and over it travels everything: orders to the nodes
-//! of its branch, their reports, streams between users and what is far from them, and the time. What
-//! is meant for several nodes goes over each connection once.
+//! runs on. Each has one connection to its parent, and over it travels everything: orders to the
+//! nodes of its branch, their reports, streams between users and what is far from them, and the
+//! time. What is meant for several nodes goes over each connection once.
 
 use crate::code::Code;
 use crate::frame::{TooLong, encoded_len, pack, pack_by};
@@ -48,7 +48,8 @@ pub fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
     pack(orders, BATCH_BYTES_MAX, BATCH_MAX)
 }
 
-/// Puts the shares of a job's nodes into as few launches as hold them: each has the whole of `launch` besides.
+/// Puts the shares of a job's nodes into as few launches as hold them: each has the whole of
+/// `launch` besides.
 ///
 /// # Errors
 /// If no order holds the launch with the share of one of the nodes.
@@ -90,8 +91,8 @@ pub struct Joining {
     pub depth: u16,
     /// How far off cluster time may be there.
     pub time_error: Nanos,
-    /// The fingerprint of the key that it has shown to its parent. The parent says so: whatever else stands here
-    /// counts for nothing.
+    /// The fingerprint of the key that it has shown to its parent. The parent says so: whatever
+    /// else stands here counts for nothing.
     pub key: [u8; 32],
 }
 
@@ -104,11 +105,12 @@ pub struct Report {
     pub report: FromAgent,
 }
 
-/// A part of what nodes have stored before a barrier of a job. It goes when nothing else waits, as parts of streams do.
+/// A part of what nodes have stored before a barrier of a job. It goes when nothing else waits, as
+/// parts of streams do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// On the way up: whose it is; of several nodes, it is a part of all that they have stored together. On the way
-    /// down: the nodes it is for. In ascending order.
+    /// On the way up: whose it is; of several nodes, it is a part of all that they have stored
+    /// together. On the way down: the nodes it is for. In ascending order.
     pub nodes: Vec<NodeId>,
     /// The part.
     pub exchange: Exchange,
@@ -141,14 +143,17 @@ pub enum ToBranch {
     },
     /// The answer to `Here`: this one is to be asked instead.
     Elsewhere(Contact),
-    /// The parent has lost its own parent, and has another: every node of the branch asks again to join.
+    /// The parent has lost its own parent, and has another: every node of the branch asks again to
+    /// join.
     JoinAgain {
         /// The agents above, as in `Taken`.
         above: Vec<Contact>,
     },
-    /// The parent goes out of service, or finds no way to the controller: another is to be looked for.
+    /// The parent goes out of service, or finds no way to the controller: another is to be looked
+    /// for.
     Leaving,
-    /// These nodes are out of reach, or have gone to another place in the tree: streams to them end.
+    /// These nodes are out of reach, or have gone to another place in the tree: streams to them
+    /// end.
     Gone(Vec<NodeId>),
     /// This node was removed from the cluster: its parent lets go of it.
     Removed {
@@ -178,8 +183,8 @@ pub enum FromBranch {
         name: String,
         /// Where children would find it, or empty.
         address: String,
-        /// Where it has looked in vain of late, at most [`crate::limits::UNREACHABLE_MAX`]: it need not
-        /// be sent there.
+        /// Where it has looked in vain of late, at most [`crate::limits::UNREACHABLE_MAX`]: it need
+        /// not be sent there.
         unreachable: Vec<String>,
     },
     /// Reports of the nodes of the branch, in the order of each node.
@@ -221,13 +226,15 @@ pub struct ClockReply {
     pub went: ClusterTime,
     /// How far off the parent's own cluster time may be.
     pub error: Nanos,
-    /// Which cluster time that is: another one once the controller's machine was started anew, whose clock may be
-    /// any other. What was measured of one says nothing of another, however near they are.
+    /// Which cluster time that is: another one once the controller's machine was started anew,
+    /// whose clock may be any other. What was measured of one says nothing of another, however near
+    /// they are.
     pub era: u64,
-    /// Until when (cluster time) no node that has joined through the parent is taken for lost: so long may
-    /// its jobs run if nothing more is heard. Zero where the parent does not know.
+    /// Until when (cluster time) no node that has joined through the parent is taken for lost: so
+    /// long may its jobs run if nothing more is heard. Zero where the parent does not know.
     pub lease: ClusterTime,
-    /// What is known by the system's clocks, where these are gone by: as the controller's machine says.
+    /// What is known by the system's clocks, where these are gone by: as the controller's machine
+    /// says.
     pub system: Option<SystemTime>,
 }
 
@@ -261,7 +268,8 @@ pub enum Place {
 /// Part of a stream, on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnelled {
-    /// The end that it comes from. Each agent that it comes to sees whether that is where it came from.
+    /// The end that it comes from. Each agent that it comes to sees whether that is where it came
+    /// from.
     pub from: Place,
     /// The end that it goes to.
     pub to: Place,
@@ -298,8 +306,8 @@ pub enum Part {
     Bytes(ByteBuf),
     /// So many bytes were passed on: so many more may be sent.
     Taken(u32),
-    /// Nothing more will come from this end; with a reason if it is not what the daemon or its client
-    /// wanted.
+    /// Nothing more will come from this end; with a reason if it is not what the daemon or its
+    /// client wanted.
     End(Option<Refusal>),
 }
 

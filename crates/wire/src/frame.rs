@@ -123,8 +123,8 @@ impl Hello {
 
 /// A message that no frame holds. Nothing of it was kept.
 ///
-/// Lists are split by [`pack`], and what is in them is bounded where it arises. What is too long all the same must
-/// end no connection: its peer would come back, and the same would be sent again.
+/// Lists are split by [`pack`], and what is in them is bounded where it arises. What is too long
+/// all the same must end no connection: its peer would come back, and the same would be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {bytes} bytes was to be sent; at most {FRAME_BYTES_MAX} are possible")]
 pub struct TooLong {
@@ -161,8 +161,8 @@ pub fn encoded_len<M: Serialize>(message: &M) -> usize {
 
 /// Puts items into lists that fit into frames, in their order.
 ///
-/// A list has at most `count_max` items, and at most `bytes_max` bytes when it is encoded. An item that is longer
-/// alone gets a list of its own.
+/// A list has at most `count_max` items, and at most `bytes_max` bytes when it is encoded. An item
+/// that is longer alone gets a list of its own.
 #[must_use]
 pub fn pack<T: Serialize>(items: Vec<T>, bytes_max: usize, count_max: usize) -> Vec<Vec<T>> {
     if items.len() <= 1 {

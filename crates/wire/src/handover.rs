@@ -5,9 +5,10 @@
 //! that are named here by theirs. The form has a number of its own ([`FORM`]): an executable says
 //! which it understands before it is executed, and one that does not is not executed.
 //!
-//! Everything but the form's own number may change with it. What never changes is how a form begins ([`MAGIC`], then two bytes
-//! of its number), what is asked of an executable (`tutti keeper --can-take-over FORM`), and the messages
-//! [`ToHolder`] and [`FromHolder`], since programs of two releases exchange them.
+//! Everything but the form's own number may change with it. What never changes is how a form begins
+//! ([`MAGIC`], then two bytes of its number), what is asked of an executable
+//! (`tutti keeper --can-take-over FORM`), and the messages [`ToHolder`] and [`FromHolder`], since
+//! programs of two releases exchange them.
 
 use crate::Role;
 use crate::attach::Stream;
@@ -20,13 +21,15 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{JobId, Rank, TaskStatus};
 
-/// The form of what is handed over. To be counted up with every change of it; a test holds it to that.
+/// The form of what is handed over. To be counted up with every change of it; a test holds it to
+/// that.
 pub const FORM: u16 = 2;
 
 /// How what is handed over begins.
 pub const MAGIC: [u8; 8] = *b"TUTTIKEE";
 
-/// More is not handed over: the output and the exchanged values of all jobs of a node, with room to spare.
+/// More is not handed over: the output and the exchanged values of all jobs of a node, with room to
+/// spare.
 pub const HANDOVER_BYTES_MAX: usize = 1 << 30;
 
 /// Why what was handed over can't be taken.
@@ -69,7 +72,8 @@ pub enum ToHolder {
     },
 }
 
-/// The answer: of the keeper that was asked if it can't, of the one that took its place if it could.
+/// The answer: of the keeper that was asked if it can't, of the one that took its place if it
+/// could.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromHolder {
     /// It was done.
@@ -110,7 +114,8 @@ pub struct Handover {
     pub lease_until_ns: Option<u64>,
     /// Names that MPI programs published.
     pub names: Names,
-    /// When to look again at a task of which something was left: monotonic time, job, place of the task.
+    /// When to look again at a task of which something was left: monotonic time, job, place of the
+    /// task.
     pub endings: Vec<(u64, JobId, u32)>,
     /// Directories for temporary files that are kept empty.
     pub spares: HeldSpares,

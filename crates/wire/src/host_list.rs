@@ -1,9 +1,9 @@
 //! Lists of nodes as people write them: `a[1-8],b,set:gpu`.
 //!
-//! Items stand between commas; an item is a node's name or, behind `set:`, that of a set of nodes. In a
-//! name, brackets stand for numbers, single ones and ranges: `a[1-3,7]` is a1, a2, a3 and a7. Zeros
-//! before the first number of a range are kept: `n[08-10]` is n08, n09 and n10. A name may have several
-//! pairs of brackets. Whether there are such nodes is for others to say.
+//! Items stand between commas; an item is a node's name or, behind `set:`, that of a set of nodes.
+//! In a name, brackets stand for numbers, single ones and ranges: `a[1-3,7]` is a1, a2, a3 and a7.
+//! Zeros before the first number of a range are kept: `n[08-10]` is n08, n09 and n10. A name may
+//! have several pairs of brackets. Whether there are such nodes is for others to say.
 
 use crate::limits::{HOST_LIST_BYTES_MAX, HOST_LIST_NAMES_MAX, HOST_NAME_BYTES_MAX};
 use crate::units::shown;
@@ -164,9 +164,9 @@ fn numbers(item: &str, inside: &str, most: usize) -> Result<Vec<String>, HostLis
     Ok(all)
 }
 
-/// Names as short as they can be written: those that differ only in the number at their end, or before
-/// the first dot, share brackets. Reading it gives the same names, in the order of the alphabet and of
-/// the numbers.
+/// Names as short as they can be written: those that differ only in the number at their end, or
+/// before the first dot, share brackets. Reading it gives the same names, in the order of the
+/// alphabet and of the numbers.
 #[must_use]
 pub fn format_host_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut numbered: Vec<(&str, usize, u64, &str)> = Vec::new();

@@ -39,8 +39,8 @@ pub enum ToKeeper {
         /// The signal's number.
         signal: u8,
     },
-    /// Keep for the next agent, in place of what was to be kept before, which parts of the job users
-    /// have suspended by signals.
+    /// Keep for the next agent, in place of what was to be kept before, which parts of the job
+    /// users have suspended by signals.
     Stopped {
         /// Which job, and which launch of it.
         launch: LaunchId,
@@ -54,7 +54,8 @@ pub enum ToKeeper {
     },
     /// A part of what all nodes of a job have stored before a barrier that all have completed.
     Exchanged(Exchange),
-    /// The controller may have missed what this node has stored before barriers: send it, all from the beginning.
+    /// The controller may have missed what this node has stored before barriers: send it, all from
+    /// the beginning.
     SendExchanges {
         /// Which job, and which launch of it.
         launch: LaunchId,
@@ -62,7 +63,8 @@ pub enum ToKeeper {
     /// Tasks may run until then. If no later moment is set before, all are to be suspended, and the
     /// agent gets a message of it: it stands still, or is gone.
     Lease {
-        /// By this machine's clock that counts sleep, in nanoseconds; `None`: the agent has suspended all.
+        /// By this machine's clock that counts sleep, in nanoseconds; `None`: the agent has
+        /// suspended all.
         until_ns: Option<u64>,
     },
     /// End all jobs and exit.
@@ -72,7 +74,8 @@ pub enum ToKeeper {
 /// What a keeper tells its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromKeeper {
-    /// The end of the answer to an agent's greeting: all that the keeper holds was sent before, in `Held`.
+    /// The end of the answer to an agent's greeting: all that the keeper holds was sent before, in
+    /// `Held`.
     Welcome {
         /// Drawn anew at each start of a keeper: another one means that the tasks of the one before
         /// are lost.
@@ -104,8 +107,9 @@ pub enum FromKeeper {
     },
     /// All tasks were suspended, since the time was over that the agent had told.
     Lapsed,
-    /// All tasks here have entered a barrier in which those of other nodes take part: a part of what they have stored
-    /// before it. It comes to no agent that has not asked for it or seen the barrier begin.
+    /// All tasks here have entered a barrier in which those of other nodes take part: a part of
+    /// what they have stored before it. It comes to no agent that has not asked for it or seen the
+    /// barrier begin.
     Exchange(Exchange),
     /// Some output of the job is not in its files, and will not be.
     OutputLost {

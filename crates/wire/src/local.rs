@@ -346,7 +346,7 @@ impl Request {
     }
 }
 
-/// Tells a job that is handed in from all others of its user: bytes that nobody else has chosen.
+/// Tells a job that is handed in from all others of its user: bytes that no other has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SubmitKey(pub [u8; 16]);
 

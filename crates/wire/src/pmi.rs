@@ -33,8 +33,9 @@ pub const KEY_BYTES_MAX: usize = 64;
 /// The longest value, as clients learn it: MPICH puts it into a line buffer of its own, and cuts
 /// what is longer into pieces. Also the same as hydra's.
 pub const VALUE_BYTES_MAX: usize = 1024;
-/// What one job may make its server on one node keep: its keys and values, and what is remembered of barriers.
-/// 4,096 tasks with cards of 4 KiB need 20 MiB; a thousand tasks of MPICH less than one.
+/// What one job may make its server on one node keep: its keys and values, and what is remembered
+/// of barriers. 4,096 tasks with cards of 4 KiB need 20 MiB; a thousand tasks of MPICH less than
+/// one.
 pub const STORE_BYTES_MAX: usize = 64 << 20;
 /// Key spaces that one job may create beside its own. No MPI library creates any.
 pub const SPACES_MAX: usize = 16;

@@ -52,7 +52,7 @@ pub struct JobReport {
     pub service_ms: u64,
     /// Milliseconds between its acceptance and its start.
     pub waited_ms: u64,
-    /// Milliseconds since its start in which it was suspended: others had their turns, or somebody
+    /// Milliseconds since its start in which it was suspended: others had their turns, or a user
     /// suspended it, or it was preempted.
     pub suspended_ms: u64,
     /// What it used; nothing while it runs, unless that was asked for (`ps -l`).

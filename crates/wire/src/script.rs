@@ -5,8 +5,8 @@
 //! parser reads them: a script and a command line can't differ. Words of `#SBATCH` lines are
 //! translated first (`sbatch`), so [`Directive::words`] has our spellings only.
 //!
-//! Nothing is dropped silently. An option that can't change what runs is noted; any other that can't
-//! be translated is a problem. All problems of a script are reported at once.
+//! Nothing is dropped silently. An option that can't change what runs is noted; any other that
+//! can't be translated is a problem. All problems of a script are reported at once.
 
 mod sbatch;
 
@@ -297,8 +297,8 @@ pub fn parse(text: &[u8]) -> Result<Script, ScriptError> {
     Ok(script)
 }
 
-/// The first option line below the head of a script. None behind a here-document: it may be the text
-/// of another script.
+/// The first option line below the head of a script. None behind a here-document: it may be the
+/// text of another script.
 fn option_line_below(text: &[u8], head: u32) -> Option<u32> {
     let below = (1u32..).zip(text.split(|byte| *byte == b'\n')).skip(head as usize);
     below

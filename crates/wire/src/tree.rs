@@ -23,13 +23,13 @@ pub enum ToAgent {
     Welcome {
         /// The number of the node.
         node: NodeId,
-        /// How far cluster time is ahead of the monotonic clock of the controller's machine, in nanoseconds;
-        /// only an agent there can use it.
+        /// How far cluster time is ahead of the monotonic clock of the controller's machine, in
+        /// nanoseconds; only an agent there can use it.
         clock_ahead_ns: u64,
         /// How to switch.
         settings: Settings,
-        /// Launches that the agent's keeper holds and that are the controller's latest; all others are to be
-        /// ended.
+        /// Launches that the agent's keeper holds and that are the controller's latest; all others
+        /// are to be ended.
         known: Vec<LaunchId>,
     },
     /// The node may not join, and why.
@@ -43,7 +43,7 @@ pub enum ToAgent {
     Timetable(Timetable),
     /// Start tasks. One message for all nodes of the job: each takes its own share.
     Launch {
-        /// What is the same on all nodes; its share is nobody's.
+        /// What is the same on all nodes; its share belongs to no node.
         launch: Launch,
         /// What each node gets, by node.
         shares: Vec<(NodeId, Share)>,
@@ -83,8 +83,8 @@ pub enum ToAgent {
     Stop,
     /// Go out of service: suspend all jobs, say `Leaving`, and wait for `Stop`.
     Leave,
-    /// Slots of a timetable that is too long for one message: the `Timetable` of the same version, which
-    /// follows, has the last of them.
+    /// Slots of a timetable that is too long for one message: the `Timetable` of the same version,
+    /// which follows, has the last of them.
     TimetablePart {
         /// Of which timetable.
         version: u64,
@@ -206,8 +206,8 @@ pub enum Answer {
 /// How a node and its branch of the control tree fare, for `tutti nodes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fares {
-    /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average; nothing
-    /// where that is unknown.
+    /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on
+    /// average; nothing where that is unknown.
     pub foreign_milli: Option<u32>,
     /// Its load averages over one, five and fifteen minutes, in thousandths, if they are known.
     pub load_averages_milli: Option<[u32; 3]>,
@@ -236,7 +236,8 @@ pub struct Settings {
     pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
-    /// How much of a processor external load must use to be reported, in thousandths; zero: the agent does not look.
+    /// How much of a processor external load must use to be reported, in thousandths; zero: the
+    /// agent does not look.
     pub foreign_milli: u32,
     /// Whether processors that jobs of other instances hold are reported too, used or not.
     pub held_count: bool,

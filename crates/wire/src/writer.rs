@@ -1,10 +1,10 @@
 //! What a keeper tells the writer that it starts.
 //!
-//! A writer is a process of the job's user. It writes the files that several tasks of a job share: it
-//! attaches to the keepers of the job as a front end does ([`crate::attach`]), and writes whole lines.
-//! Its first descriptor above the standard streams is a connection with its keeper. On it comes one
-//! [`WriterOrder`], without a greeting: both ends are of one build. Then the connection is that of a
-//! front end.
+//! A writer is a process of the job's user. It writes the files that several tasks of a job share:
+//! it attaches to the keepers of the job as a front end does ([`crate::attach`]), and writes whole
+//! lines. Its first descriptor above the standard streams is a connection with its keeper. On it
+//! comes one [`WriterOrder`], without a greeting: both ends are of one build. Then the connection
+//! is that of a front end.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ pub struct WriterOrder {
     pub truncates: bool,
     /// The other nodes whose output belongs into these files.
     pub nodes: Vec<NodeId>,
-    /// Why nothing is written any more, since the writer before this one was killed: this one only tells
-    /// those nodes. `None`: it writes.
+    /// Why nothing is written any more, since the writer before this one was killed: this one only
+    /// tells those nodes. `None`: it writes.
     pub gives_up: Option<String>,
 }

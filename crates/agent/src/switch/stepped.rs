@@ -1,9 +1,9 @@
-//! The switch thread without a thread: whoever simulates says when it wakes up.
+//! The switch thread without a thread: the simulation says when it wakes up.
 
 use super::{Order, Switch, Thread};
-use crate::bell::Bell;
 use crate::clock::ClusterClock;
 use crate::lease::Lease;
+use crate::waker::Bell;
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::channel;
 use tutti_types::JobId;
@@ -27,14 +27,15 @@ impl Stepped {
         self.rung.set(true);
     }
 
-    /// Does what it was told: somebody waits for that. What follows from it comes with the next step.
+    /// Does what it was told: a caller waits for that. What follows from it comes with the next
+    /// step.
     pub(super) fn hear(&self) {
         self.thread.borrow_mut().hear();
     }
 }
 
 impl Switch {
-    /// One whose thread only does something in [`Self::step`], or when somebody waits for it.
+    /// One whose thread only does something in [`Self::step`], or when a caller waits for it.
     pub(crate) fn stepped(
         settings: Settings,
         clock: ClusterClock,
@@ -52,7 +53,7 @@ impl Switch {
         Ok(Self { orders, bell, unheard: false, stepped: Some(stepped) })
     }
 
-    /// When the thread wakes up, by its machine's clock; at once if somebody has rung.
+    /// When the thread wakes up, by its machine's clock; at once if it was woken.
     pub(crate) fn wake_ns(&self) -> u64 {
         let stepped = self.stepped.as_ref();
         stepped.map_or(u64::MAX, |it| if it.rung.get() { 0 } else { it.wake_ns.get() })
@@ -67,7 +68,7 @@ impl Switch {
         stepped.wake_ns.set(thread.look());
     }
 
-    /// Who is to run, by the timetable that is in effect and the lease.
+    /// The jobs that are to run, by the timetable that is in effect and the lease.
     pub(crate) fn named(&self) -> Vec<JobId> {
         let thread = self.stepped.as_ref().map(|stepped| stepped.thread.borrow());
         thread.map_or_else(Vec::new, |thread| thread.running_at(thread.latest))

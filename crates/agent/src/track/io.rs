@@ -1,7 +1,8 @@
-//! What the processes of tasks have read and written, by the kernel's reports of threads that have ended.
+//! What the processes of tasks have read and written, by the kernel's reports of threads that have
+//! ended.
 //!
-//! A report names a process. It belongs to a task as soon as the process is known to, which may be later: process
-//! events are taken in with a delay. So reports wait for the end of their process.
+//! A report names a process. It belongs to a task as soon as the process is known to, which may be
+//! later: process events are taken in with a delay. So reports wait for the end of their process.
 
 use super::TaskId;
 use std::collections::{BTreeMap, HashMap};
@@ -67,7 +68,8 @@ impl Io {
 
     /// A task has ended, which had these processes: what it used.
     pub(super) fn end(&mut self, task: TaskId, processes: impl Iterator<Item = i32>) -> Bytes {
-        // Threads may outlive the first one of their process, with which it has ended for the kernel's events.
+        // Threads may outlive the first one of their process, with which it has ended for the
+        // kernel's events.
         processes.for_each(|process| self.ended(process, Some(task)));
         self.of_tasks.remove(&task).unwrap_or_default()
     }

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 
 const TASK: TaskId = (JobId(1), Rank(0));
 
-/// When it is told something, makes hundreds that end at once, then one that stays; ends when it is told more.
+/// When it is told something, makes hundreds that end at once, then one that stays; ends when it is
+/// told more.
 const LINE: &str = "read x; i=0; while [ $i -lt 300 ]; do (:); i=$((i+1)); done; sleep 1000 & echo $!; \
     read x; kill $!";
 

@@ -1,13 +1,13 @@
-//! Where an agent looks for a parent: where it was sent, then with the agents above the parent that it
-//! has lost, the nearest first, then at the root.
+//! Where an agent looks for a parent: where it was sent, then with the agents above the parent that
+//! it has lost, the nearest first, then at the root.
 //!
-//! Who could not be reached is left out for a while, and others are told so, that they send nobody
-//! there. Knows no clock and no connection.
+//! An agent that could not be reached is left out for a while, and others are told so, that they
+//! send none there. Knows no clock and no connection.
 
 use tutti_wire::branch::Contact;
 use tutti_wire::limits::{DEPTH_MAX, UNREACHABLE_MAX};
 
-/// How long somebody is left out who could not be reached: longer than it takes others to notice.
+/// How long an agent is left out that could not be reached: longer than it takes others to notice.
 const UNREACHABLE_NS: u64 = 10_000_000_000;
 
 /// See the head of the file.
@@ -19,11 +19,11 @@ pub(super) struct Candidates {
     above: Vec<Contact>,
     /// Where the one that was asked last has sent us.
     sent: Option<Contact>,
-    /// Who is being asked.
+    /// The agent that is being asked.
     asked: Option<Contact>,
-    /// Who could not be reached, and until when he is left out.
+    /// The agents that could not be reached, and until when they are left out.
     unreachable: Vec<(String, u64)>,
-    /// How often somebody was asked since there was a parent.
+    /// How often an agent was asked since there was a parent.
     asks: usize,
     /// How often one has sent us to the next, since the root was asked without having been sent.
     sendings: usize,
@@ -35,7 +35,7 @@ impl Candidates {
         Self { roots, ..Self::default() }
     }
 
-    /// Whom to ask now; nobody only at the root.
+    /// The agent to ask now; `None` only at the root.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Contact> {
         self.forgive(now_ns);
         if self.good().is_none() {
@@ -53,13 +53,13 @@ impl Candidates {
         next
     }
 
-    /// Whether somebody is left who was not asked in vain just now.
+    /// Whether an agent is left that was not asked in vain just now.
     pub(super) fn has_another(&mut self, now_ns: u64) -> bool {
         self.forgive(now_ns);
         self.good().is_some()
     }
 
-    /// Who was asked is of no use, or no more.
+    /// The agent that was asked is of no use, or no more.
     pub(super) fn failed(&mut self, now_ns: u64) {
         let Some(Contact { address, .. }) = self.asked.take() else { return };
         self.above.retain(|contact| contact.address != address);
@@ -69,7 +69,8 @@ impl Candidates {
         self.unreachable.push((address, now_ns.saturating_add(UNREACHABLE_NS)));
     }
 
-    /// Who was asked knows another. Whether to go there: not if it goes on so without an end.
+    /// The agent that was asked names another. Whether to go there: not if it goes on so without an
+    /// end.
     pub(super) fn sent_to(&mut self, contact: Contact) -> bool {
         self.sendings += 1;
         let goes_on = self.sendings <= DEPTH_MAX;
@@ -77,7 +78,7 @@ impl Candidates {
         goes_on
     }
 
-    /// Who was asked is the parent now; gives whether the agents above it make sense.
+    /// The agent that was asked is the parent now; gives whether the agents above it make sense.
     pub(super) fn taken(&mut self, above: Vec<Contact>, own_name: &str) -> bool {
         let is_loop = above.iter().any(|contact| contact.name == own_name);
         if is_loop || above.len() > DEPTH_MAX {

@@ -1,11 +1,13 @@
-//! Certificates are renewed long before they end: a machine makes a new key and asks for a certificate of
-//! it, up the tree to the head, whose authority signs it again for the name that it has.
+//! Certificates are renewed long before they end: a machine makes a new key and asks for a
+//! certificate of it, up the tree to the head, whose authority signs it again for the name that it
+//! has.
 //!
-//! Who asks is known by the certificate that his connection began with: a parent passes on what a child
-//! asks for itself, with the key that it has shown, or for a node of its branch, which it speaks for anyway.
-//! The head has the keys on record that a member may show, and says no to who had the name before. Connections that are there go
-//! on; those that begin from then on show the new one. When the machine's clock says nonsense, it asks too
-//! early or too late, but it goes on asking over the connection that it has.
+//! The agent that asks is known by the certificate that its connection began with: a parent passes
+//! on what a child asks for itself, with the key that it has shown, or for a node of its branch,
+//! which it speaks for anyway. The head has the keys on record that a member may show, and refuses
+//! the former holder of the name. Connections that are there go on; those that begin from then on
+//! show the new one. When the machine's clock says nonsense, it asks too early or too late, but it
+//! goes on asking over the connection that it has.
 
 use super::{Tree, monotonic_ns};
 use crate::routes::Child;
@@ -16,7 +18,8 @@ use tutti_secure::{Clock, Credentials, Fingerprint, Key};
 use tutti_wire::branch::{FromBranch, ToBranch};
 use tutti_wire::code::Code;
 
-/// Into so many parts the life of a certificate is divided: at the end of each is looked whether it is time.
+/// Into so many parts the life of a certificate is divided: at the end of each is looked whether it
+/// is time.
 const LOOKS: u64 = 60;
 
 /// The limits of that, in seconds.
@@ -93,7 +96,7 @@ impl Tree {
     }
 
     fn take_certificate(&mut self, certificate: &[u8]) -> anyhow::Result<()> {
-        // Who asks again before there is an answer has another one coming.
+        // An agent that asks again before there is an answer has another one coming.
         let Some(key) = self.renewal.asked.take() else { return Ok(()) };
         let before = self.renewal.credentials.as_ref().context("there was none before")?;
         let credentials = Credentials::new(key, certificate, before.authority_certificate())?;

@@ -1,5 +1,5 @@
-//! Streams between users and daemons of different nodes: where they begin and end at an agent, and which
-//! way their parts go. The connections themselves are the affair of [`crate::tunnels`].
+//! Streams between users and daemons of different nodes: where they begin and end at an agent, and
+//! which way their parts go. The connections themselves are the affair of [`crate::tunnels`].
 
 use super::{DOOR, GATE, Guest, PORT, Refused, Tree, Way};
 use crate::tunnels::{Opening, answer};
@@ -21,20 +21,21 @@ use tutti_wire::branch::{Part, Place, Refusal, Through, TunnelId, Tunnelled, Vou
 use tutti_wire::code::Code;
 use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
 
-/// How long somebody at the gate may take to say where he wants to.
+/// How long a new connection may take to say where it wants to go.
 const GUEST_PATIENCE_NS: u64 = 10_000_000_000;
 
-/// Those who have not said yet, or were told that they can't get there, at once; and of one user.
+/// Connections that have not said yet, or were told that they can't get there, at once; and of one
+/// user.
 const GUESTS_MAX: usize = 512;
 const GUESTS_PER_USER_MAX: usize = GUESTS_MAX / 4;
 
-/// What is read at once of what nobody wants to know.
+/// What is read at once of what no reader wants.
 const REFUSED_READ_BYTES: usize = 16 << 10;
 
-/// How long nobody is let in when there is no descriptor for another connection.
+/// How long no connection is accepted when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
 
-/// What an end of a stream is told whose other end nobody knows the way to.
+/// What an end of a stream is told when the way to its other end is unknown.
 const NOWHERE: &str = "the node is out of reach";
 
 impl Tree {
@@ -47,7 +48,8 @@ impl Tree {
         }
     }
 
-    /// Nobody else waits, or there is no descriptor for him: then, without a pause, we would do nothing else.
+    /// No other waits, or there is no descriptor for it: then, without a pause, we would do nothing
+    /// else.
     pub(super) fn cannot_accept(&mut self, error: &io::Error, poller: &Poller) {
         use ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
@@ -72,7 +74,7 @@ impl Tree {
         let _ = self.port.as_ref().map(|port| poller.modify(port, PORT, interest));
     }
 
-    /// Nobody may keep others out by connections that say nothing.
+    /// No user may keep others out by connections that say nothing.
     fn has_room_for(&self, uid: u32) -> bool {
         let refused = self.refused.values().map(|refused| refused.uid);
         let of_user = self.guests.values().map(|guest| guest.uid).chain(refused);
@@ -82,7 +84,7 @@ impl Tree {
         has_room || may_run_instance(uid, geteuid().as_raw())
     }
 
-    /// Somebody is at the gate.
+    /// A new connection.
     pub(crate) fn take_guest(&mut self, stream: impl Into<Stream>, poller: &Poller) {
         let stream = stream.into();
         let Ok(uid) = peer::peer_credentials(&stream).map(|who| who.uid) else { return };
@@ -134,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// Begins a stream from a client here, who has said this much already.
+    /// Begins a stream from a client here, which has said this much already.
     fn open(&mut self, stream: impl Into<Stream>, said: Vec<u8>, to: Place, poller: &Poller) {
         let stream = stream.into();
         let Some(node) = self.routes.own() else { return self.send_away(stream, to, poller) };
@@ -158,7 +160,8 @@ impl Tree {
         self.tunnels.say_first(tunnel, said);
     }
 
-    /// Tells a client of the controller that it can't be reached. Who wants another node's keeper asks again by himself.
+    /// Tells a client of the controller that it can't be reached. A client of another node's keeper
+    /// asks again by itself.
     fn send_away(&mut self, mut stream: Stream, to: Place, poller: &Poller) {
         let Ok(uid) = peer::peer_credentials(&stream).map(|who| who.uid) else { return };
         if to != Place::Controller || !self.has_room_for(uid) {
@@ -200,7 +203,7 @@ impl Tree {
         }
     }
 
-    /// Somebody far away wants to speak with a daemon of this machine.
+    /// A remote client wants to speak with a daemon of this machine.
     fn arrive(&mut self, opening: Opening, mut vouch: Vouch, poller: &Poller) {
         vouch.is_trusted = self.options.is_root() && self.trusts_node(vouch.node);
         let daemon = match opening.from {
@@ -228,8 +231,8 @@ impl Tree {
         }
     }
 
-    /// A neighbour has passed on a part of a stream, which is taken only if it may have come that way. If not, the
-    /// stream is over for who sent it, without a gap; nobody else hears of it.
+    /// A neighbour has passed on a part of a stream, which is taken only if it may have come that
+    /// way. If not, the stream is over for its sender, without a gap; no other hears of it.
     pub(super) fn on_tunnelled(&mut self, came: Way, part: Tunnelled) {
         let Some(refusal) = self.objection(came, &part) else { return self.tunnelled.push(part) };
         // What is said to that would be said to itself without an end.
@@ -238,8 +241,8 @@ impl Tree {
         }
     }
 
-    /// Why a part of a stream from this neighbour is not passed on, if it is not. A child speaks for its branch, the
-    /// parent for all that is not below.
+    /// Why a part of a stream from this neighbour is not passed on, if it is not. A child speaks
+    /// for its branch, the parent for all that is not below.
     fn objection(&self, came: Way, part: &Tunnelled) -> Option<Refusal> {
         let for_another = || refusal("its agent speaks for another node", Code::NotTrusted);
         if self.routes.way(part.from) != came {
@@ -302,7 +305,8 @@ impl Tree {
         }
     }
 
-    /// A part of a stream has come to the root, and its end is out of reach: the other end should know.
+    /// A part of a stream has come to the root, and its end is out of reach: the other end should
+    /// know.
     fn say_nowhere(&mut self, part: &Tunnelled) {
         if !matches!(part.part, Part::End(_)) {
             self.tunnelled.push(part.refused(refusal(NOWHERE, Code::OutOfReach)));
@@ -314,7 +318,7 @@ fn refusal(reason: impl Into<String>, code: Code) -> Refusal {
     Refusal { reason: reason.into(), code }
 }
 
-/// Who is at the other end, as the kernel says.
+/// The peer, as the kernel says.
 fn vouch(stream: &Stream, node: NodeId) -> anyhow::Result<Vouch> {
     let who = peer::peer_credentials(stream)?;
     Ok(Vouch {

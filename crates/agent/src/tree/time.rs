@@ -1,4 +1,5 @@
-//! The time as it goes down the tree: by the clocks' own word, or, with `clock=system`, by the system's.
+//! The time as it goes down the tree: by the clocks' own word, or, with `clock=system`, by the
+//! system's.
 
 use super::{Heard, Tree};
 use crate::clock::{Correction, DRIFT_PPB_MAX};
@@ -21,9 +22,9 @@ impl Tree {
         }
     }
 
-    /// What is gone by: what was measured, or the system's clock, where it is to be and can be. Who joins
-    /// anew with a clock that can't be gone by is not taken; one that has joined goes on with what was
-    /// measured.
+    /// What is gone by: what was measured, or the system's clock, where it is to be and can be. An
+    /// agent that joins anew with a clock that can't be gone by is not taken; one that has joined
+    /// goes on with what was measured.
     fn by_system(&mut self, reply: &ClockReply, measured: Correction) -> Option<Correction> {
         let Some(theirs) = reply.system else {
             self.system = None;
@@ -98,9 +99,10 @@ impl Tree {
         if self.options.is_root() { self.era } else { self.estimator.era() }
     }
 
-    /// How far off cluster time may be here; `None` before the first answer of a parent. True of the cluster time that
-    /// this node knows ([`Self::era`]). The controller's machine may have been started anew since the last answer, with
-    /// another time: that is bounded by the lease, since no job runs here once it is over.
+    /// How far off cluster time may be here; `None` before the first answer of a parent. True of
+    /// the cluster time that this node knows ([`Self::era`]). The controller's machine may have
+    /// been started anew since the last answer, with another time: that is bounded by the lease,
+    /// since no job runs here once it is over.
     pub(super) fn time_error(&self, now_ns: u64) -> Option<Nanos> {
         if self.options.is_root() {
             return Some(Nanos::ZERO);
@@ -113,7 +115,7 @@ impl Tree {
         }
     }
 
-    /// The same, for who is not part of the tree.
+    /// The same, for an agent outside the tree.
     #[cfg(feature = "simulation")]
     pub(crate) fn known_error(&self) -> Option<Nanos> {
         self.time_error(monotonic_ns())

@@ -1,8 +1,8 @@
-//! `tutti-bench sim`: how fast the scheduler simulates, how much memory that takes, and how long one
-//! decision takes on a large machine.
+//! `tutti-bench sim`: how fast the scheduler simulates, how much memory that takes, and how long
+//! one decision takes on a large machine.
 //!
-//! Each run is a whole `tutti sim`, with reading and writing, as a process of its own: so its memory
-//! is its own too.
+//! Each run is a whole `tutti sim`, with reading and writing, as a process of its own: so its
+//! memory is its own too.
 
 mod apply;
 mod growth;
@@ -92,7 +92,7 @@ impl Run {
     }
 }
 
-/// Jobs of a model, so that everybody measures the same.
+/// Jobs of a model, so that all measure the same.
 fn generated(bench: &Bench) -> Vec<Run> {
     let small = |policy: &str| {
         let jobs = if bench.quick { "10000" } else { "100000" };

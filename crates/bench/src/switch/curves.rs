@@ -1,5 +1,5 @@
-//! Switches by signals, in every order, against the retry interval, on one processor and on all: the
-//! process-tracking paper's figures 3 to 5.
+//! Switches by signals, in every order, against the retry interval, on one processor and on all:
+//! the process-tracking paper's figures 3 to 5.
 
 use super::super::contend::{median, ms};
 use super::super::figures::Figure;
@@ -65,7 +65,7 @@ struct Point {
     median_us: u64,
     /// What equation 9 says, for the paper's own order.
     model_us: Option<u64>,
-    /// The same where everybody must get a processor before he stops.
+    /// The same where each must get a processor before it stops.
     model_linux_us: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! What a switch costs the job itself: from the last instant before it stood still to the first after,
-//! less the other's slot.
+//! What a switch costs the job itself: from the last instant before it stood still to the first
+//! after, less the other's slot.
 //!
-//! The processes of both jobs look at the clock all the time and remember when they ran. Where none of
-//! a job ran for about a slot, it was switched.
+//! The processes of both jobs look at the clock all the time and remember when they ran. Where none
+//! of a job ran for about a slot, it was switched.
 
 use super::super::contend::{median, ms};
 use super::super::figures::Figure;

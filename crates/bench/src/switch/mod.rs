@@ -1,10 +1,11 @@
 //! `tutti-bench switch`: how long a switch takes, by number of processes and method.
 //!
-//! Two jobs want all processors, each a task that is a binary tree of processes, busy or idle. What is
-//! shown comes from the switch thread's own records; beside it stands what the same cgroup writes cost a
-//! small C program in the same run, and what the jobs themselves see of a switch. With `--curves`, switches
-//! by signals against the retry interval, beside the process-tracking paper's model. With `--all`, all of
-//! it and what else is promised of switching and of following processes, with the table of figures.
+//! Two jobs want all processors, each a task that is a binary tree of processes, busy or idle. What
+//! is shown comes from the switch thread's own records; beside it stands what the same cgroup
+//! writes cost a small C program in the same run, and what the jobs themselves see of a switch.
+//! With `--curves`, switches by signals against the retry interval, beside the process-tracking
+//! paper's model. With `--all`, all of it and what else is promised of switching and of following
+//! processes, with the table of figures.
 
 mod bare;
 mod curves;
@@ -44,12 +45,13 @@ pub(super) struct SwitchArgs {
     #[arg(long, value_enum, default_value_t = Methods::Both)]
     method: Methods,
 
-    /// How long a turn is [default: 50ms; where switches take long, longer, so that one fits into it]
+    /// How long a turn is [default: 50ms; where switches take long, longer, so that one fits into
+    /// it]
     #[arg(long, value_name = "TIME")]
     quantum: Option<String>,
 
-    /// Instead: every order of signals against retry intervals, on one processor and on all, beside the
-    /// model of the process-tracking paper
+    /// Instead: every order of signals against retry intervals, on one processor and on all, beside
+    /// the model of the process-tracking paper
     #[arg(long)]
     curves: bool,
 
@@ -57,8 +59,8 @@ pub(super) struct SwitchArgs {
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
 
-    /// Also the curves, `bench track` and `bench grain`, and the table of figures: all that is promised of
-    /// switching and of following processes
+    /// Also the curves, `bench track` and `bench grain`, and the table of figures: all that is
+    /// promised of switching and of following processes
     #[arg(long, conflicts_with = "curves")]
     all: bool,
 }
@@ -76,7 +78,7 @@ struct Way {
     traversal: &'static str,
     /// What a turn has at least for each process.
     quantum_each: Nanos,
-    /// With more processes it is not measured unless somebody asks: a switch would take seconds.
+    /// With more processes it is not measured unless it is asked for: a switch would take seconds.
     processes_max: u32,
 }
 
@@ -204,7 +206,8 @@ fn start() -> anyhow::Result<ScratchInstance> {
 }
 
 impl Way {
-    /// A switch that takes longer than a turn begins late, and the lateness is all that would be seen.
+    /// A switch that takes longer than a turn begins late, and the lateness is all that would be
+    /// seen.
     fn quantum(&self, processes: u32) -> Nanos {
         QUANTUM.max(Nanos(self.quantum_each.0 * u64::from(processes)))
     }
@@ -219,7 +222,7 @@ impl SwitchArgs {
         self.all || !self.wants_curves()
     }
 
-    /// What is measured. What nobody asked for by name and would take too long is left out.
+    /// What is measured. What was not asked for by name and would take too long is left out.
     fn shapes(&self) -> anyhow::Result<Vec<(&'static Way, Shape)>> {
         let ways: &[&Way] = match self.method {
             Methods::Freeze => &[&FREEZE],

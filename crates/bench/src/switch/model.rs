@@ -1,19 +1,19 @@
 //! The process-tracking paper's model of a suspension by signals, equation 9.
 
-/// Who must get a processor before he stops.
+/// The processes that must get a processor before they stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stops {
-    /// As the paper has it: only who is running when he is signalled. The others stop at once.
+    /// As the paper has it: only a process that runs when it is signalled. The others stop at once.
     WhoRuns,
-    /// As Linux has it: everybody, since a signal is acted upon by the process itself.
+    /// As Linux has it: all, since a signal is acted upon by the process itself.
     Everybody,
 }
 
 /// Milliseconds until `processes` that all want to run have been stopped one after the other, on
 /// `processors`, with a clock tick of `tick_ms` and a look every `retry_ms`.
 ///
-/// Each process is running when it is signalled with the probability of equation 3, and then takes the
-/// retries of equation 7 to reach its next tick. Resuming counts for nothing.
+/// Each process is running when it is signalled with the probability of equation 3, and then takes
+/// the retries of equation 7 to reach its next tick. Resuming counts for nothing.
 pub(super) fn suspend_ms(
     processes: u32,
     (processors, tick_ms): (u32, f64),

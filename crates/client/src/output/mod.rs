@@ -21,7 +21,8 @@ pub fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// The same JSON, with what is an order to a terminal and yet allowed within its strings written as numbers.
+/// The same JSON, with what is an order to a terminal and yet allowed within its strings written as
+/// numbers.
 pub fn without_orders(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -34,8 +35,8 @@ pub fn without_orders(json: &str) -> String {
     text
 }
 
-/// Prints a table, fitted to the terminal if that is where it goes, else to what `COLUMNS` says (as `watch` has it
-/// say), else whole.
+/// Prints a table, fitted to the terminal if that is where it goes, else to what `COLUMNS` says (as
+/// `watch` has it say), else whole.
 ///
 /// # Errors
 /// If standard output can't be written.
@@ -57,7 +58,7 @@ pub fn terminal_size() -> Option<(usize, usize)> {
     Some((width.0.into(), height.0.into()))
 }
 
-/// How many characters are to be in a line elsewhere, if somebody has said so.
+/// How many characters are to be in a line elsewhere, if set.
 pub fn said_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&width| width > 0)
 }

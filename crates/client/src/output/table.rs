@@ -27,7 +27,8 @@ pub struct Table {
 const CELL_MAX: usize = 24;
 const CELL_SHORT: usize = 15;
 
-/// How notes below rows are set off, and how wide they are where nobody says how much room there is.
+/// How notes below rows are set off, and how wide they are where it is unknown how much room there
+/// is.
 const NOTE_INDENT: &str = "    ";
 const NOTE_WIDTH: usize = 100;
 const NOTE_WIDTH_MIN: usize = 20;
@@ -192,7 +193,8 @@ pub fn fold(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text in one line, which moves no cursor, colours and turns round nothing: what would is shown as `?`.
+/// A text in one line, which moves no cursor, colours and turns round nothing: what would is shown
+/// as `?`.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_order(c) { '?' } else { c }).collect()
 }

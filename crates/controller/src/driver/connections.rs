@@ -3,9 +3,9 @@
 
 use super::{Driver, LISTENER};
 use crate::agents::Branch;
-use crate::clients::Client;
+use crate::error::Problem;
 use crate::exchange::send_parts;
-use crate::problem::Problem;
+use crate::requests::Client;
 use nix::unistd::geteuid;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
@@ -26,13 +26,13 @@ use tutti_wire::local::Reply;
 /// a process may.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Connections of one user at once, so that nobody can keep the others out.
+/// Connections of one user at once, so that none can keep the others out.
 const CONNECTIONS_PER_USER_MAX: usize = CONNECTIONS_MAX / 4;
 
 /// Descriptors that are not for connections.
 const DESCRIPTORS_KEPT: u64 = 64;
 
-/// How long nobody is let in when there is no descriptor for another connection.
+/// How long no connection is accepted when there is no descriptor for another connection.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(500);
 
 /// Halves of messages from one user, in all, beyond the first [`PENDING_FREE_BYTES`] of each
@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     pub(crate) link: Link,
     pub(crate) uid: u32,
     pub(crate) pid: i32,
-    /// Who speaks, if an agent of the cluster vouched for somebody on another node.
+    /// The user, if an agent of the cluster vouched for one on another node.
     pub(crate) vouch: Option<Vouch>,
     pub(crate) kind: Kind,
     /// How much its peer had taken when it was last seen to take something, and when that was.
@@ -84,7 +84,7 @@ impl Connection {
 pub(crate) enum Kind {
     /// Not greeted yet.
     Unknown,
-    /// An agent that will say for whom it speaks.
+    /// An agent that will name the user that it speaks for.
     Proxy,
     /// A user's verb.
     Client(Client),
@@ -139,8 +139,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Why one more connection of a user is not taken. Those who answer for the instance always get
-    /// in: its agents are theirs, and who would end what is wrong.
+    /// Why one more connection of a user is not taken. The instance's owner always gets
+    /// in: its agents are the owner's, and only the owner could end what is wrong.
     fn has_no_room_for(&mut self, uid: u32) -> Option<String> {
         if self.admin(uid).is_ok() {
             return None;
@@ -192,13 +192,13 @@ impl Driver {
         })
     }
 
-    /// Whether a client's next request may be taken: one at a time, so that whoever sends many
-    /// waits for himself, not everybody for him.
+    /// Whether a client's next request may be taken: one at a time, so that a client that sends many
+    /// waits for itself, not all for it.
     fn may_ask(&self, token: u64) -> bool {
         !self.questions.is_open_for(token)
             && !self.forecasts.is_open_for(token)
             && !self.removals.is_open_for(token)
-            && !self.memory.has_promised_enough(token)
+            && !self.memory.has_enough_pending(token)
             && !self.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| {
                 !connection.link.is_behind() && self.has_room_for_answers(connection.uid)
@@ -242,7 +242,7 @@ impl Driver {
         }
     }
 
-    /// Whether somebody who had not greeted has.
+    /// Whether a client that had not greeted has.
     pub(super) fn take_greeting(&mut self, token: u64) -> Result<bool, LinkError> {
         match self.connections.get_mut(&token) {
             Some(Connection { link, kind: Kind::Unknown, .. }) => match link.next_greeting()? {
@@ -276,7 +276,7 @@ impl Driver {
         Ok(())
     }
 
-    /// From now on the connection is that of somebody on another node.
+    /// From now on the connection is that of a user on another node.
     fn on_vouch(&mut self, token: u64, vouch: Vouch) -> Result<(), LinkError> {
         let refused = self.has_no_room_for(vouch.uid);
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
@@ -317,7 +317,7 @@ impl Driver {
         self.active = self.now();
     }
 
-    /// Answers a client, in the order of what he asked.
+    /// Answers a client, in the order of its requests.
     pub(crate) fn reply(&mut self, token: u64, reply: &Reply) {
         if !self.memory.defer(token, reply) {
             self.send_reply(token, reply);

@@ -1,11 +1,11 @@
 //! Places: homes, holds, rows, processors, memory.
 
 use super::{Report, Rule};
-use crate::aside::Place;
 use crate::controller::Core;
-use crate::ending::memory_of;
 use crate::matrix::Seat;
-use crate::record::{Part, Phase, Record, Residence};
+use crate::state::record::Place;
+use crate::state::record::{Part, Phase, Record, Residence};
+use crate::termination::memory_of;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;

@@ -2,7 +2,7 @@
 
 use super::{Report, Rule};
 use crate::controller::Core;
-use crate::plan::NodePlan;
+use crate::publish::NodePlan;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;

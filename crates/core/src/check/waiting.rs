@@ -1,13 +1,13 @@
 //! Waiting: the queue, reservations, preemption, allowances, graces.
 
 use super::{Report, Rule};
-use crate::aside::Place;
-use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::line::{InLine, Listed};
+use crate::policy::classes::ByClass;
 use crate::policy::{Decision, Preemption};
 use crate::queue::Waiting;
-use crate::record::Phase;
+use crate::state::record::Phase;
+use crate::state::record::Place;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;

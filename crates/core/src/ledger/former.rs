@@ -1,11 +1,12 @@
-//! The ledger as form 4 of the journal has it: no grace of jobs, and one standing for all that are ending.
+//! The ledger as form 4 of the journal has it: no grace of jobs, and one standing for all that are
+//! ending.
 
 use super::account::{Account, Standing};
 use super::paces::{Clocks, Due, Paces};
 use super::{Ledger, Moved, Rows, Runs, Stage};
 use crate::frame::Frame;
-use crate::ordered::Ordered;
-use crate::table::Table;
+use crate::state::ordered::Ordered;
+use crate::state::table::Table;
 use alloc::collections::{BTreeMap, VecDeque};
 use serde::Deserialize;
 use tutti_types::ids::{JobId, RowId};
@@ -61,7 +62,8 @@ pub(crate) struct FormerLedger {
 }
 
 impl FormerLedger {
-    /// The ledger of now, given the grace of each job and when one that is ending is killed, unless it was already.
+    /// The ledger of now, given the grace of each job and when one that is ending is killed, unless
+    /// it was already.
     pub(crate) fn upgrade(
         self,
         grace: impl Fn(JobId) -> Nanos,

@@ -24,7 +24,7 @@ pub use paces::Release;
 pub use rows::Rows;
 
 use crate::frame::Frame;
-use crate::table::Table;
+use crate::state::table::Table;
 use account::{Account, Standing};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ pub struct Ledger {
 /// Whose service grows otherwise than before, so that a moment foretold for it is stale.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Moved {
-    /// The frame in effect is another one: everybody's.
+    /// The frame in effect is another one: that of all.
     pub frame: bool,
     /// These jobs run in the slots of other rows than before, or not at all. One may stand here
     /// twice, or have ended since.

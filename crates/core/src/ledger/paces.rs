@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::{Rows, Runs};
 use crate::frame::Frame;
-use crate::ordered::{Entry, Ordered};
+use crate::state::ordered::{Entry, Ordered};
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -40,8 +40,8 @@ impl Entry for Due {
     }
 }
 
-/// Which jobs stand in one list: those of a pace that have the same grace, so that the order of their
-/// limits is the order in which their processors come free.
+/// Which jobs stand in one list: those of a pace that have the same grace, so that the order of
+/// their limits is the order in which their processors come free.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct List {
     pub(super) runs: Runs,
@@ -60,9 +60,9 @@ struct Pace {
 /// All jobs by what is to be expected of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Paces {
-    /// The jobs with a limit, by where they run. Under no rows stand those that go by the time of the
-    /// cluster: new ones whose turns begin later, by when they would reach their limits if they ran all
-    /// the time, and those that are ending, by when they are killed.
+    /// The jobs with a limit, by where they run. Under no rows stand those that go by the time of
+    /// the cluster: new ones whose turns begin later, by when they would reach their limits if they
+    /// ran all the time, and those that are ending, by when they are killed.
     by_runs: BTreeMap<List, Pace>,
     /// The processors of jobs that may be gone any moment, by home row.
     leaving: BTreeMap<RowId, u64>,
@@ -185,8 +185,8 @@ impl Paces {
     }
 }
 
-/// Goes through the jobs at home in a row as their processors come free: when their grace after their
-/// limits is over.
+/// Goes through the jobs at home in a row as their processors come free: when their grace after
+/// their limits is over.
 pub(super) struct Releases<'a> {
     /// Each with what its clock shows, and the grace of its jobs.
     lists: Vec<(u64, u64, &'a Ordered<Due>)>,

@@ -21,10 +21,10 @@
 mod uses;
 
 use crate::controller::Core;
-use crate::ordered::Ordered;
 use crate::queue::Waiting;
-use crate::record::Phase;
-use crate::table::Table;
+use crate::state::ordered::Ordered;
+use crate::state::record::Phase;
+use crate::state::table::Table;
 use crate::weight::UserWeights;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -152,7 +152,7 @@ impl Line {
     pub(crate) fn find(
         &self,
         search: &mut Search,
-        may: impl Fn(&<Waiting as crate::ordered::Entry>::Summary) -> bool,
+        may: impl Fn(&<Waiting as crate::state::ordered::Entry>::Summary) -> bool,
         wanted: impl Fn(Waiting) -> bool,
     ) -> Option<Waiting> {
         let first = search.level.unwrap_or(Reverse(u64::MAX));

@@ -10,7 +10,7 @@
 //! pass costs as many steps as there are resident jobs, so it comes once in so many events
 //! ([`PASS_SHARE`]), or after a part of the half-life ([`PASS_PARTS`]).
 
-use crate::table::Table;
+use crate::state::table::Table;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};

@@ -175,7 +175,8 @@ impl<'a> Shifts<'a> {
         self.nodes.count += count;
     }
 
-    /// A node that takes no jobs from outside is in no index; its free processors are counted apart.
+    /// A node that takes no jobs from outside is in no index; its free processors are counted
+    /// apart.
     pub(super) fn add_closed(&mut self, node: NodeId, shift: Shift, closed_free: &mut u64) {
         *closed_free = *closed_free + u64::from(shift.free.1) - u64::from(shift.free.0);
         self.loads.remove(shift.load.0, node);

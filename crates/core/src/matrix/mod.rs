@@ -45,7 +45,7 @@ pub use index::{Index, Loads};
 pub use node_set::NodeSet;
 pub use row::{Cells, Row};
 
-use crate::table::Table;
+use crate::state::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -14,8 +14,8 @@ pub struct NodeSet {
     len: u32,
 }
 
-/// Nodes that stand side by side in a set: at least one, all in one word. How many they are is known
-/// beforehand: to count bits takes longer than all else that is done with them.
+/// Nodes that stand side by side in a set: at least one, all in one word. How many they are is
+/// known beforehand: to count bits takes longer than all else that is done with them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Neighbours {
     pub(super) word: usize,

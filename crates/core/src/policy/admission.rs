@@ -1,15 +1,15 @@
-//! Admission: a job is declined if it could not start even with the machine to itself, and with all nodes
-//! of it that are drained or out of reach just now.
+//! Admission: a job is declined if it could not start even with the machine to itself, and with all
+//! nodes of it that are drained or out of reach just now.
 
 use super::placement::{most_tasks, most_tasks_of_all, shares_all, tasks_by_memory};
 use super::{Machine, chosen};
 use alloc::vec::Vec;
+use tutti_types::constraints::{NodeWish, WishRefusal};
 use tutti_types::ids::NodeId;
 use tutti_types::job::JobSpec;
 use tutti_types::limits::{NEAREST_TRIES_MAX, TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
 use tutti_types::placing::Placement;
 use tutti_types::refusal::Refusal;
-use tutti_types::wish::{NodeWish, WishRefusal};
 
 /// See the module.
 pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {

@@ -1,12 +1,13 @@
 //! Packing "buddy": blocks of powers of two.
 //!
-//! The processors of all nodes stand in one line, in the order of the nodes and of their own numbers.
-//! A block is `2^k` of them that begin at a multiple of `2^k`; at the end of the line it may be cut
-//! short. A job gets the first processors of a block of the smallest power of two that holds it, all
-//! of which is free in its row. Of such blocks, over all rows, it gets the one in the smallest free
-//! block, so that large ones are not split while a small one does: that is the buddy system's rule.
-//! Among equals the oldest row counts, then the block that the other rows use least (Feitelson,
-//! Rudolph: "Distributed hierarchical control for parallel processing", 1990), then the first.
+//! The processors of all nodes stand in one line, in the order of the nodes and of their own
+//! numbers. A block is `2^k` of them that begin at a multiple of `2^k`; at the end of the line it
+//! may be cut short. A job gets the first processors of a block of the smallest power of two that
+//! holds it, all of which is free in its row. Of such blocks, over all rows, it gets the one in the
+//! smallest free block, so that large ones are not split while a small one does: that is the buddy
+//! system's rule. Among equals the oldest row counts, then the block that the other rows use least
+//! (Feitelson, Rudolph: "Distributed hierarchical control for parallel processing", 1990), then the
+//! first.
 //!
 //! What a job leaves of its block is free for smaller blocks, and for guests.
 //!
@@ -16,7 +17,7 @@
 
 use super::placement::is_plain;
 use super::{Lack, Machine};
-use crate::record::{Binding, Part};
+use crate::state::record::{Binding, Part};
 use alloc::vec::Vec;
 use tutti_types::ids::{NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;

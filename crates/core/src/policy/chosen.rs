@@ -1,34 +1,33 @@
 //! Placement for jobs that have a wish about their nodes ([`NodeWish`]).
 //!
-//! Each node that the job may be on has seats: as many tasks as its free processors and its unpromised
-//! memory allow, or none if the job wants nodes to itself and another is at home there in that row.
-//! The tasks are shared out over the seats:
+//! Each node that the job may be on has seats: as many tasks as its free processors and its
+//! unpromised memory allow, or none if the job wants nodes to itself and another is at home there
+//! in that row. The tasks are shared out over the seats:
 //!
-//! - `count`: over exactly so many nodes, none with more than one task more than another; the first of
-//!   them get one more;
+//! - `count`: over exactly so many nodes, none with more than one task more than another; the first
+//!   of them get one more;
 //! - `spread`: so that the node with the most tasks has as few as can be;
 //! - otherwise on one node if any has seats enough, else on those with the most.
 //!
-//! Among nodes that are as good, the parameter `placement` says which come first; and if a job merely
-//! names nodes, it deals with these as it does with all for other jobs.
-//! Whether a job fits depends on the seats alone, so what is found here is found whenever there is
-//! anything to find.
+//! Among nodes that are as good, the parameter `placement` says which come first; and if a job
+//! merely names nodes, it deals with these as it does with all for other jobs. Whether a job fits
+//! depends on the seats alone, so what is found here is found whenever there is anything to find.
 //!
 //! A job without processors of its own asked for whose tasks find too few seats even on empty nodes
-//! shares all processors of its nodes. One that wants nodes to itself has all their processors in its
-//! row, though its tasks are bound to those that they asked for: so no other can be there, at home
-//! or as a guest, and it is itself a guest only where none is.
+//! shares all processors of its nodes. One that wants nodes to itself has all their processors in
+//! its row, though its tasks are bound to those that they asked for: so no other can be there, at
+//! home or as a guest, and it is itself a guest only where none is.
 
 use super::Machine;
 use super::grm::{Place, Scale, deal, key};
 use super::placement::{Lack, choose, most_tasks, shared, tasks_by_memory};
 use crate::matrix::Column;
-use crate::record::{Binding, Part};
+use crate::state::record::{Binding, Part};
 use alloc::vec::Vec;
+use tutti_types::constraints::NodeWish;
 use tutti_types::ids::{NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
 use tutti_types::placing::Placement;
-use tutti_types::wish::NodeWish;
 
 /// A node with seats for tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +89,8 @@ pub(super) fn fits(machine: Machine<'_>, spec: &JobSpec) -> bool {
     counts(machine, spec, &found).is_ok()
 }
 
-/// Whether tasks share the processors of their nodes, since there are too few even if all are empty and take
-/// jobs.
+/// Whether tasks share the processors of their nodes, since there are too few even if all are empty
+/// and take jobs.
 fn shares_nodes(machine: Machine<'_>, spec: &JobSpec) -> bool {
     spec.processors_per_task.is_none()
         && machine.params.placement() != Placement::LowLoad
@@ -285,8 +284,8 @@ fn parts(
 mod tests {
     use super::{Seats, share_out};
     use proptest::prelude::*;
+    use tutti_types::constraints::NodeWish;
     use tutti_types::ids::NodeId;
-    use tutti_types::wish::NodeWish;
 
     /// All ways to give tasks to nodes with so many seats.
     fn all_ways(tasks: u32, seats: &[u32]) -> Vec<Vec<u32>> {

@@ -1,23 +1,19 @@
-//! The policies `gang`, `space` and `deadline`: space first, then time.
+//! The policies `gang` and `space`: space first, then time.
 //!
 //! A job starts beside others while processors are free: in the first row in which it fits, in the
-//! order of the parameter `packing`. Otherwise it gets a new row, so that it and the others take turns, up to the
-//! multiprogramming limit. Otherwise it waits. No job is preempted for good: a job that is not in
-//! its turn is frozen in place.
+//! order of the parameter `packing`. Otherwise it gets a new row, so that it and the others take
+//! turns, up to the multiprogramming limit. Otherwise it waits. No job is preempted for good: a job
+//! that is not in its turn is frozen in place.
 //!
 //! A class may keep rows beyond that limit ([`crate::reserved_rows`]); they don't count here.
 //!
 //! `space` is the same with a single row: jobs run to their ends, and there is no turn to take.
-//!
-//! `deadline` seats jobs by what they were promised, in rows by class; what it has in common with the
-//! others is which requests can be met at all, and the placement of jobs that were promised nothing.
 //!
 //! Where the limit was lowered, rows beyond it take no job in and vanish as their jobs end.
 
 use super::{
     Decision, Lack, Lay, Machine, Policy, Preemption, Shares, WaitReason, admission, placement,
 };
-use crate::deadline;
 use crate::share;
 use tutti_types::job::JobSpec;
 use tutti_types::params::Params;
@@ -34,15 +30,6 @@ pub const GANG: Policy = Policy {
 /// The policy `space`.
 pub const SPACE: Policy =
     Policy { name: "space", shares: Shares { rows: |_| 1, ..GANG.shares }, ..GANG };
-
-/// The policy `deadline`: the module `deadline` decides which job is seated, with one row at a time
-/// for each.
-pub const DEADLINE: Policy = Policy {
-    name: "deadline",
-    shares: Shares { rows: |_| 1, layout: deadline::layout, shortest: deadline::shortest },
-    preemption: Preemption::ByDeadline,
-    ..GANG
-};
 
 fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
     for row in machine.rows_for(spec) {

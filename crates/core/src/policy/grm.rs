@@ -4,25 +4,25 @@
 //!
 //! - `round-robin`: the nodes in turn; a job goes on where the job before it ended
 //! - `spare-cycles`: the least loaded, however fast it is
-//! - `low-load`: the one with the best estimated performance; each node takes one task, and only if no
-//!   other job is at home on it in that row
+//! - `low-load`: the one with the best estimated performance; each node takes one task, and only if
+//!   no other job is at home on it in that row
 //! - `high-load`: the same, with as many tasks on a node as are expected to run faster there than
-//!   elsewhere; tasks that have no processors of their own asked for (`-c`) may also outnumber a node's
-//!   processors, up to the parameter `tasks_per_node`
+//!   elsewhere; tasks that have no processors of their own asked for (`-c`) may also outnumber a
+//!   node's processors, up to the parameter `tasks_per_node`
 //!
-//! Ranks are then counted through node by node, as with every placement. Which nodes look good changes
-//! with the load; whether a job fits does not.
+//! Ranks are then counted through node by node, as with every placement. Which nodes look good
+//! changes with the load; whether a job fits does not.
 
 use super::Machine;
 use super::placement::{Lack, choose, most_tasks, share_all, shares_all, tasks_by_memory};
 use crate::matrix::Column;
-use crate::record::{Binding, Part};
+use crate::state::record::{Binding, Part};
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use tutti_types::figures::{Means, Prospect, Weights, loading};
 use tutti_types::ids::{NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
+use tutti_types::node_performance::{Means, Prospect, Weights, loading};
 use tutti_types::placing::Placement;
 
 /// A node that can take tasks.

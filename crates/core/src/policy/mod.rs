@@ -2,8 +2,8 @@
 //!
 //! A policy is composed of four parts, each replaceable: admission, placement, shares, preemption.
 //! Each is a function over what is known; none of them changes anything. In what order jobs are let
-//! in is not the policy's but the queue's business ([`Discipline`](tutti_types::params::Discipline)): it
-//! asks the policy about one job at a time.
+//! in is not the policy's but the queue's business
+//! ([`Discipline`](tutti_types::params::Discipline)): it asks the policy about one job at a time.
 //!
 //! The policy is a parameter, so it can be changed while jobs run: it is looked up by its place in
 //! [`POLICIES`] each time.
@@ -11,7 +11,8 @@
 mod admission;
 mod buddy;
 mod chosen;
-mod classes;
+pub(crate) mod classes;
+pub(crate) mod deadline;
 mod gang;
 mod grm;
 mod packing;
@@ -20,7 +21,8 @@ mod shortest;
 
 pub(crate) use chosen::lay_on;
 pub use classes::CLASSES;
-pub use gang::{DEADLINE, GANG, SPACE};
+pub use deadline::{DEADLINE, Expected};
+pub use gang::{GANG, SPACE};
 pub(crate) use grm::after;
 pub use placement::{Lack, Lay};
 pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
@@ -28,10 +30,10 @@ pub use shortest::{ShortestSlot, shortest_slot};
 
 use crate::frame::{Frame, Layout};
 use crate::matrix::{Column, Matrix, Owner};
-use crate::nodes::Nodes;
 use crate::orders::HeldBy;
-use crate::record::Part;
 use crate::share::{self, Present};
+use crate::state::nodes::Nodes;
+use crate::state::record::Part;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -146,8 +148,8 @@ pub struct Policy {
 /// At whose expense a job is seated.
 #[derive(Clone, Copy, Debug)]
 pub enum Preemption {
-    /// Nobody's: it starts where there is room for it, beside others or in turns with them, or waits
-    /// in line as the queue's discipline says.
+    /// At no job's: it starts where there is room for it, beside others or in turns with them, or
+    /// waits in line as the queue's discipline says.
     Nobodys(fn(Machine<'_>, &JobSpec, Lay) -> Decision),
     /// Jobs that the rules of classes name: they are preempted, and come back by these rules.
     ByClass,
@@ -303,7 +305,8 @@ pub enum WaitReason {
         /// How many others use.
         processors: u64,
     },
-    /// Too few processors are free, and jobs of its class preempt no others, however long they wait.
+    /// Too few processors are free, and jobs of its class preempt no others, however long they
+    /// wait.
     NeverPreempts,
     /// All rows are in use, and so are those that its class keeps.
     KeptRows {

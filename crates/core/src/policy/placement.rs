@@ -1,6 +1,6 @@
-//! Placement: which processors of a row a job gets. Here is `packed`: as few nodes as possible, and on
-//! them the least loaded processors. The others are in [`super::grm`] and [`super::buddy`]; jobs with a
-//! wish about their nodes are in [`super::chosen`].
+//! Placement: which processors of a row a job gets. Here is `packed`: as few nodes as possible, and
+//! on them the least loaded processors. The others are in [`super::grm`] and [`super::buddy`]; jobs
+//! with a wish about their nodes are in [`super::chosen`].
 //!
 //! Whether a job fits a row at all depends on counts alone: a node can take as many tasks as its
 //! free processors and its unpromised memory allow, and the job fits if the nodes together can take
@@ -8,7 +8,7 @@
 
 use super::{Machine, WaitReason, admission, buddy, chosen, grm};
 use crate::matrix::{Index, Widths};
-use crate::record::{Binding, Part};
+use crate::state::record::{Binding, Part};
 use alloc::vec::Vec;
 use tutti_types::ids::{NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
@@ -107,8 +107,8 @@ pub(super) fn fits_blank(machine: Machine<'_>, spec: &JobSpec) -> bool {
     free > 0 && processors(spec, machine.matrix.widths()) <= free
 }
 
-/// Chooses the processors by the parameters. Memory that only a node has that takes no jobs now is a
-/// lack of nodes: no end of other jobs would help.
+/// Chooses the processors by the parameters. Memory that only a node has that takes no jobs now is
+/// a lack of nodes: no end of other jobs would help.
 pub(super) fn lay(
     machine: Machine<'_>,
     spec: &JobSpec,
@@ -159,8 +159,9 @@ pub(super) fn most_tasks_of_all(machine: Machine<'_>, spec: &JobSpec) -> u64 {
     levels.map(|(width, nodes)| u64::from(most_tasks(machine, spec, width, width)) * nodes).sum()
 }
 
-/// Whether there are so many tasks that they share all processors: more than there would be room for if
-/// all nodes took jobs. While some do not, a job waits for its processors rather than share the others.
+/// Whether there are so many tasks that they share all processors: more than there would be room
+/// for if all nodes took jobs. While some do not, a job waits for its processors rather than share
+/// the others.
 pub(super) fn shares_all(machine: Machine<'_>, spec: &JobSpec) -> bool {
     spec.processors_per_task.is_none()
         && machine.params.placement() != Placement::LowLoad
@@ -217,7 +218,8 @@ fn room_in_memory(machine: Machine<'_>, spec: &JobSpec, node: NodeId) -> u32 {
     }
 }
 
-/// The node that takes all tasks of a job, if one does: rather one with enough processors without external load.
+/// The node that takes all tasks of a job, if one does: rather one with enough processors without
+/// external load.
 fn one_node(
     machine: Machine<'_>,
     spec: &JobSpec,
@@ -293,8 +295,8 @@ pub(super) fn choose(
 
 /// More tasks than the machine has processors: all processors of all nodes, the tasks in blocks in
 /// proportion to the nodes' processors (largest remainder, ties by number) as far as memory allows,
-/// the rest where there is memory left. A node that gets no task is not taken up, nor one where the job
-/// does not want to be. `memory`: what each node has for it, in bytes.
+/// the rest where there is memory left. A node that gets no task is not taken up, nor one where the
+/// job does not want to be. `memory`: what each node has for it, in bytes.
 pub(crate) fn shared(
     machine: Machine<'_>,
     spec: &JobSpec,

@@ -2,8 +2,8 @@
 
 use super::{Promise, Queue, Reservation, Waiting};
 use crate::line::Line;
-use crate::ordered::Ordered;
 use crate::policy::WaitReason;
+use crate::state::ordered::Ordered;
 use alloc::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use tutti_types::ids::JobId;

@@ -1,4 +1,5 @@
-//! Allowances of processor time: who is charged what, and what becomes of jobs when one is spent.
+//! Allowances of processor time: which account is charged what, and what becomes of jobs when one
+//! is spent.
 
 use crate::cluster::{Cluster, job};
 use tutti_core::Event;

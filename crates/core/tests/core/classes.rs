@@ -1,8 +1,8 @@
 //! The policy `classes`, rule by rule. Each test says a rule of the LLNL paper in our own words (or
 //! marks it as ours, where the paper leaves it open), and plays a scene worked out by hand.
 //!
-//! Times are those of the default classes: interactive jobs wait for nothing, production jobs half an
-//! hour; both are let alone for ten seconds a processor, standby jobs for three.
+//! Times are those of the default classes: interactive jobs wait for nothing, production jobs half
+//! an hour; both are let alone for ten seconds a processor, standby jobs for three.
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, JobState, Place, WaitReason};
@@ -41,7 +41,7 @@ impl Scene {
         self.c.advance_ms(seconds * 1000);
     }
 
-    /// Whoever leaves has left, whoever comes is back.
+    /// A job that leaves has left, one that comes is back.
     fn arrive(&mut self) {
         self.c.arrive();
     }
@@ -96,7 +96,7 @@ impl Scene {
     }
 }
 
-// ------------------------------------------------------------------------------- who is a candidate
+// ------------------------------------------------------------------------------- which job is a candidate
 
 /// A job that has waited for its class's maximum is a candidate, and not before.
 #[test]
@@ -121,7 +121,7 @@ fn who_waited_long_enough_has_others_set_aside() {
     s.check(&[(idle, "0:0-3")]);
 }
 
-/// A class whose wait is `never` takes what is free and has nobody set aside.
+/// A class whose wait is `never` takes what is free and preempts none.
 #[test]
 fn standby_jobs_only_absorb_what_is_free() {
     let mut s = Scene::new(&[4]);
@@ -136,8 +136,8 @@ fn standby_jobs_only_absorb_what_is_free() {
     );
 }
 
-/// Narrow jobs come without end, and each is let by while it fits; a wide one waits no longer than its
-/// class's maximum, and the do-not-disturb time of those that are in its way then.
+/// Narrow jobs come without end, and each is let by while it fits; a wide one waits no longer than
+/// its class's maximum, and the do-not-disturb time of those that are in its way then.
 #[test]
 fn a_wide_job_waits_no_longer_than_its_class_may_however_many_narrow_ones_come() {
     let mut s = Scene::new(&[4]);
@@ -165,7 +165,7 @@ fn the_highest_priority_goes_first_then_the_longest_wait() {
     s.after_s(12);
     let (early, late) = (s.submit("production", 4), s.submit("production", 4));
     s.after_s(30 * MINUTE - 1);
-    // The standby job leaves when the next second is over; by then somebody is more important.
+    // The standby job leaves when the next second is over; by then another is more important.
     s.rule("standby", "do_not_disturb", 100 * MINUTE * 1_000_000_000);
     s.after_s(1);
     assert!(s.why(early).starts_with("starts within"), "{}", s.why(early));
@@ -211,7 +211,7 @@ fn the_job_limit_drops_a_candidate() {
 
 // ------------------------------------------------------------------------ assignments and their cost
 
-/// The fewer processors those have who are in the way, the better.
+/// The fewer processors the jobs in the way have, the better.
 #[test]
 fn it_is_cheaper_to_move_few_processors() {
     let mut s = Scene::new(&[8]);
@@ -253,8 +253,9 @@ fn it_is_cheaper_to_move_who_has_had_his_time() {
     s.check(&[(quick, "0:4-7")]);
 }
 
-/// Ours: what is weighed is processors x (1 + priority) x (a minute + what is left), so two processors
-/// of a production job, 2 x 3 x 60 s, are cheaper than four of a standby job, 4 x 2 x 60 s.
+/// Ours: what is weighed is processors x (1 + priority) x (a minute + what is left), so two
+/// processors of a production job, 2 x 3 x 60 s, are cheaper than four of a standby job, 4 x 2 x 60
+/// s.
 #[test]
 fn the_three_are_multiplied() {
     let mut s = Scene::new(&[6]);
@@ -296,8 +297,8 @@ fn a_candidate_without_a_possible_assignment_is_deferred() {
     s.check(&[(narrow, "0:1-3"), (wide, "waits")]);
 }
 
-/// Ours: an assignment is possible only within the limits of class and large jobs, counted without those
-/// who are in the way.
+/// Ours: an assignment is possible only within the limits of class and large jobs, counted without
+/// those that are in the way.
 #[test]
 fn a_reservation_that_limits_would_defeat_is_not_made() {
     let mut s = Scene::new(&[6]);
@@ -314,8 +315,8 @@ fn a_reservation_that_limits_would_defeat_is_not_made() {
 
 // ---------------------------------------------------------------------------- one bumper at a time
 
-/// While one job has a reservation, the next of the same priority waits for it to be loaded; only one
-/// of a higher priority takes its place.
+/// While one job has a reservation, the next of the same priority waits for it to be loaded; only
+/// one of a higher priority takes its place.
 #[test]
 fn there_is_one_bumper_and_only_a_higher_class_replaces_it() {
     let mut s = Scene::new(&[8]);
@@ -342,9 +343,9 @@ fn there_is_one_bumper_and_only_a_higher_class_replaces_it() {
     s.check(&[(long, "0:0-3"), (other, "0:4-7"), (first, "aside"), (second, "aside")]);
 }
 
-/// Nobody loses his processors before his do-not-disturb time is over, so many seconds for each of
-/// them; those reserved are taken as the times of their jobs run out, and stay empty till the bumper
-/// has all.
+/// No job loses its processors before its do-not-disturb time is over, so many seconds for each of
+/// them; those reserved are taken as the times of their jobs run out, and stay empty till the
+/// bumper has all.
 #[test]
 fn reserved_processors_are_taken_as_times_run_out() {
     let mut s = Scene::new(&[6]);
@@ -451,8 +452,8 @@ fn who_is_back_is_let_alone_again() {
 
 // ------------------------------------------------------------------------------------------ loading
 
-/// All others are loaded in the order of priority and waiting; who fits is loaded though one before
-/// him does not.
+/// All others are loaded in the order of priority and waiting; one that fits is loaded though one
+/// before it does not.
 #[test]
 fn others_are_loaded_by_priority_and_waiting() {
     let mut s = Scene::new(&[8]);
@@ -464,7 +465,8 @@ fn others_are_loaded_by_priority_and_waiting() {
     s.after_s(1);
     let quick = s.submit("interactive", 2);
     s.c.finish(block);
-    // Of the two production jobs the larger comes first, and does not fit beside the interactive one.
+    // Of the two production jobs the larger comes first, and does not fit beside the interactive
+    // one.
     s.check(&[(quick, "0:0-1"), (wide, "waits"), (long, "0:2-5"), (idle, "0:6-7")]);
 }
 
@@ -593,7 +595,7 @@ fn circuits_are_given_round_robin_or_as_asked() {
     assert_eq!(number(&s, e), Some(0));
 }
 
-/// Ours: who is set aside gives its circuit up with its processors.
+/// Ours: a preempted job gives its circuit up with its processors.
 #[test]
 fn a_bumper_may_have_the_circuit_of_who_is_in_its_way() {
     let mut s = Scene::new(&[8]);
@@ -680,7 +682,7 @@ fn whom_its_user_suspends_makes_room() {
     s.check(&[(first, "0:0-3")]);
 }
 
-/// Ours: who is asked to end while it is aside comes before all others, so that it can.
+/// Ours: a job that is asked to end while it is preempted comes before all others, so that it can.
 #[test]
 fn who_is_asked_to_end_comes_back_first() {
     let mut s = Scene::new(&[4]);
@@ -720,7 +722,8 @@ fn the_policy_may_change_at_any_moment() {
     s.check(&[(long, "0:0-3"), (idle, "aside")]);
 }
 
-/// Ours: a job that was set aside keeps its memory, so no other job can have it by setting jobs aside.
+/// Ours: a job that was set aside keeps its memory, so no other job can have it by setting jobs
+/// aside.
 #[test]
 fn a_job_that_lacks_memory_is_told_so_and_not_that_processors_are_few() {
     let memory = |bytes| JobSpec { memory_per_task_bytes: Some(bytes), ..job(2) };

@@ -77,7 +77,7 @@ fn who_is_in_a_hurry_goes_before_who_is_not_and_both_are_in_time() {
     c.advance_ms(200);
     assert_eq!((got(&c, loose), got(&c, tight)), (100, 200), "the loose one is set aside");
     c.advance_ms(1200);
-    // Nobody idles: the loose one went on when the tight one had reached its limit.
+    // No processor idles: the loose one went on when the tight one had reached its limit.
     c.deliver_kills();
     assert!(c.outcomes.contains_key(&tight));
     assert_eq!(c.outcomes[&loose].service, Nanos(1000 * MS));
@@ -116,7 +116,7 @@ fn who_comes_late_in_the_day_waits_for_its_promised_time() {
     let expected = &c.core.expected(ClusterTime(c.now))[&second];
     assert_eq!(expected.begins, Some(ClusterTime(500 * MS)));
     assert_eq!(expected.ends, Some(ClusterTime(800 * MS)));
-    // Whoever asks later, while nothing happens, hears the same.
+    // A request that comes later, while nothing happens, hears the same.
     for later in [c.now + 1, c.now + 350 * MS] {
         let expected = c.core.expected(ClusterTime(later));
         let ends = [first, second].map(|job| expected[&job].ends);
@@ -185,7 +185,7 @@ fn a_class_is_sure_of_its_share_and_of_no_more() {
     c.advance_ms(100_000);
     c.deliver_kills();
     assert!(c.outcomes.contains_key(&a) && c.outcomes[&a].service == Nanos(80_000 * MS));
-    // What a class does not use goes to who is there.
+    // What a class does not use goes to the others.
     c.advance_ms(1000);
     assert_eq!(got(&c, b), 121_000);
     let none = in_class("standby", due(1, 10, 1000));
@@ -260,7 +260,7 @@ fn what_interferes_with_a_promise_is_said_and_mended_if_it_can() {
     c.advance_ms(100);
     c.event(Event::Resume { job: a });
     assert_eq!(c.core.at_risk(a), None, "there is time enough left");
-    // Who is to begin on a node that is lost begins elsewhere if there is time.
+    // A job that is to begin on a node that is lost begins elsewhere if there is time.
     let waits = c.submit(due(2, 100, 2000));
     c.lose(1);
     c.deliver_kills();

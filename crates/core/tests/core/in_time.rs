@@ -1,5 +1,5 @@
-//! Whoever is accepted with a deadline is done by then, whatever comes later: random workloads, with
-//! jobs that end early, are cancelled, and others that were promised nothing.
+//! A job that is accepted with a deadline is done by then, whatever comes later: random workloads,
+//! with jobs that end early, are cancelled, and others that were promised nothing.
 
 use crate::cluster::{Cluster, job, params};
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ impl Driver {
         Self { cluster, live: BTreeMap::new() }
     }
 
-    /// Who is done next, if nothing changes, and when.
+    /// The job that is done next, if nothing changes, and when.
     fn next_done(&self) -> Option<(u64, JobId)> {
         let core = &self.cluster.core;
         let done = self.live.iter().map(|(&job, live)| {
@@ -117,7 +117,7 @@ impl Driver {
         }
     }
 
-    /// Nobody is late.
+    /// No job is late.
     fn judge(&mut self) {
         let Cluster { core, now, outcomes, .. } = &self.cluster;
         for (job, live) in &self.live {
@@ -219,8 +219,8 @@ fn play_with_a_lead(jobs: &[Coming], shares: [u32; 2], lead: u64) {
     play(jobs, &values, shares, 2);
 }
 
-/// The last of job 6 is a nanosecond of its own, between the end of another job and a change that was
-/// decided on before: with that it reaches its limit, and it has no turn afterwards.
+/// The last of job 6 is a nanosecond of its own, between the end of another job and a change that
+/// was decided on before: with that it reaches its limit, and it has no turn afterwards.
 #[test]
 fn who_is_set_aside_at_his_limit_is_ended_then() {
     let jobs = [
@@ -240,7 +240,8 @@ fn who_is_set_aside_at_his_limit_is_ended_then() {
     play_with_a_lead(&jobs, [173, 25], 15_894_198);
 }
 
-/// Job 1 is to be set aside, and has its turns until that takes effect: they are enough for its limit.
+/// Job 1 is to be set aside, and has its turns until that takes effect: they are enough for its
+/// limit.
 #[test]
 fn who_reaches_his_limit_before_he_is_set_aside_is_ended_then() {
     let jobs = [

@@ -18,6 +18,7 @@ mod periods;
 mod placement;
 mod queues;
 mod resources;
+mod rooms;
 mod scenarios;
 mod sharing;
 mod weights;

@@ -66,8 +66,8 @@ fn a_job_goes_to_where_it_has_turns_as_a_guest() {
     let mut c = cluster(&[6], &[], &[3, 2, 1, 4]);
     assert_eq!(matrix(&c), "1 100ms: 1@0/0-2 2@0/3-4 3@0/5\n2 100ms: 4@0/0-3 (3@0/5)\n");
     c.finish(JobId(3));
-    // Job 2 overlaps with job 4, and with the processor that came free it could be its guest but for
-    // one; so nobody moves.
+    // Job 2 overlaps with job 4, and with the processor that came free it could be its guest but
+    // for one; so no job moves.
     assert_eq!(matrix(&c), "1 100ms: 1@0/0-2 2@0/3-4\n2 100ms: 4@0/0-3\n");
     let mut c = cluster(&[7], &[], &[3, 2, 2, 4]);
     assert_eq!(matrix(&c), "1 100ms: 1@0/0-2 2@0/3-4 3@0/5-6\n2 100ms: 4@0/0-3 (3@0/5-6)\n");

@@ -66,7 +66,7 @@ fn a_node_out_of_reach_keeps_its_jobs_and_takes_no_others_until_it_is_back() {
     c.finish(near);
     assert_eq!((is_running(&c, wide), c.refusals.len()), (false, 0));
     assert_eq!(c.try_submit(job(5)), None, "nor would that fit if it were back");
-    // An administrator who says that it takes jobs does not bring it back.
+    // An administrator that says that it takes jobs does not bring it back.
     c.event(Event::SetDrained { node: NodeId(away), reason: None });
     assert!(!is_running(&c, wide));
     c.join(away, 2);
@@ -98,11 +98,11 @@ fn after_a_loss_of_power_no_job_begins_before_all_nodes_are_back_or_lost() {
     c.lose(2);
     assert!(is_running(&c, waits));
     c.join(2, 2);
-    // From then on a node that is out of reach holds up nobody.
+    // From then on a node that is out of reach holds up no job.
     c.event(Event::NodeOutOfReach { node: NodeId(2) });
     let other = c.submit(job(1));
     assert!(is_running(&c, other));
-    // Nobody is waited for where all were lost.
+    // No node is waited for where all were lost.
     (0..3).for_each(|node| c.lose(node));
     c.forget(19);
     c.join(0, 2);

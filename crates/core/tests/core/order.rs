@@ -1,4 +1,5 @@
-//! The order of the line: class priority, users in turn, arrival; and what stays as it was promised.
+//! The order of the line: class priority, users in turn, arrival; and what stays as it was
+//! promised.
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, JobState, WaitReason};

@@ -87,7 +87,8 @@ fn a_job_of_low_load_has_each_node_to_itself() {
 fn several_tasks_share_a_node_that_is_fast_enough() {
     let nodes = [(1, 100, 0), (1, 400, 0), (1, 300, 1000), (1, 200, 2000)];
     let mut c = cluster(HIGH_LOAD, &nodes);
-    // Node 1 is worth 400 to its first task, 200 to the second, 133 to the third; node 2 is worth 150.
+    // Node 1 is worth 400 to its first task, 200 to the second, 133 to the third; node 2 is worth
+    // 150.
     assert_eq!(submit(&mut c, &[3]), ["1:2* 2:1"]);
     let mut c = cluster(HIGH_LOAD, &nodes);
     assert_eq!(submit(&mut c, &[5]), ["0:1 1:3* 2:1"]);

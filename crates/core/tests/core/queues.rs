@@ -1,5 +1,5 @@
-//! The queue's disciplines against a plain model: one list of who runs, one of who waits, processor
-//! counts, and a scan for everything. Job by job, the same starts.
+//! The queue's disciplines against a plain model: one list of running jobs, one of waiting jobs,
+//! processor counts, and a scan for everything. Job by job, the same starts.
 
 use crate::cluster::{Cluster, job, node_spec, params};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ trait Scheduler {
     fn submit(&mut self, now: u64, job: u64, work: Work);
     fn end(&mut self, now: u64, jobs: &[u64]);
     fn cancel(&mut self, now: u64, job: u64);
-    /// Who was started by the latest of these, in any order.
+    /// The jobs that were started by the latest of these, in any order.
     fn started(&mut self) -> Vec<u64>;
 }
 
@@ -225,8 +225,8 @@ impl Plain {
         }
     }
 
-    /// The first moment from which on as many processors as the job needs stay free, beside those who
-    /// run and those who have a reservation.
+    /// The first moment from which on as many processors as the job needs stay free, beside those
+    /// that run and those that have a reservation.
     fn earliest(&self, now: u64, job: u64) -> Option<(u64, u64)> {
         let asked = |job| *self.waiting.iter().find(|&&(waits, ..)| waits == job).unwrap();
         let (_, needs, estimate) = asked(job);
@@ -341,8 +341,8 @@ proptest! {
     }
 }
 
-/// Runs a workload in turns, where jobs end when their turns gave them what they need. Whoever was
-/// told when he starts at the latest has started by then.
+/// Runs a workload in turns, where jobs end when their turns gave them what they need. A job that
+/// was told when it starts at the latest has started by then.
 fn promises_are_kept(policy: &str, values: &[(&str, u64)], work: &[Work]) {
     let values = [values, &[("quantum", 5 * MS)]].concat();
     let mut real = Real::new(&WIDTHS, policy, &values);

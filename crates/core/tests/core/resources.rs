@@ -186,8 +186,8 @@ fn deadlines_are_not_promised_to_jobs_with_resources() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever jobs ask for, under whatever policy and queue: what the invariants say holds, and no job
-    /// waits for ever.
+    /// Whatever jobs ask for, under whatever policy and queue: what the invariants say holds, and
+    /// no job waits for ever.
     #[test]
     fn every_job_gets_its_turn(
         policy in 0..4usize,

@@ -223,7 +223,7 @@ fn with_rows_a_job_is_let_by_where_it_delays_nobody() {
     let head = c.submit(limited(4, 1000));
     // The first row is free at the latest when 1000 ms of it have passed, at 1900 ms.
     assert_eq!(why(&c, head), Some(WaitReason::Reserved { within: Nanos::from_millis(1900) }));
-    // It would last longer there; beside the second job it delays nobody.
+    // It would last longer there; beside the second job it delays none.
     let long = c.submit(limited(1, 1001));
     assert_eq!(matrix(&c), "1 100ms: 1@0/0-2\n2 100ms: 2@0/0-1,3 4@0/2\n");
     let short = c.submit(limited(1, 1000));
@@ -462,7 +462,7 @@ fn tasks_that_end_by_themselves_after_one_left_mpi_are_not_touched() {
     c.clear(well);
     let outcome = c.outcomes[&well];
     assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Completed, 0));
-    // A user who wants the others to go on in any case gets that.
+    // A user that wants the others to go on in any case gets that.
     let kept = c.submit(JobSpec { on_bad_exit: OnBadExit::Continue, ..job(2) });
     c.end_task(kept, 0, TaskStatus::Unfinalized(0));
     c.advance_ms(100_000);

@@ -28,7 +28,8 @@ fn spec(tasks: u32, wished: &str) -> JobSpec {
     JobSpec { nodes: wish(wished), ..job(tasks) }
 }
 
-/// Where a job is, as `node:first rank-last rank`, with its processors where they are more than tasks.
+/// Where a job is, as `node:first rank-last rank`, with its processors where they are more than
+/// tasks.
 fn placed(c: &Cluster, job: JobId) -> String {
     let parts = c.core.parts(job).iter().map(|part| {
         let processors = part.processors.count();
@@ -127,7 +128,7 @@ fn who_wants_nodes_to_himself_has_them_in_his_row() {
     assert_eq!(c.core.rows().count(), 2, "its turn comes in a row of its own");
     let waits = c.submit(spec(1, "exclusive among 0"));
     assert_eq!(why(&c, waits), Some(WaitReason::Wish { limit: 2 }));
-    // Nobody comes beside one that is alone; there is room beside the first.
+    // No job comes beside one that is alone; there is room beside the first.
     let third = c.submit(job(1));
     assert_eq!(why(&c, third), Some(WaitReason::Behind(waits)));
     c.cancel(waits, true);

@@ -1,4 +1,5 @@
-//! What a loss of power of the controller's machine leaves, though nothing else happened that must be on disk.
+//! What a loss of power of the controller's machine leaves, though nothing else happened that must
+//! be on disk.
 
 use super::tests::{JOB, told};
 use super::{SEC, come_to_an_end};
@@ -12,12 +13,12 @@ use tutti_wire::report::Target;
 /// How much of what was written last is there all the same is another matter with each.
 const SEEDS: std::ops::Range<u64> = 1..9;
 
-/// When somebody asks for something, and when the power goes.
+/// When a user asks for something, and when the power goes.
 const ASKED_NS: u64 = 2 * SEC;
 const LOST_MS: u64 = 8_000;
 
-/// Two jobs, of which the second is suspended, and a class of no use; and the power goes at that moment, for a tenth
-/// of a second.
+/// Two jobs, of which the second is suspended, and a class of no use; and the power goes at that
+/// moment, for a tenth of a second.
 fn losing_power(seed: u64, lost_ms: u64) -> World {
     let acts = vec![
         (300, Act::Submit(JOB)),
@@ -37,7 +38,7 @@ fn class(name: &str) -> Request {
     Request::SetClass { class: ClassName::new(name), settings }
 }
 
-/// What somebody may have set, or asked for.
+/// What a user may have set, or asked for.
 fn what_holds(world: &World) -> String {
     let Some(controller) = world.controller() else { return "nothing".into() };
     let core = controller.core();
@@ -54,7 +55,7 @@ fn what_holds(world: &World) -> String {
     )
 }
 
-/// One of each that whoever asks for it is told is done.
+/// One of each that its user is told is done.
 fn requests() -> Vec<Request> {
     let pair = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     let job = |number| Target { job: JobId(number), rank: None, pid: None };
@@ -118,8 +119,8 @@ fn time_goes_back_by_some_seconds_at_most() {
     }
 }
 
-/// After a loss of power a thousand numbers are left out, by which nodes may know jobs that were forgotten. If that is
-/// forgotten with the power, too, they would be given once more.
+/// After a loss of power a thousand numbers are left out, by which nodes may know jobs that were
+/// forgotten. If that is forgotten with the power, too, they would be given once more.
 #[test]
 fn no_number_is_given_before_it_is_on_disk_which_are_left_out() {
     let run = Plan { is_attached: true, on_node_loss: OnNodeLoss::Kill, life_ms: 100, ..JOB };

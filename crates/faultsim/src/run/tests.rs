@@ -9,38 +9,44 @@ use tutti_agent as agent;
 use tutti_node::simulated::machine::{Daemon, at};
 use tutti_types::OnNodeLoss;
 
-/// Worlds that are tried each time, with the same seeds, and those that are new each time. Half of the former are
-/// such as were there first, in which some kinds of misfortune do not occur.
+/// Worlds that are tried each time, with the same seeds, and those that are new each time. Half of
+/// the former are such as were there first, in which some kinds of misfortune do not occur.
 const FIXED: u64 = 380;
 const NEW: u64 = 200;
 
-/// Seeds that have found something: a `run` that was accepted as the first on a full disk and forgotten; one whose
-/// keeper ended before it had taken the front end in; ends that an earlier controller had not brought to disk; a node
-/// that is lost while its tasks end; leases that are over before they have come down a deep tree; launches that were
-/// forgotten with the power; a node that joined and ended before it was heard of; a keeper that ends while it ends
-/// what nobody knows; an end that was taken for one by an earlier controller; tasks that end where nobody hears it,
-/// before the machine is restarted; a `run` whose launch a full disk did not take; a launch that is forgotten while
-/// the next one ends, which was taken for wrong; a task that was killed, and looked at again when its job had been
-/// launched once more; launches that a full disk did not take, and of which the next controller did not know; an end
-/// that was not on disk when a node of its job joined; a number
-/// that was forgotten with the power and given again while a keeper still ended the job that had it; an agent that
-/// begins beside a keeper that is stopped, while the node's lease ends; agents that were turned away by the head's for
-/// so long that they did not go where it sent them any more; a machine that loses its power before it is on; a job that
-/// was launched again since its node had another keeper than was known; a part of a job that had ended and was begun again
-/// when its machine had been restarted, and then the controller; an answer that was seconds under way, from which the
-/// time was taken for better known than it was; two agents of a machine that began at the same nanosecond; cluster time
-/// after a restart of the controller's machine that was near what it had been before; a job that began while the
-/// controller after a loss of power said one by one which nodes are out of reach, beside itself as the one before had
-/// launched it; agent and keeper of a node that stood still at once; an agent of the controller's machine that stood
-/// still until its node was lost, or another one, for which it vouched when it went on; tasks of a launch that were taken
-/// for those of a later one, or of one that was known to somebody after a loss of power, by the world itself; nodes that were
-/// lost, and joined under a controller of which a loss of power left nothing; numbers that were left out after a loss of
-/// power, and given out since the next one took that away; ends that a stopped controller had not brought to disk, and
-/// launches of which it was told too late, which the world took for being there; a launch that a keeper was given before it
-/// had said what it holds, so that the agent took it for lost; an agent that was killed between telling the keeper of
-/// a launch and holding its group, so that it ran out of its turn; an agent that was stopped below another one while the
-/// controller's machine was restarted, whose time the world took for being gone by though its lease was over; a head's
-/// agent that had just begun, which the check took for one that knows the time of before the restart.
+/// Seeds that have found something: a `run` that was accepted as the first on a full disk and
+/// forgotten; one whose keeper ended before it had taken the front end in; ends that an earlier
+/// controller had not brought to disk; a node that is lost while its tasks end; leases that are
+/// over before they have come down a deep tree; launches that were forgotten with the power; a node
+/// that joined and ended before it was heard of; a keeper that ends while it ends what no daemon
+/// knows; an end that was taken for one by an earlier controller; tasks that end where no daemon
+/// hears it, before the machine is restarted; a `run` whose launch a full disk did not take; a
+/// launch that is forgotten while the next one ends, which was taken for wrong; a task that was
+/// killed, and looked at again when its job had been launched once more; launches that a full disk
+/// did not take, and of which the next controller did not know; an end that was not on disk when a
+/// node of its job joined; a number that was forgotten with the power and given again while a
+/// keeper still ended the job that had it; an agent that begins beside a keeper that is stopped,
+/// while the node's lease ends; agents that were turned away by the head's for so long that they
+/// did not go where it sent them any more; a machine that loses its power before it is on; a job
+/// that was launched again since its node had another keeper than was known; a part of a job that
+/// had ended and was begun again when its machine had been restarted, and then the controller; an
+/// answer that was seconds under way, from which the time was taken for better known than it was;
+/// two agents of a machine that began at the same nanosecond; cluster time after a restart of the
+/// controller's machine that was near what it had been before; a job that began while the
+/// controller after a loss of power said one by one which nodes are out of reach, beside itself as
+/// the one before had launched it; agent and keeper of a node that stood still at once; an agent of
+/// the controller's machine that stood still until its node was lost, or another one, for which it
+/// vouched when it went on; tasks of a launch that were taken for those of a later one, or of one
+/// that was known to a daemon after a loss of power, by the world itself; nodes that were lost, and
+/// joined under a controller of which a loss of power left nothing; numbers that were left out
+/// after a loss of power, and given out since the next one took that away; ends that a stopped
+/// controller had not brought to disk, and launches of which it was told too late, which the world
+/// took for being there; a launch that a keeper was given before it had said what it holds, so that
+/// the agent took it for lost; an agent that was killed between telling the keeper of a launch and
+/// holding its group, so that it ran out of its turn; an agent that was stopped below another one
+/// while the controller's machine was restarted, whose time the world took for being gone by though
+/// its lease was over; a head's agent that had just begun, which the check took for one that knows
+/// the time of before the restart.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -159,8 +165,8 @@ pub(super) const JOB: Plan = Plan {
     nodes: None,
 };
 
-/// The agent of the controller's machine stands still, and nobody suspends what runs there: its lease has no end. When
-/// it goes on it vouches for others.
+/// The agent of the controller's machine stands still, and nothing suspends what runs there: its
+/// lease has no end. When it goes on it vouches for others.
 #[test]
 fn no_node_is_lost_while_the_agent_of_the_controllers_machine_stands_still() {
     let script = told(vec![
@@ -177,8 +183,9 @@ fn no_node_is_lost_while_the_agent_of_the_controllers_machine_stands_still() {
     assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
 }
 
-/// Agents are stopped while the controller's machine is restarted, and its time goes back. An agent below another one
-/// still has the former time when it goes on. Its lease is over, so nothing runs by that time.
+/// Agents are stopped while the controller's machine is restarted, and its time goes back. An agent
+/// below another one still has the former time when it goes on. Its lease is over, so nothing runs
+/// by that time.
 #[test]
 fn the_former_cluster_time_is_not_gone_by_after_the_lease() {
     let stopped = |site| (5_000, Act::Stop(site, Daemon::Agent, 40 * SEC));
@@ -212,8 +219,9 @@ fn the_former_cluster_time_is_not_gone_by_after_the_lease() {
     assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
 }
 
-/// A task runs to its end while there is no controller, and then its keeper ends. The next controller hears that there
-/// is another keeper; if it ends before it hears what the agent knows of the job, and the agent with it, nobody does.
+/// A task runs to its end while there is no controller, and then its keeper ends. The next
+/// controller hears that there is another keeper; if it ends before it hears what the agent knows
+/// of the job, and the agent with it, none does.
 #[test]
 fn what_an_earlier_keeper_has_begun_is_not_begun_again() {
     let plan = Plan {

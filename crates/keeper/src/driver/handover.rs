@@ -1,16 +1,18 @@
 //! A keeper upgrades to another executable without letting go of its tasks.
 //!
-//! 1. The supervisor has asked the other executable whether it understands what would be handed over
-//!    (`tutti keeper --can-take-over FORM`), and tells us to upgrade to it.
-//! 2. At the end of a round, when all that was heard is dealt with, everything is written to a file in memory
-//!    (`wire/src/handover.rs`), and the descriptors in it are marked to stay open.
-//! 3. `execve`: the process keeps its number, so its tasks are still its children, minders see no end of it, and the
-//!    supervisor nothing at all. What is in pipes and sockets waits there. Children that still use our memory
-//!    (`linux/src/spawn/nursery.rs`) keep it until their programs run; the kernel gives this process a new one.
-//! 4. The other program takes everything up, reaps who has ended meanwhile, and says that it is done.
+//! 1. The supervisor has asked the other executable whether it understands what would be handed
+//!    over (`tutti keeper --can-take-over FORM`), and tells us to upgrade to it.
+//! 2. At the end of a round, when all that was heard is dealt with, everything is written to a file
+//!    in memory (`wire/src/handover.rs`), and the descriptors in it are marked to stay open.
+//! 3. `execve`: the process keeps its number, so its tasks are still its children, minders see no
+//!    end of it, and the supervisor nothing at all. What is in pipes and sockets waits there.
+//!    Children that still use our memory (`linux/src/spawn/spawn_pool.rs`) keep it until their
+//!    programs run; the kernel gives this process a new one.
+//! 4. The other program takes everything up, reaps what has ended meanwhile, and says that it is
+//!    done.
 //!
-//! If anything fails before or at step 3, nothing has changed. Whoever is killed in between has taken its tasks along, as
-//! a keeper that is killed always does.
+//! If anything fails before or at step 3, nothing has changed. A keeper that is killed in between
+//! has taken its tasks along, as a keeper that is killed always does.
 
 use super::{Keeper, Newcomer};
 use crate::KeeperOptions;
@@ -48,7 +50,7 @@ const ORDER_BYTES_MAX: usize = 8 << 10;
 pub(super) struct Successor {
     program: PathBuf,
     protocol: u16,
-    /// Who wants it, and is told.
+    /// The asker, which is told.
     asker: Link,
 }
 
@@ -113,7 +115,8 @@ impl Keeper {
         }
     }
 
-    /// Does what the supervisor has asked for. Returns if that can't be done, as if it had not been asked.
+    /// Does what the supervisor has asked for. Returns if that can't be done, as if it had not been
+    /// asked.
     pub(super) fn upgrade(&mut self) {
         let Some(mut successor) = self.successor.take() else { return };
         for job in self.jobs.values_mut() {
@@ -141,7 +144,7 @@ impl Keeper {
             CString::from(c"--take-over"),
             CString::new(state.as_raw_fd().to_string())?,
         ];
-        // What does not belong to anything in there is closed by whoever takes over.
+        // What does not belong to anything in there is closed by the program that takes over.
         let executed = keep_all_open(true).map_err(anyhow::Error::from).and_then(|()| {
             execv(&program, &words)
                 .with_context(|| format!("cannot execute {}", successor.program.display()))
@@ -216,8 +219,8 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Who is connected goes on as if nothing had happened. Those of another version of the protocol find their
-    /// connections broken, and are told of the versions when they come again.
+    /// Connected clients go on as if nothing had happened. Those of another version of the protocol
+    /// find their connections broken, and are told of the versions when they come again.
     fn take_over_connections(
         &mut self,
         agent: Option<HeldLink>,
@@ -246,7 +249,7 @@ impl Keeper {
         let mut asker = Link::take_over(asker, ORDER_BYTES_MAX, inherited)?;
         let jobs = u32::try_from(self.jobs.len()).unwrap_or(u32::MAX);
         asker.send(&FromHolder::Done { jobs });
-        // Whoever asked may be gone: then nobody needs to know.
+        // The asker may be gone: then it is not told.
         let _ = asker.flush();
         Ok(())
     }
@@ -271,7 +274,7 @@ impl Newcomer {
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
         let link = Link::take_over(held.link, NEWCOMER_FRAME_BYTES_MAX, inherited)?;
-        // What one that waits for his job sends waits in the kernel.
+        // What a client that waits for its job sends waits in the kernel.
         let interest = if held.waits.is_some() { Interest::NONE } else { Interest::READ };
         let token = context.watches.add(&link, Watch::Newcomer(number), interest)?;
         Ok(Self {

@@ -1,4 +1,5 @@
-//! What a task may use: the limits of its group, what is said of those that it reached, and its processors.
+//! What a task may use: the limits of its group, what is said of those that it reached, and its
+//! processors.
 
 use super::super::context::chain;
 use nix::libc;
@@ -13,8 +14,8 @@ pub(crate) const fn is_limited(launch: &Launch) -> bool {
     launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
 }
 
-/// Gives a task's group the limits that its job asks for. A task goes without where nothing holds it to them:
-/// whoever asked was told.
+/// Gives a task's group the limits that its job asks for. A task goes without where nothing holds
+/// it to them: the asker was told.
 pub(super) fn set(group: &Cgroup, launch: &Launch) {
     if let Some(bytes) = launch.memory_per_task_bytes
         && let Err(error) = group.set_memory_limit(bytes)
@@ -48,8 +49,9 @@ pub(super) fn hold(group: &Cgroup, launch: &Launch, index: usize) {
     }
 }
 
-/// Adds to what a reader should know of a task that it had as many processes as it may, and wanted more. What
-/// became of that is the program's own affair, so its status stays. To be called while the group exists.
+/// Adds to what a reader should know of a task that it had as many processes as it may, and wanted
+/// more. What became of that is the program's own affair, so its status stays. To be called while
+/// the group exists.
 pub(super) fn note_reached(group: &Cgroup, launch: &Launch, detail: &mut String) {
     let Some(most) = launch.spec.processes_max else { return };
     let noun = if most == 1 { "process" } else { "processes" };

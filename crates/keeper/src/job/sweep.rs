@@ -1,6 +1,7 @@
-//! What is removed of a job when all of its tasks have ended, before its end is reported: its directory for temporary
-//! files, and shared memory that it has left. Both are done by threads, since a user decides how long they take; and
-//! the end of a job waits for them a tenth of a second at most.
+//! What is removed of a job when all of its tasks have ended, before its end is reported: its
+//! directory for temporary files, and shared memory that it has left. Both are done by threads,
+//! since a user decides how long they take; and the end of a job waits for them a tenth of a second
+//! at most.
 
 use super::{Job, nap_ns};
 use crate::context::Context;
@@ -45,8 +46,8 @@ impl Job {
         self.watch_sweep(context);
     }
 
-    /// The sender that the receiver belongs to is dropped when it is done. The files are kept: a keeper that takes
-    /// over does it again.
+    /// The sender that the receiver belongs to is dropped when it is done. The files are kept: a
+    /// keeper that takes over does it again.
     fn remove_shared(&self, user: u32) -> Receiver<()> {
         static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(BOUNDS));
         let (done, wait) = sync_channel(1);

@@ -1,16 +1,17 @@
 //! Which processors the processes of a group may run on, whatever they ask for.
 //!
-//! Within these a process may bind itself as it likes. In cgroup2 the set of a group counts only as far as those
-//! above have it. In v1 a set must lie within that of the group above, and a group takes processes only once it has
-//! processors and memory nodes.
+//! Within these a process may bind itself as it likes. In cgroup2 the set of a group counts only as
+//! far as those above have it. In v1 a set must lie within that of the group above, and a group
+//! takes processes only once it has processors and memory nodes.
 //!
-//! In v1 the kernel looks at how the whole machine balances its load whenever a set changes that is to be
-//! balanced by itself. Ours need not be while the set around them is: that one balances all of its processors, and
-//! a thread moves only where it may run. So the flag is taken away before there is anything in the set.
+//! In v1 the kernel looks at how the whole machine balances its load whenever a set changes that is
+//! to be balanced by itself. Ours need not be while the set around them is: that one balances all
+//! of its processors, and a thread moves only where it may run. So the flag is taken away before
+//! there is anything in the set.
 
-use super::companion::{CPUSET, LimitBy, Top};
+use super::cgroup_v1::{CPUSET, LimitBy, Top};
 use super::{Cgroup, make_directory};
-use crate::text::read_text;
+use crate::procfile::read_text;
 use crate::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,13 @@ const BALANCE: &str = "cpuset.sched_load_balance";
 const CLONE: &str = "cgroup.clone_children";
 
 impl Cgroup {
-    /// Holds all processes here and below to these processors. Where v1 does it, only those that are started
-    /// later, or taken in; and a group within a group that is held may have only processors of that.
+    /// Holds all processes here and below to these processors. Where v1 does it, only those that
+    /// are started later, or taken in; and a group within a group that is held may have only
+    /// processors of that.
     ///
     /// # Errors
-    /// [`Error::NoController`] as for [`Cgroup::set_memory_limit`]; what the kernel says of processors that are
-    /// not there, or not the group's above.
+    /// [`Error::NoController`] as for [`Cgroup::set_memory_limit`]; what the kernel says of
+    /// processors that are not there, or not the group's above.
     pub fn set_processors(&self, processors: &[u32]) -> Result<LimitBy> {
         self.top.set_processors(&self.path, processors)
     }
@@ -121,8 +123,8 @@ fn make_inner(set: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a set has this. The file that is asked for is the last that is written: a maker that was killed on the way
-/// leaves a set that takes no process.
+/// Whether a set has this. The file that is asked for is the last that is written: a maker that was
+/// killed on the way leaves a set that takes no process.
 fn has(set: &Path, file: &str) -> bool {
     read(set, file).is_ok_and(|list| !list.is_empty())
 }

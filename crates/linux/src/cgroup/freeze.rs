@@ -3,7 +3,7 @@
 //! A freeze that is given up must be undone: it would complete later, behind the caller's back.
 
 use super::Cgroup;
-use super::haste::{Haste, is_slow};
+use super::priority_boost::{Haste, is_slow};
 use crate::Error;
 use crate::clock::Naps;
 use crate::proc::{Sleepers, StuckProcess};
@@ -93,8 +93,8 @@ impl Cgroup {
 /// there: the caller decides whether to undo it. A group that is gone counts as frozen, one that
 /// cannot be asked does not.
 ///
-/// `haste` is that of the stops before this one, of whichever groups: where others' processes keep those
-/// that are to stop from their processors, they are hurried.
+/// `haste` is that of the stops before this one, of whichever groups: where others' processes keep
+/// those that are to stop from their processors, they are hurried.
 #[must_use]
 pub fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instant) -> Vec<usize> {
     let began = Instant::now();

@@ -5,8 +5,8 @@
 //! made, frozen, a process is born into it, which must not run before the group is thawed.
 
 use super::Others;
-use super::companion::{LimitSupport, Top};
-use super::trial::{self, try_out};
+use super::cgroup_v1::{LimitSupport, Top};
+use super::probe::{self, try_out};
 use super::unit::Unit;
 use super::{Cgroup, CpuUsage, make_directory, subdirectories};
 use crate::clock::nap;
@@ -65,8 +65,9 @@ impl std::error::Error for NoCgroup {}
 impl Hierarchy {
     /// Finds a place for the subtree `name` and makes it, or takes over the one that is there.
     ///
-    /// Tried in this order, each proved by a trial: where one is that has groups already, the unit of a service
-    /// manager that is delegated to this process ([`Unit`]), the root of cgroup2, the group of this process.
+    /// Tried in this order, each proved by a trial: where one is that has groups already, the unit
+    /// of a service manager that is delegated to this process ([`Unit`]), the root of cgroup2, the
+    /// group of this process.
     ///
     /// # Errors
     /// [`NoCgroup`] tells for each place why not.
@@ -74,7 +75,8 @@ impl Hierarchy {
         let mounts = Mounts::read().unwrap_or_default();
         let unit = Unit::own();
         let mut candidates = mounts.candidates(unit.as_ref().map(Unit::group));
-        // An earlier release, or one that was started otherwise, may have left jobs in another place.
+        // An earlier release, or one that was started otherwise, may have left jobs in another
+        // place.
         let has_groups =
             |top: &PathBuf| subdirectories(&top.join(name)).is_ok_and(|it| !it.is_empty());
         if let Some(index) = candidates.iter().position(has_groups) {
@@ -109,8 +111,8 @@ impl Hierarchy {
         // One that is taken over may have its companions elsewhere.
         let top = Arc::new(if existed { Top::taken_over(path) } else { Top::here(path) });
         let group = Cgroup::open_below(path, Arc::clone(&top))?;
-        trial::sweep(&group);
-        let trial = group.create_child(&trial::name())?;
+        probe::sweep(&group);
+        let trial = group.create_child(&probe::name())?;
         let result = try_out(&trial);
         let _ = trial.request_thaw();
         let _ = trial.remove();
@@ -121,7 +123,8 @@ impl Hierarchy {
         Ok(group)
     }
 
-    /// The subtree `name` that [`Hierarchy::find`] made earlier, wherever this process would find a place for it.
+    /// The subtree `name` that [`Hierarchy::find`] made earlier, wherever this process would find a
+    /// place for it.
     #[must_use]
     pub fn existing(name: &str) -> Option<Self> {
         let unit = Unit::own();
@@ -295,7 +298,8 @@ impl Mounts {
         own.and_then(|(_, group)| self.v2()?.locate(group))
     }
 
-    /// The groups below which a subtree may be allowed, best first; `unit` is that of a unit delegated to us.
+    /// The groups below which a subtree may be allowed, best first; `unit` is that of a unit
+    /// delegated to us.
     fn candidates(&self, unit: Option<&Path>) -> Vec<PathBuf> {
         let Some(mount) = self.v2() else { return Vec::new() };
         let mut found: Vec<PathBuf> = unit.map(Path::to_owned).into_iter().collect();
@@ -309,7 +313,8 @@ impl Mounts {
         found
     }
 
-    /// Where the v1 hierarchy of `controller` is mounted: its root group, unless this is a container.
+    /// Where the v1 hierarchy of `controller` is mounted: its root group, unless this is a
+    /// container.
     fn point_v1(&self, controller: &str) -> Option<&Path> {
         let is_it =
             |mount: &&Mount| !mount.is_v2 && mount.options.iter().any(|it| it == controller);
@@ -328,8 +333,8 @@ impl Mounts {
     }
 }
 
-/// Moves the calling thread, and no other, to the root group of the v1 `cpu` controller, where that is
-/// mounted and may be written.
+/// Moves the calling thread, and no other, to the root group of the v1 `cpu` controller, where that
+/// is mounted and may be written.
 pub(crate) fn leave_cpu_group() {
     let mounts = Mounts::read().unwrap_or_default();
     if let Some(root) = mounts.point_v1("cpu") {

@@ -5,17 +5,18 @@
 //! that appear or vanish in a subtree, or beside the own one, make a descriptor readable
 //! (`inotify`); so nothing polls.
 
-use super::companion::Top;
+use super::cgroup_v1::Top;
 use super::hierarchy::Mounts;
 use super::{flag, processes_of, subdirectories};
 use crate::proc;
-use crate::text::read_bytes;
+use crate::procfile::read_bytes;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// How deep below the root of the hierarchy subtrees are looked for: those in units of a user's service manager lie at 6.
+/// How deep below the root of the hierarchy subtrees are looked for: those in units of a user's
+/// service manager lie at 6.
 const DEPTH_MAX: u32 = 7;
 /// How many groups are visited at most in a search.
 const VISITS_MAX: u32 = 4096;
@@ -98,8 +99,8 @@ impl Others {
         {}
     }
 
-    /// The processors to which groups with processes are held, of those directly below the subtrees whose name
-    /// `is_job` accepts.
+    /// The processors to which groups with processes are held, of those directly below the subtrees
+    /// whose name `is_job` accepts.
     #[must_use]
     pub fn held(&self, is_job: impl Fn(&str) -> bool) -> BTreeSet<u32> {
         let mut held = BTreeSet::new();

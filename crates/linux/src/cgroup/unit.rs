@@ -1,9 +1,9 @@
 //! The unit of a service manager whose groups are ours to make.
 //!
-//! systemd is the only writer of the groups of its units, but for a unit with `Delegate=`: the group of such a unit
-//! and all below it belong to the unit's processes, and systemd says so by an extended attribute. A group that hands
-//! controllers down to others may have no process of its own. So the daemons of an instance are in a leaf,
-//! [`DAEMONS`], and its subtree lies beside that.
+//! systemd is the only writer of the groups of its units, but for a unit with `Delegate=`: the
+//! group of such a unit and all below it belong to the unit's processes, and systemd says so by an
+//! extended attribute. A group that hands controllers down to others may have no process of its
+//! own. So the daemons of an instance are in a leaf, [`DAEMONS`], and its subtree lies beside that.
 //!
 //! ```text
 //! tutti.service          the unit
@@ -12,15 +12,15 @@
 //!   .control             what systemd starts to reload or stop the unit, while it does
 //! ```
 //!
-//! Before version 254 systemd starts the main process of a unit in the group of the unit itself, and the kernel
-//! refuses that while controllers are handed down there: a unit in which jobs outlived the main process could not be
-//! started again. So between the two no controllers are handed down ([`Unit::make_startable`]); their values are
-//! kept as extended attributes of the groups, and come back once the new main process is in its leaf
-//! ([`Unit::settle`]).
+//! Before version 254 systemd starts the main process of a unit in the group of the unit itself,
+//! and the kernel refuses that while controllers are handed down there: a unit in which jobs
+//! outlived the main process could not be started again. So between the two no controllers are
+//! handed down ([`Unit::make_startable`]); their values are kept as extended attributes of the
+//! groups, and come back once the new main process is in its leaf ([`Unit::settle`]).
 
 use super::hierarchy::Mounts;
 use super::{make_directory, subdirectories};
-use crate::text::read_text;
+use crate::procfile::read_text;
 use crate::{Error, Result, xattr};
 use std::ffi::CStr;
 use std::fs;
@@ -53,7 +53,8 @@ const KEPT: [&str; 6] =
 /// The controllers that are handed down from the group of a unit.
 pub(super) const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "io", "memory", "pids"];
 
-/// Groups of jobs are at most so far below that of a unit; what tasks make below their own is not looked at.
+/// Groups of jobs are at most so far below that of a unit; what tasks make below their own is not
+/// looked at.
 const DEPTH_MAX: usize = 4;
 
 /// How often processes are moved until no other has been born meanwhile.
@@ -75,7 +76,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// The unit of this process, if that is delegated, and the process is where a daemon may be in it.
+    /// The unit of this process, if that is delegated, and the process is where a daemon may be in
+    /// it.
     #[must_use]
     pub fn own() -> Option<Self> {
         Self::around(&Mounts::read().ok()?)
@@ -110,8 +112,9 @@ impl Unit {
         name_of(&self.group)
     }
 
-    /// Moves all processes that are in the group of the unit itself to [`DAEMONS`], and gives back what
-    /// [`Unit::make_startable`] has taken. To be called by the main process, before it starts any other.
+    /// Moves all processes that are in the group of the unit itself to [`DAEMONS`], and gives back
+    /// what [`Unit::make_startable`] has taken. To be called by the main process, before it starts
+    /// any other.
     ///
     /// # Errors
     /// What making the group, or moving a process, says.
@@ -137,9 +140,10 @@ impl Unit {
         Ok(())
     }
 
-    /// Has systemd be able to start a main process in the unit again, where it does so in the group of the unit itself:
-    /// until [`Unit::settle`] nothing there is bounded, weighed or held to processors. Nothing is done in a
-    /// unit without jobs, or where the main process begins in its leaf.
+    /// Has systemd be able to start a main process in the unit again, where it does so in the group
+    /// of the unit itself: until [`Unit::settle`] nothing there is bounded, weighed or held to
+    /// processors. Nothing is done in a unit without jobs, or where the main process begins in its
+    /// leaf.
     ///
     /// # Errors
     /// What the kernel says to taking the controllers away.
@@ -160,8 +164,8 @@ fn move_to(group: &Path, pid: &str) -> Result<()> {
     }
 }
 
-/// The group of the unit that a daemon in this group is in: of the unit nearest above, if the group is that of the
-/// unit, or one that only daemons are in.
+/// The group of the unit that a daemon in this group is in: of the unit nearest above, if the group
+/// is that of the unit, or one that only daemons are in.
 fn unit_of(own: &Path) -> Option<PathBuf> {
     let is_unit = |path: &Path| {
         let name = name_of(path);

@@ -1,7 +1,7 @@
 //! Groups of low priority: they get the processor time that no other group wants.
 
 use super::Cgroup;
-use super::companion::Top;
+use super::cgroup_v1::Top;
 use super::unit::DAEMONS;
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
@@ -33,11 +33,12 @@ const WAYS: [Words; 3] = [
 ];
 
 impl Cgroup {
-    /// Makes it possible that the group makes way: where a controller of v1 does it, only for processes
-    /// that are started later. Nothing changes yet.
+    /// Makes it possible that the group makes way: where a controller of v1 does it, only for
+    /// processes that are started later. Nothing changes yet.
     ///
     /// # Errors
-    /// [`Error::NoController`] where no controller of processor time can be used; what the kernel says.
+    /// [`Error::NoController`] where no controller of processor time can be used; what the kernel
+    /// says.
     pub fn prepare_to_yield(&self) -> Result<()> {
         self.weight().map(|_| ())
     }

@@ -55,14 +55,15 @@ pub fn resume_group_except(
     resume(Walker::new(Whom::Group(group), walk.deadline), except, walk)
 }
 
-/// Continues exactly these processes, each named by its number and start time, those with the highest numbers
-/// first: children mostly before their parents. Takes effect at once. One that may not be signalled stays as it is.
+/// Continues exactly these processes, each named by its number and start time, those with the
+/// highest numbers first: children mostly before their parents. Takes effect at once. One that may
+/// not be signalled stays as it is.
 pub fn continue_named(names: &BTreeSet<(i32, u64)>) {
     signal_named(names.iter().rev(), libc::SIGCONT);
 }
 
-/// Sends a signal to exactly these processes, each named by its number and start time, in this order. One that may not
-/// be signalled stays as it is.
+/// Sends a signal to exactly these processes, each named by its number and start time, in this
+/// order. One that may not be signalled stays as it is.
 pub fn signal_named<'a>(names: impl IntoIterator<Item = &'a (i32, u64)>, signal: i32) {
     for &(pid, start_time) in names {
         if let Ok(Some(handle)) = Handle::open(pid)

@@ -32,15 +32,15 @@ pub fn suspend_forest<R: Copy + Into<Root>>(
 /// What became of a suspension that is not undone.
 #[derive(Debug)]
 pub struct Halt {
-    /// Whether all have stopped. After an error those that were found have been sent SIGSTOP, and stop as soon as
-    /// they can; others may run.
+    /// Whether all have stopped. After an error those that were found have been sent SIGSTOP, and
+    /// stop as soon as they can; others may run.
     pub outcome: Result<WalkReport, WalkError>,
     /// Processes that had stopped before, each by its number and start time.
     pub before: BTreeSet<(i32, u64)>,
 }
 
-/// As [`suspend_forest`], but nothing is continued if it fails, and one process that may not be signalled does
-/// not keep the others running.
+/// As [`suspend_forest`], but nothing is continued if it fails, and one process that may not be
+/// signalled does not keep the others running.
 pub fn halt_forest<R: Copy + Into<Root>>(roots: &[R], walk: &Walk) -> Halt {
     match Walker::of_roots(roots, walk.deadline) {
         Ok(walker) => walker.halt(walk),
@@ -121,8 +121,8 @@ impl Walker<'_> {
         }
     }
 
-    /// A busy process stops only when it gets a processor, so a large tree of them takes long in any order
-    /// but the last.
+    /// A busy process stops only when it gets a processor, so a large tree of them takes long in
+    /// any order but the last.
     fn traversal_now(&self, walk: &Walk) -> Traversal {
         match self.left_for(walk.traversal).is_zero() {
             true => Traversal::AllAtOnce,
@@ -137,7 +137,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Waits for one retry interval, or what is left of the time for this order. `false` if nothing is.
+    /// Waits for one retry interval, or what is left of the time for this order. `false` if nothing
+    /// is.
     fn wait_in(&mut self, walk: &Walk) -> bool {
         let left = self.left_for(walk.traversal);
         !left.is_zero() && self.wait(walk.retry_interval.min(left))

@@ -1,9 +1,9 @@
 //! The child between fork and exec, and the minder.
 //!
 //! After a fork of a process that may have threads, only async-signal-safe calls are allowed: no
-//! allocation, no lock, no panic that unwinds. And the memory may be the parent's own, which runs on. So
-//! everything here is a system call on what `prepare.rs` has laid out, made without the C library (see
-//! `raw.rs`); but for the minder, which always has a copy of the memory.
+//! allocation, no lock, no panic that unwinds. And the memory may be the parent's own, which runs
+//! on. So everything here is a system call on what `prepare.rs` has laid out, made without the C
+//! library (see `raw.rs`); but for the minder, which always has a copy of the memory.
 //!
 //! The order matters:
 //! 1. Minder first, since all else is for the process below it.
@@ -14,9 +14,9 @@
 //! 4. Limits and processors before the identity, since raising takes privilege.
 //! 5. Directory and files after the identity: the user's rights decide.
 
-use super::nursery::CLONE_INTO_CGROUP;
 use super::prepare::{Plan, Stream};
 use super::raw::{self, Answer, word};
+use super::spawn_pool::CLONE_INTO_CGROUP;
 use super::{Identity, Step};
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::io;
@@ -45,18 +45,20 @@ pub(crate) enum Fork {
     },
 }
 
-/// Whether a process can be made in a group by `clone3`: from Linux 5.7 on, and where no filter of a container forbids
-/// that call. Asked of the kernel once, with a group that there can't be.
+/// Whether a process can be made in a group by `clone3`: from Linux 5.7 on, and where no filter of
+/// a container forbids that call. Asked of the kernel once, with a group that there can't be.
 pub(crate) fn has_births_into_groups() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
         // SAFETY: all zero is a valid clone_args.
         let mut arguments: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
-        // In the memory of this process, so that none is copied before the kernel looks at the group.
+        // In the memory of this process, so that none is copied before the kernel looks at the
+        // group.
         arguments.flags = u64::from(libc::CLONE_VM.cast_unsigned()) | CLONE_INTO_CGROUP;
         arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
         arguments.cgroup = u64::from(NO_DESCRIPTOR.cast_unsigned());
-        // SAFETY: the structure is as long as said; no process is made, since there is no such descriptor.
+        // SAFETY: the structure is as long as said; no process is made, since there is no such
+        // descriptor.
         let result = unsafe {
             libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<libc::clone_args>())
         };
@@ -68,8 +70,8 @@ pub(crate) fn has_births_into_groups() -> bool {
 const NO_DESCRIPTOR: c_int = c_int::MAX;
 
 /// Makes a process, born into `cgroup` if given, that sends `exit_signal` (0: none, and then only
-/// `__WALL` reaps it) when it ends. Where the kernel makes none in a group, the child moves there before this
-/// returns in it; if it can't, it writes [`Step::Group`] to `report` and ends.
+/// `__WALL` reaps it) when it ends. Where the kernel makes none in a group, the child moves there
+/// before this returns in it; if it can't, it writes [`Step::Group`] to `report` and ends.
 ///
 /// # Safety
 /// The child must do only what is async-signal-safe, and must not return into code that is not.
@@ -114,7 +116,8 @@ pub(crate) unsafe fn fork_into(
     }
 }
 
-/// Moves this process, which has one thread, to a group. If the group is frozen, the process is when this returns.
+/// Moves this process, which has one thread, to a group. If the group is frozen, the process is
+/// when this returns.
 fn move_to(group: BorrowedFd, report: Option<RawFd>) {
     let flags = word(libc::O_WRONLY | libc::O_CLOEXEC);
     let file = [word(group.as_raw_fd()), c"cgroup.procs".as_ptr() as usize, flags, 0, 0];
@@ -276,7 +279,8 @@ fn reset_scheduling(oom_score: bool, wanted: Option<c_int>) {
         // SAFETY: `ordinary` is valid for the call.
         let _ = unsafe { raw::call(libc::SYS_sched_setscheduler, arguments) };
     }
-    // A user may have made all of their processes nicer: that stays, unless another value is wanted.
+    // A user may have made all of their processes nicer: that stays, unless another value is
+    // wanted.
     let process = libc::PRIO_PROCESS.cast_signed();
     let nice = call(libc::SYS_getpriority, [process, 0, 0, 0]);
     let wanted = wanted.or_else(|| nice.is_ok_and(|it| it > NICE_OF_NOBODY_SPECIAL).then_some(0));
@@ -369,8 +373,9 @@ fn bind(words: &[u64]) -> Result<(), Failure> {
     check(Step::Processors, bound).map(|_| ())
 }
 
-/// Groups first: afterwards there is no right to set them. In a user namespace of one user (a rootless container) there
-/// never is one: there is no other user to become either, so a process of that user keeps them.
+/// Groups first: afterwards there is no right to set them. In a user namespace of one user (a
+/// rootless container) there never is one: there is no other user to become either, so a process of
+/// that user keeps them.
 fn become_user(identity: &Identity) -> Result<(), Failure> {
     let Identity { uid, gid, ref groups } = *identity;
     let [uid, gid] = [uid, gid].map(u32::cast_signed);
@@ -450,7 +455,8 @@ fn exec(file: &CStr, argv: &[*const c_char], env: &[*const c_char]) -> c_int {
 /// Makes this process the minder and returns in its child only.
 fn split_off_minder(status: RawFd) -> Result<(), Failure> {
     check(Step::Minder, call(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0]))?;
-    // Memory and stack are copied, and the child goes on in the same code, which is async-signal-safe.
+    // Memory and stack are copied, and the child goes on in the same code, which is
+    // async-signal-safe.
     match check(Step::Minder, call(libc::SYS_clone, [libc::SIGCHLD, 0, 0, 0]))? {
         0 => Ok(()),
         // Lossless: process numbers are at most 2^22.
@@ -470,7 +476,7 @@ fn mind(root: i32, status: RawFd) -> ! {
     // SAFETY: the strings are NUL-terminated; what these calls answer changes nothing.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, PARENT_ENDED);
-        // Out of reach of the terminal and in nobody's way.
+        // Out of reach of the terminal and out of the way.
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"minder".as_ptr());
@@ -487,7 +493,8 @@ fn mind(root: i32, status: RawFd) -> ! {
         // Signals wait while they are blocked, so none is missed between this and the next line.
         while let Some((ended, wait_status)) = ended_any() {
             if ended == root {
-                // Before it is reaped: what is sent to its number until that is read reaches no other process.
+                // Before it is reaped: what is sent to its number until that is read reaches no
+                // other process.
                 write_number(status, wait_status);
                 // SAFETY: no code uses it again.
                 unsafe { libc::close(status) };
@@ -508,7 +515,8 @@ fn keeper_is_gone(status: RawFd) -> bool {
     unsafe { libc::poll(&raw mut look, 1, 0) > 0 && look.revents & libc::POLLERR != 0 }
 }
 
-/// A child that has ended and is not reaped, with its wait status; exits if there is no child at all.
+/// A child that has ended and is not reaped, with its wait status; exits if there is no child at
+/// all.
 fn ended_any() -> Option<(i32, c_int)> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut found = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -520,7 +528,8 @@ fn ended_any() -> Option<(i32, c_int)> {
             _ => None,
         };
     }
-    // SAFETY: zeros are valid, and a call that succeeds has written what it says of a child, or left them.
+    // SAFETY: zeros are valid, and a call that succeeds has written what it says of a child, or
+    // left them.
     let (ended, how, status) = unsafe {
         let found = found.assume_init();
         (found.si_pid(), found.si_code, found.si_status())

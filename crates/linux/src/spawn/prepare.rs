@@ -1,5 +1,5 @@
-//! What is made ready before the fork, since the child must not allocate. The child may use it after
-//! the caller that asked for it has gone on, so all of it is owned.
+//! What is made ready before the fork, since the child must not allocate. The child may use it
+//! after the caller that asked for it has gone on, so all of it is owned.
 
 use super::{Identity, Spawn, StdioFd};
 use crate::disposition::is_default;
@@ -18,8 +18,9 @@ pub struct Unwanted {
     pub(super) signals: Vec<c_int>,
     /// Whether its OOM score is another than that of ordinary processes.
     pub(super) oom_score: bool,
-    /// Whether what processes have in memory that become another user may be shown to anybody: to that user's
-    /// debuggers, or to readers of their core dumps. So it is where that can't be known.
+    /// Whether what processes have in memory that become another user may be shown to anybody: to
+    /// that user's debuggers, or to readers of their core dumps. So it is where that can't be
+    /// known.
     pub(super) shows_memory: bool,
 }
 

@@ -1,7 +1,8 @@
 //! System calls without the C library.
 //!
-//! A child that shares its parent's memory also shares the place where the library keeps `errno`, of
-//! which the parent may be making use at the same time. Here what the kernel says comes back as a value.
+//! A child that shares its parent's memory also shares the place where the library keeps `errno`,
+//! of which the parent may be making use at the same time. Here what the kernel says comes back as
+//! a value.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::io;

@@ -1,10 +1,10 @@
 //! Message queues and sets of semaphores (System V).
 //!
-//! The kernel does not say which process made one; only which user, when, and which processes used it
-//! last.
+//! The kernel does not say which process made one; only which user, when, and which processes used
+//! it last.
 
 use super::{Line, gone, parse};
-use crate::text::read_text;
+use crate::procfile::read_text;
 use crate::{Error, Result};
 use std::path::Path;
 
@@ -49,8 +49,9 @@ pub fn all() -> Vec<Used> {
     those(|_| true)
 }
 
-/// All that are wanted. The users of each semaphore are asked of the kernel one by one, and anybody may have made a
-/// great many: so only those of sets that are wanted are. [`Used::users`] of a set is empty when `wanted` is asked.
+/// All that are wanted. The users of each semaphore are asked of the kernel one by one, and anybody
+/// may have made a great many: so only those of sets that are wanted are. [`Used::users`] of a set
+/// is empty when `wanted` is asked.
 #[must_use]
 pub fn those(wanted: impl Fn(&Used) -> bool) -> Vec<Used> {
     let read = |table| read_text(Path::new(table)).unwrap_or_default();

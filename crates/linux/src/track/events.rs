@@ -1,10 +1,12 @@
-//! The kernel's process events: a word on every birth and end, from the netlink connector (CN_PROC).
+//! The kernel's process events: a word on every birth and end, from the netlink connector
+//! (CN_PROC).
 //!
-//! To be had with CAP_NET_ADMIN, in the machine's first network and process namespaces; proved by the
-//! kernel's answer to the subscription, since elsewhere it just keeps silent. What is not needed is
-//! dropped in the kernel, by a filter on the socket: what happens to threads, and all but births and ends.
-//! The rest waits in the socket's buffer until it is drained, in batches: read one by one, an event
-//! costs 48 us, most of it for being woken. A buffer that ran over is reported, once.
+//! To be had with CAP_NET_ADMIN, in the machine's first network and process namespaces; proved by
+//! the kernel's answer to the subscription, since elsewhere it just keeps silent. What is not
+//! needed is dropped in the kernel, by a filter on the socket: what happens to threads, and all but
+//! births and ends. The rest waits in the socket's buffer until it is drained, in batches: read one
+//! by one, an event costs 48 us, most of it for being woken. A buffer that ran over is reported,
+//! once.
 
 use super::netlink::Netlink;
 use crate::{Error, Result, clock};
@@ -84,8 +86,8 @@ const MESSAGE_BYTES: usize = 128;
 pub struct ProcessEvents(Netlink<MESSAGE_BYTES>);
 
 impl ProcessEvents {
-    /// Begins to listen. What happens from now on waits to be drained, where there is room for it: an
-    /// event takes about 0.8 KiB of the buffer.
+    /// Begins to listen. What happens from now on waits to be drained, where there is room for it:
+    /// an event takes about 0.8 KiB of the buffer.
     ///
     /// # Errors
     /// If this process may not, or is in a namespace where the kernel tells nothing.

@@ -2,11 +2,12 @@
 //!
 //! A process is named by its number and its birth. Numbers are used again, but not within
 //! [`SAME_NS`]: two words on a number whose births lie closer are on the same process. Births are in
-//! nanoseconds since boot, from an event or from `/proc` (which has them to a hundredth of a second).
+//! nanoseconds since boot, from an event or from `/proc` (which has them to a hundredth of a
+//! second).
 //!
-//! Words may come late, twice, or not at all: a sighting repairs what was missed, and an event older
-//! than a sighting changes nothing but what the sighting could not know, which is the parent that has
-//! ended since.
+//! Words may come late, twice, or not at all: a sighting repairs what was missed, and an event
+//! older than a sighting changes nothing but what the sighting could not know, which is the parent
+//! that has ended since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -136,8 +137,8 @@ impl<K: Copy + Ord> Forest<K> {
         self.tasks.entry(task).or_insert(Task { past, origin, root, members, tally });
     }
 
-    /// The processes that a task has had and when they lived: those that live now until `now_ns`. Of
-    /// very many, some; of those with the same number, the last.
+    /// The processes that a task has had and when they lived: those that live now until `now_ns`.
+    /// Of very many, some; of those with the same number, the last.
     #[must_use]
     pub fn lives(&self, task: K, now_ns: u64) -> BTreeMap<i32, Life> {
         let Some(record) = self.tasks.get(&task) else { return BTreeMap::new() };

@@ -1,10 +1,12 @@
 //! What each thread has read and written, reported by the kernel when it ends (taskstats).
 //!
-//! This takes `CAP_NET_ADMIN`, the machine's first process and user namespaces, and Linux 5.19, from which on a
-//! report names the process of its thread. In another network namespace the kernel accepts the subscription and
-//! reports nothing: process events ([`super::events`]) fail there, so only who has these should subscribe.
+//! This takes `CAP_NET_ADMIN`, the machine's first process and user namespaces, and Linux 5.19,
+//! from which on a report names the process of its thread. In another network namespace the kernel
+//! accepts the subscription and reports nothing: process events ([`super::events`]) fail there, so
+//! only a process that has these should subscribe.
 //!
-//! The kernel reports before it says that the process has ended, and before the process leaves its group.
+//! The kernel reports before it says that the process has ended, and before the process leaves its
+//! group.
 
 use super::events::Drained;
 use super::netlink::Netlink;

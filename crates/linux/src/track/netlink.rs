@@ -43,8 +43,8 @@ impl<const BYTES: usize> Netlink<BYTES> {
         if result == 0 { Ok(()) } else { Err(Error::last("setsockopt(AF_NETLINK)")) }
     }
 
-    /// Makes room in the kernel for messages that are not read yet: as asked for root, at most what the system
-    /// allows for others.
+    /// Makes room in the kernel for messages that are not read yet: as asked for root, at most what
+    /// the system allows for others.
     pub(super) fn set_buffer(&self, bytes: i32) {
         for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
             if self.set_option(option, &bytes).is_ok() {

@@ -203,7 +203,7 @@ fn the_processes_of_a_unit_go_to_its_leaf_and_the_subtree_lies_beside() {
     let leaf = fs::read_to_string(scope.path().join(DAEMONS).join("cgroup.procs")).unwrap();
     assert_eq!(leaf.trim(), pid.to_string());
     assert_eq!(Unit::of(pid), Some(unit), "who is in the leaf is in the unit");
-    // What is no daemon's place is in nobody's unit.
+    // What is no daemon's place is in no daemon's unit.
     let other = scope.create_child("other").unwrap();
     fs::write(other.path().join("cgroup.procs"), pid.to_string()).unwrap();
     assert_eq!(Unit::of(pid), None);

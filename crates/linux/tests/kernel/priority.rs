@@ -113,8 +113,8 @@ fn a_policy_of_its_own_stays() {
     assert_eq!(policy(), FIFO);
 }
 
-/// Threads of the least weight there is stop at once, though others of the greatest want their processor: by
-/// themselves they would have their turn after minutes.
+/// Threads of the least weight there is stop at once, though others of the greatest want their
+/// processor: by themselves they would have their turn after minutes.
 #[test]
 fn those_who_are_to_stop_where_others_run_are_hurried() {
     let subtree = Subtree::new("hurried");

@@ -129,8 +129,8 @@ fn a_suspension_past_its_deadline_is_undone_and_names_the_culprit() {
     }
 }
 
-/// Each waits for a processor before it stops, for so many turns of the others that one after the other
-/// would take far longer than the deadline.
+/// Each waits for a processor before it stops, for so many turns of the others that one after the
+/// other would take far longer than the deadline.
 #[test]
 fn what_is_too_slow_in_its_order_is_stopped_at_once() {
     let root = Launch::sh(&format!("taskset -pc 0 $$ > /dev/null; {}", busy_tree(6))).start(None);
@@ -193,7 +193,8 @@ fn several_trees_at_once() {
     assert!(pids.iter().all(|&pid| matches!(state(pid), 'Z' | '-')));
 }
 
-/// As when a part of a job is suspended: its members are named one by one, since orphans are among them.
+/// As when a part of a job is suspended: its members are named one by one, since orphans are among
+/// them.
 #[test]
 fn who_is_named_beside_his_parent_is_walked_once() {
     let root = Launch::sh(&busy_tree(4)).start(None);

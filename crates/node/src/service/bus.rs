@@ -1,8 +1,8 @@
-//! Asking daemons of the machine over D-Bus, by `busctl`, the client that comes with systemd: it is wherever
-//! systemd is, and what is asked is asked once, at the start of an instance.
+//! Asking daemons of the machine over D-Bus, by `busctl`, the client that comes with systemd: it is
+//! wherever systemd is, and what is asked is asked once, at the start of an instance.
 
 use super::bounded;
-use crate::trusted;
+use crate::state_dir;
 use anyhow::bail;
 use nix::unistd::geteuid;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,9 @@ pub(super) struct Method {
 }
 
 impl Bus {
-    /// The bus on which this user has a service manager; none where there is no such manager. Found by where it is, not by
-    /// what the environment says: sessions of `su` and `cron` have no word of it.
+    /// The bus on which this user has a service manager; none where there is no such manager. Found
+    /// by where it is, not by what the environment says: sessions of `su` and `cron` have no word
+    /// of it.
     pub(super) fn of_manager() -> Option<Self> {
         let uid = geteuid();
         let bus = match uid.is_root() {
@@ -52,14 +53,15 @@ impl Bus {
         (is_systemd_here() && bus.knows_our_numbers()).then_some(bus)
     }
 
-    /// Whether the numbers of processes mean the same at the other end: in a pid namespace of its own, this process would
-    /// have another's number. The kernel gives 0 for one that can't be seen from here.
+    /// Whether the numbers of processes mean the same at the other end: in a pid namespace of its
+    /// own, this process would have another's number. The kernel gives 0 for one that can't be seen
+    /// from here.
     fn knows_our_numbers(&self) -> bool {
         let socket = match self {
             Self::System => Path::new(SYSTEM_BUS),
             Self::User(socket) => socket,
         };
-        let stream = trusted::connect_within(socket, i64::from(WITHIN_S));
+        let stream = state_dir::connect_within(socket, i64::from(WITHIN_S));
         stream.is_ok_and(|stream| peer_credentials(&stream).is_ok_and(|peer| peer.pid > 0))
     }
 

@@ -1,9 +1,9 @@
-//! Where systemd runs the machine, the system's instance is a service of it: started at boot, with its
-//! messages in the journal of the system (`journalctl -u tutti`). Elsewhere, and for instances of a user's
-//! own, `tutti up` starts the supervisor itself.
+//! Where systemd runs the machine, the system's instance is a service of it: started at boot, with
+//! its messages in the journal of the system (`journalctl -u tutti`). Elsewhere, and for instances
+//! of a user's own, `tutti up` starts the supervisor itself.
 //!
-//! The unit's main process is the supervisor. It ends the jobs when it is told to stop; to change the
-//! executable while jobs run is what reloading is for.
+//! The unit's main process is the supervisor. It ends the jobs when it is told to stop; to change
+//! the executable while jobs run is what reloading is for.
 
 use crate::codes::coded;
 use crate::executable::own_path;
@@ -48,8 +48,8 @@ impl Service {
         if is_systems && is_systemd_here() { Self::named_after(instance) } else { None }
     }
 
-    /// One unit for each directory in `/run`: `tutti.service`, `tutti-lab.service`; none for a name that
-    /// units can't have.
+    /// One unit for each directory in `/run`: `tutti.service`, `tutti-lab.service`; none for a name
+    /// that units can't have.
     fn named_after(instance: &Instance) -> Option<Self> {
         let directory = instance.directory().to_owned();
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
@@ -103,7 +103,8 @@ impl Service {
     }
 }
 
-/// From this version on systemd starts the main process of a unit in a group below that of the unit, if told to.
+/// From this version on systemd starts the main process of a unit in a group below that of the
+/// unit, if told to.
 const HAS_SUBGROUPS: u32 = 254;
 
 /// How a unit begins that `tutti up` has written.
@@ -144,8 +145,8 @@ pub fn packaged_unit() -> anyhow::Result<String> {
     unit_text(Path::new("/run/tutti"), Path::new(PACKAGED_PROGRAM), None)
 }
 
-/// The unit of the instance in this directory, by this executable, for this version of systemd; without a
-/// version, for a package.
+/// The unit of the instance in this directory, by this executable, for this version of systemd;
+/// without a version, for a package.
 ///
 /// # Errors
 /// If one of the paths can't be written in a unit.
@@ -158,7 +159,8 @@ fn unit_text(directory: &Path, program: &Path, version: Option<u32>) -> anyhow::
     let (origin, leaf) = match version {
         Some(HAS_SUBGROUPS..) => (MADE_BY_UP, by_systemd),
         Some(_) => (MADE_BY_UP, by_hand),
-        // Before that version, systemd ignores the first line; from it on, the second one does nothing.
+        // Before that version, systemd ignores the first line; from it on, the second one does
+        // nothing.
         None => ("# Part of the package tutti.", format!("{by_systemd}\n{by_hand}")),
     };
     Ok(format!(
@@ -215,7 +217,7 @@ fn quoted(path: &Path) -> anyhow::Result<String> {
     Ok(text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"))
 }
 
-/// Tells whoever started this process that the instance takes jobs, if he wants to know
+/// Tells the parent of this process that the instance takes jobs, if it wants to know
 /// (`man sd_notify`).
 pub fn say_ready() {
     let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };

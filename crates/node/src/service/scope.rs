@@ -1,9 +1,11 @@
-//! The unit of an instance that is no service: a scope that its supervisor has systemd make around itself.
+//! The unit of an instance that is no service: a scope that its supervisor has systemd make around
+//! itself.
 //!
-//! Where a service manager runs, only it makes groups of processes, but for below a unit that it has delegated. So
-//! an instance has its manager delegate one: a user's that of the user, root's the system's. No right is needed for
-//! it, and nothing is asked. The scope is gone when its last process is; where the supervisor alone has ended, the next one
-//! joins the scope of what it has left. Where no manager runs, groups are made where they may be.
+//! Where a service manager runs, only it makes groups of processes, but for below a unit that it
+//! has delegated. So an instance has its manager delegate one: a user's that of the user, root's
+//! the system's. No right is needed for it, and nothing is asked. The scope is gone when its last
+//! process is; where the supervisor alone has ended, the next one joins the scope of what it has
+//! left. Where no manager runs, groups are made where they may be.
 
 use super::bus::{Bus, Method};
 use anyhow::{Context, bail};
@@ -16,12 +18,12 @@ use tutti_linux::cgroup::{DAEMONS, Layout, Unit, layout, v2_point};
 /// How long the manager may take to move this process.
 const MOVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a supervisor that was told to end may take before all that is left is killed, in microseconds: more than it
-/// waits for its daemons.
+/// How long a supervisor that was told to end may take before all that is left is killed, in
+/// microseconds: more than it waits for its daemons.
 const STOP_WITHIN_US: u64 = 30_000_000;
 
-/// By which the manager stops the scope. All processes of it get that, but it is nothing to any but the supervisor, which
-/// ends the jobs in good order and then the daemons.
+/// By which the manager stops the scope. All processes of it get that, but it is nothing to any but
+/// the supervisor, which ends the jobs in good order and then the daemons.
 pub const STOP: Signal = Signal::SIGURG;
 
 const fn of_manager(name: &'static str, takes: &'static str) -> Method {
@@ -37,9 +39,10 @@ const fn of_manager(name: &'static str, takes: &'static str) -> Method {
 const START: Method = of_manager("StartTransientUnit", "ssa(sv)a(sa(sv))");
 const ATTACH: Method = of_manager("AttachProcessesToUnit", "ssau");
 
-/// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of a unit that is
-/// delegated to it. `left` is a daemon that the supervisor before has left; `instance` says whose unit it is, in the
-/// manager's tables. The name of the unit; none where no service manager runs.
+/// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of
+/// a unit that is delegated to it. `left` is a daemon that the supervisor before has left;
+/// `instance` says whose unit it is, in the manager's tables. The name of the unit; none where no
+/// service manager runs.
 ///
 /// # Errors
 /// If there is a manager, and it makes no unit.
@@ -101,8 +104,9 @@ fn join(unit: &Unit) -> anyhow::Result<()> {
     wait_until_in(unit.name())
 }
 
-/// Has the manager move processes into a group below the unit of this process. Of a user's process in a login session,
-/// this process itself can't: the kernel asks for a right to the group above both, which is the system's.
+/// Has the manager move processes into a group below the unit of this process. Of a user's process
+/// in a login session, this process itself can't: the kernel asks for a right to the group above
+/// both, which is the system's.
 ///
 /// # Errors
 /// If this process is in no unit, the group is not below it, or the manager refuses.
@@ -117,8 +121,8 @@ pub fn attach(pids: &[i32], group: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The group whose controllers the unit of an instance that this user starts here would have; none where no service
-/// manager makes one, or controllers belong to v1.
+/// The group whose controllers the unit of an instance that this user starts here would have; none
+/// where no service manager makes one, or controllers belong to v1.
 pub fn place_of_unit() -> Option<PathBuf> {
     let bus = Bus::of_manager()?;
     let top = v2_point().filter(|_| layout() == Layout::V2)?;
@@ -141,13 +145,14 @@ fn wait_until_in(unit: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the manager of this user's units ends when the user has no session any more, and the jobs with it.
+/// Whether the manager of this user's units ends when the user has no session any more, and the
+/// jobs with it.
 pub fn ends_with_session() -> bool {
     let name = User::from_uid(geteuid()).ok().flatten().map(|user| user.name);
     let is_kept = name.is_some_and(|name| Path::new("/var/lib/systemd/linger").join(name).exists());
     !geteuid().is_root() && !is_kept
 }
 
-/// What a user who has no lingering is told.
+/// What a user without lingering is told.
 pub const ENDS_WITH_SESSION: &str =
     "your jobs end when you log out for the last time; after `loginctl enable-linger` they go on";

@@ -49,12 +49,13 @@ impl Clock {
             return u64::MAX;
         }
         let since = own_ns.saturating_sub(self.base_own_ns);
-        // Of each thousand million nanoseconds of the world it shows so many: first the whole ones, then the rest.
+        // Of each thousand million nanoseconds of the world it shows so many: first the whole ones,
+        // then the rest.
         let shown = GIGA.saturating_add_signed(self.ppb).max(1);
         let world =
             (since / shown).saturating_mul(GIGA).saturating_add(since % shown * GIGA / shown);
         let world = self.base_ns.saturating_add(world);
-        // Rounding must not make anybody wake up before his time, over and over.
+        // Rounding must not make any daemon wake up before its time, over and over.
         if self.own_ns(world) < own_ns { world.saturating_add(1) } else { world }
     }
 

@@ -1,4 +1,5 @@
-//! Groups of processes in tests: the kernel's, or those of the simulated machine that the thread is at.
+//! Groups of processes in tests: the kernel's, or those of the simulated machine that the thread is
+//! at.
 
 use super::machine::{Machine, here, is_cut_off, machine, root_group, with_here};
 use nix::libc;
@@ -16,7 +17,8 @@ use tutti_linux::pidfd::Held;
 use tutti_linux::signal::{self, Halt, Walk, WalkError, WalkReport};
 use tutti_linux::{Error, Result};
 
-/// While this file is there, no group of the kernel's is killed at once, as on kernels before 5.14: for tests.
+/// While this file is there, no group of the kernel's is killed at once, as on kernels before 5.14:
+/// for tests.
 pub static OLD_KERNEL: OnceLock<PathBuf> = OnceLock::new();
 
 fn is_on_an_old_kernel() -> bool {
@@ -156,7 +158,7 @@ impl Cgroup {
     }
 
     pub fn processes(&self) -> Result<Vec<i32>> {
-        // Nobody looks into simulated processes: none has any memory.
+        // Nothing looks into simulated processes: none has any memory.
         ask!(self, group => group.processes(), (_machine, _path) => Ok(Vec::new()))
     }
 
@@ -246,7 +248,7 @@ impl Cgroup {
         super::machine::at(*index, || with_here(set)).unwrap_or(Ok(()))
     }
 
-    /// Nobody is hurried on a simulated machine.
+    /// No thread is boosted on a simulated machine.
     pub fn calm(&self) {
         if let Some(group) = self.real() {
             group.calm();

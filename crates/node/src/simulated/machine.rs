@@ -1,5 +1,5 @@
-//! A simulated machine: its clock, its groups of processes, the processes in them, and who wants to connect
-//! to whom. What the kernel would do for the daemons, and nothing of what they do themselves.
+//! A simulated machine: its clock, its groups of processes, the processes in them, and connections
+//! that begin. What the kernel would do for the daemons, and nothing of what they do themselves.
 
 use super::clock::Clock;
 use super::process::{End, Process};
@@ -39,7 +39,7 @@ pub enum Ear {
 pub struct Group {
     /// Whether it is asked to be frozen.
     pub is_frozen: Cell<bool>,
-    /// Whether its processes run where nobody else would.
+    /// Whether its processes run where no other would.
     pub yields: Cell<bool>,
 }
 
@@ -77,11 +77,11 @@ pub struct Machine {
     pub knocks: Vec<(Daemon, Stream)>,
     /// Agents of other machines that wait to be let in.
     pub callers: Vec<(usize, Stream)>,
-    /// Whether a group was frozen or thawed since it was last looked at who may run.
+    /// Whether a group was frozen or thawed since the last look at what may run.
     pub is_refrozen: bool,
     /// When a process will do something next.
     due_ns: Option<u64>,
-    /// Whether who runs may have changed since that was last looked at.
+    /// Whether what runs may have changed since that was last looked at.
     pub changed: bool,
     /// What must never be, and was.
     pub wrong: Vec<String>,
@@ -89,7 +89,7 @@ pub struct Machine {
     pub finished: BTreeMap<(JobId, Rank), Vec<Ran>>,
 }
 
-/// Somebody begins a connection with another machine.
+/// A daemon begins a connection with another machine.
 pub struct Dialled {
     pub from: usize,
     pub to: usize,
@@ -115,7 +115,8 @@ thread_local! {
     static OWN_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on so many things that a daemon does reach the outside, and nothing after them; none: all do.
+/// From now on so many things that a daemon does reach the outside, and nothing after them; none:
+/// all do.
 pub fn set_cut(left: Option<u32>) {
     CUT.set(left);
 }
@@ -125,7 +126,8 @@ pub fn cut() -> Option<u32> {
     CUT.get()
 }
 
-/// A daemon does something that others notice: whether it does not get to that, since it is killed before.
+/// A daemon does something that others notice: whether it does not get to that, since it is killed
+/// before.
 pub fn is_cut_off() -> bool {
     match CUT.get() {
         None => false,
@@ -177,12 +179,12 @@ pub fn own_ns() -> Option<u64> {
     Some(OWN_NS.get())
 }
 
-/// What a machine has, for who simulates.
+/// What a machine has, for the simulation.
 pub fn machine<T>(index: usize, act: impl FnOnce(&mut Machine) -> T) -> T {
     MACHINES.with_borrow_mut(|machines| act(&mut machines.all[index]))
 }
 
-/// All of them, for who simulates.
+/// All of them, for the simulation.
 pub fn all<T>(act: impl FnOnce(&mut Machines) -> T) -> T {
     MACHINES.with_borrow_mut(act)
 }
@@ -211,7 +213,7 @@ pub fn member_of(machine: usize) -> Member {
 }
 
 impl Machines {
-    /// Begins a connection; nobody knows yet whether there is anybody at the other end.
+    /// Begins a connection; it is not known yet whether there is a peer.
     pub fn dial(&mut self, from: usize, address: &str) -> (io::Result<Stream>, Member) {
         let found = self.all.iter().position(|machine| machine.address == address);
         let to = found.expect("addresses of the world only");
@@ -348,7 +350,7 @@ impl Machine {
         }
     }
 
-    /// Processes that run, and not only where nobody else would.
+    /// Processes that run, and not only where no other would.
     pub fn taking_turns(&self) -> impl Iterator<Item = &Process> {
         self.processes.values().filter(|it| it.runs() && !it.makes_way())
     }

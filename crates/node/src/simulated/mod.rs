@@ -1,8 +1,10 @@
-//! Machines that are simulated, for daemons that are not: what the kernel would do for them. A thread that is at such
-//! a machine ([`machine::at`]) finds it behind [`crate::platform`]; every other thread finds the kernel.
+//! Machines that are simulated, for daemons that are not: what the kernel would do for them. A
+//! thread that is at such a machine ([`machine::at`]) finds it behind [`crate::platform`]; every
+//! other thread finds the kernel.
 //!
-//! [`machine`] is a kernel with [`groups`] and [`process`]es and a [`clock`]; a [`stream`] is a connection in memory;
-//! [`outside`] is the other half of [`crate::platform`]; what is drawn at [`random`] comes from the seed.
+//! [`machine`] is a kernel with [`groups`] and [`process`]es and a [`clock`]; a [`stream`] is a
+//! connection in memory; [`outside`] is the other half of [`crate::platform`]; what is drawn at
+//! [`random`] comes from the seed.
 #![allow(missing_docs, reason = "what stands for the kernel's is documented there")]
 
 pub mod clock;

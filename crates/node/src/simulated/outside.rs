@@ -1,5 +1,5 @@
-//! What the daemons have from outside in tests: the kernel's, or, in a simulated world, that of the simulated
-//! machine that the thread is at. The other half of [`crate::platform`].
+//! What the daemons have from outside in tests: the kernel's, or, in a simulated world, that of the
+//! simulated machine that the thread is at. The other half of [`crate::platform`].
 
 /// Clocks, and what tells a process from an earlier one.
 pub mod time {
@@ -18,7 +18,7 @@ pub mod time {
         }
     }
 
-    /// Nobody keeps the system's clocks of simulated machines.
+    /// Nothing keeps the system's clocks of simulated machines.
     pub fn system_clock() -> Result<SystemClock, NotSynchronised> {
         match here() {
             Some(_) => Err(NotSynchronised),
@@ -49,7 +49,7 @@ pub mod time {
     }
 }
 
-/// What nobody can guess, but who has the seed.
+/// What can't be guessed without the seed.
 pub mod chance {
     use crate::simulated::machine::with_here;
     use tutti_secure::NoRandomness;
@@ -76,7 +76,7 @@ pub mod processes {
     use std::sync::OnceLock;
     use tutti_linux::spawn::{Child, Spawn, Unwanted};
 
-    /// Whether tasks here are nobody the kernel knows.
+    /// Whether tasks here are unknown to the kernel.
     pub fn are_simulated() -> bool {
         here().is_some()
     }
@@ -103,7 +103,8 @@ pub mod processes {
         }
     }
 
-    /// Simulated tasks have nothing of this process: what is said of it then is what was found first.
+    /// Simulated tasks have nothing of this process: what is said of it then is what was found
+    /// first.
     pub fn unwanted() -> Unwanted {
         static FIRST: OnceLock<Unwanted> = OnceLock::new();
         match here() {
@@ -181,7 +182,7 @@ pub mod hardware {
     }
 }
 
-/// Connections, and whom a daemon can begin one with.
+/// Connections, and what a daemon can begin one with.
 pub mod ways {
     use crate::simulated::machine::{here, with_here, with_machines};
     use std::io;

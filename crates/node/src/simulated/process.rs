@@ -64,8 +64,8 @@ impl End {
     }
 }
 
-/// What a program of the world is asked to do: how long to compute, in milliseconds, how many lines to say
-/// meanwhile, and the status to end with.
+/// What a program of the world is asked to do: how long to compute, in milliseconds, how many lines
+/// to say meanwhile, and the status to end with.
 pub fn arguments(life_ms: u64, lines: u64, code: i32) -> Vec<String> {
     vec!["/world/program".into(), life_ms.to_string(), lines.to_string(), code.to_string()]
 }
@@ -130,7 +130,8 @@ impl Process {
         Ok((process, child))
     }
 
-    /// What the keeper has made for it may have something to be read, or soon be watched: its pipes are the kernel's.
+    /// What the keeper has made for it may have something to be read, or soon be watched: its pipes
+    /// are the kernel's.
     pub fn stir(&self) {
         if self.output.is_some() {
             stir();
@@ -146,7 +147,7 @@ impl Process {
         self.within.iter().any(|group| group.is_frozen.get())
     }
 
-    /// Whether it runs only where nobody else would.
+    /// Whether it runs only where no other would.
     pub fn makes_way(&self) -> bool {
         self.within.iter().any(|group| group.yields.get())
     }
@@ -162,7 +163,7 @@ impl Process {
             return Some(End::Signal(9));
         }
         match self.signalled {
-            // Who is frozen notices when it goes on; but the last signal ends even that.
+            // A frozen process notices when it goes on; but the last signal ends even that.
             Some(9) => return Some(End::Signal(9)),
             Some(signal @ (1 | 2 | 15)) if may_run => return Some(End::Signal(signal)),
             _ => {}
@@ -197,7 +198,7 @@ impl Process {
                     self.blocked = true;
                     return;
                 }
-                // Nobody reads any more.
+                // It has no reader any more.
                 Some(Err(_)) => self.rest.clear(),
             }
             if self.rest.is_empty() {

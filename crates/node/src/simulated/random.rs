@@ -48,7 +48,8 @@ impl Random {
         &all[index]
     }
 
-    /// Short mostly, and long now and then: anything up to so much, each order of magnitude as likely.
+    /// Short mostly, and long now and then: anything up to so much, each order of magnitude as
+    /// likely.
     pub const fn any_length(&mut self, most: u64) -> u64 {
         let bits = self.below(64 - most.leading_zeros() as u64) + 1;
         let most_now = if bits >= 64 { most } else { 1 << bits };

@@ -1,7 +1,8 @@
-//! Connections in tests: the kernel's, or, between daemons of a simulated world, such as are in memory. Who reads
-//! and writes them is the same code, and finds them as it would find the kernel's: bytes in order, as many as there
-//! is room for, then nothing for now; an end that was closed, with something unread or not. And whoever watches
-//! them hears of them in the order in which epoll would tell ([`crate::link::Poller`] asks here first).
+//! Connections in tests: the kernel's, or, between daemons of a simulated world, such as are in
+//! memory. A reader and writes them is the same code, and finds them as it would find the kernel's:
+//! bytes in order, as many as there is room for, then nothing for now; an end that was closed, with
+//! something unread or not. And a watcher them hears of them in the order in which epoll would tell
+//! ([`crate::link::Poller`] asks here first).
 
 mod memory;
 #[cfg(test)]
@@ -17,12 +18,12 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
-use tutti_linux::pass;
+use tutti_linux::scm_rights;
 
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Stream {
-    /// The connection; for one in memory only its name, and who is at the other end: nothing passes through it.
+    /// The connection; for one in memory only its name, and its peer: nothing passes through it.
     socket: UnixStream,
     /// Its number in memory.
     end: Option<usize>,
@@ -77,7 +78,7 @@ pub fn heard(heard: &mut Vec<(usize, Ear)>) {
     STREAMS.with_borrow_mut(|streams| streams.heard(heard));
 }
 
-/// Bytes from [`Stream::read_at_most`] that nobody needs any more.
+/// Bytes from [`Stream::read_at_most`] that are not needed any more.
 pub fn give_back(bytes: Vec<u8>) {
     STREAMS.with_borrow_mut(|streams| streams.give_back(bytes));
 }
@@ -218,7 +219,7 @@ impl Transport for Stream {
         match self.end {
             // No descriptor gets through memory.
             Some(_) => self.read(room),
-            None => pass::receive(&self.socket, room, descriptors),
+            None => scm_rights::receive(&self.socket, room, descriptors),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Random lives of a cluster: whatever users, administrators, tasks and failures can do to the core,
-//! from a seed, with everything checked after every event.
+//! Random lives of a cluster: whatever users, administrators, tasks and failures can do to the
+//! core, from a seed, with everything checked after every event.
 //!
 //! A [`Script`] is what happens, step by step. [`Script::random`] makes one; [`play`] plays it in a
-//! pretended [`Cluster`], twice, since the same events must give the same actions, also from a core that was
-//! stored and read in between, and ends everything, since nothing must be left; [`shrink()`] makes one that fails as short as it can. Scripts
-//! are text, a line a step, so that one that failed can be kept and played again.
+//! pretended [`Cluster`], twice, since the same events must give the same actions, also from a core
+//! that was stored and read in between, and ends everything, since nothing must be left;
+//! [`shrink()`] makes one that fails as short as it can. Scripts are text, a line a step, so that
+//! one that failed can be kept and played again.
 //!
 //! Parameters and rules of classes are set by their tables: what is added there is tried here
 //! without more ado. A new event needs a [`Step`], a line in the table of `random.rs`, and what it
@@ -31,7 +32,8 @@ use tutti_core::Core;
 /// Why a script failed: what was wrong, and after how many steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The steps that were played, with the one that failed; all of them if it was the end that did.
+    /// The steps that were played, with the one that failed; all of them if it was the end that
+    /// did.
     pub steps: usize,
     /// What was wrong.
     pub what: String,
@@ -67,8 +69,8 @@ pub fn play(script: &Script) -> Result<(), Failure> {
     .map_err(|what| Failure { steps: played.get(), what })
 }
 
-/// After so many steps the second core is stored and read again: one that a controller takes over must
-/// go on as the one that was never away.
+/// After so many steps the second core is stored and read again: one that a controller takes over
+/// must go on as the one that was never away.
 const STORED_EVERY: usize = 7;
 
 fn stored_and_read(core: &Core) -> Core {

@@ -1,4 +1,5 @@
-//! Pictures of simulations, and curves of whatever was measured, as SVG or PNG by the file's ending.
+//! Pictures of simulations, and curves of whatever was measured, as SVG or PNG by the file's
+//! ending.
 //!
 //! Each picture draws itself once, on whatever there is to draw on; a PNG has twice the pixels. The
 //! colours are those of Okabe and Ito, which colour-blind people tell apart too.

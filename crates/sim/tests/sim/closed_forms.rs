@@ -75,7 +75,8 @@ fn wait_s_and_mean(job: &Finished) -> f64 {
     job.wait().0 as f64 / 1e9 + MEAN_S
 }
 
-/// Of jobs that are not far longer than a quantum, the turn that they are missed by counts too much.
+/// Of jobs that are not far longer than a quantum, the turn that they are missed by counts too
+/// much.
 fn slowdown(job: &Finished) -> f64 {
     const EXPECTED: f64 = 1.0 / (1.0 - 0.6);
     let is_long = job.job.run.0 > 100 * SHORT_QUANTUM;

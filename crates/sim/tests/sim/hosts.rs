@@ -1,5 +1,5 @@
-//! Nodes that differ: the comparison of placements of the General Resource Manager's figure 3, and how
-//! jobs get on where one node is slower than another.
+//! Nodes that differ: the comparison of placements of the General Resource Manager's figure 3, and
+//! how jobs get on where one node is slower than another.
 
 use crate::scenario::{S, ends, gang, job, settings};
 use tutti_sim::{Host, Job, Machine, Settings, parse_hosts};

@@ -31,7 +31,8 @@ fn a_job_that_moves_to_a_slower_node_takes_longer_from_then_on() {
     let hosts = parse_hosts("fast 2 0 3 3 3 3 0\nslow 2 0 1 1 1 1 0").unwrap();
     let machine = Machine::of_hosts(&hosts).unwrap();
     let limited = |run| tutti_sim::Job { estimate: Nanos(10_000 * S), ..job(0, run * S, 2) };
-    // The first and the third need a hundred seconds of the fast node, the second ten of the slow one.
+    // The first and the third need a hundred seconds of the fast node, the second ten of the slow
+    // one.
     let jobs = [limited(150), limited(5), limited(150)];
     let settings = Settings { hosts, machine, ..moving(0) };
     // The third has had five seconds; the other 95 take three times as long.

@@ -21,8 +21,8 @@ fn by_night(rows_by_day: u64, begins: &str) -> Settings {
 fn jobs_take_turns_from_the_hour_on_in_which_they_may() {
     let jobs = [job(0, 3 * HOUR, 2), job(0, HOUR, 2)];
     assert_eq!(ends(&by_night(1, "mon 12:00"), &jobs), [3 * HOUR, 4 * HOUR]);
-    // From 20:00 on, an hour after the beginning, the second takes every other turn, and the first of
-    // them: the turn of the one that had run was just over.
+    // From 20:00 on, an hour after the beginning, the second takes every other turn, and the first
+    // of them: the turn of the one that had run was just over.
     let turn = 60 * S;
     assert_eq!(ends(&by_night(1, "mon 19:00"), &jobs)[1], 3 * HOUR - turn);
     let without = Settings { calendar: Vec::new(), ..by_night(1, "mon 19:00") };

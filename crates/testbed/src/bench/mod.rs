@@ -1,8 +1,8 @@
 //! `testbed bench`: what a cluster costs, measured on one that stands on this machine.
 //!
-//! All nodes share this machine's processors, so the figures say what Tutti does rather than what a network of real
-//! machines would take. Nothing in here decides whether a test passes. `docs/benchmarks/README.md` says what
-//! each figure means.
+//! All nodes share this machine's processors, so the figures say what Tutti does rather than what a
+//! network of real machines would take. Nothing in here decides whether a test passes.
+//! `docs/benchmarks/README.md` says what each figure means.
 
 mod launch;
 mod output;
@@ -35,8 +35,8 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) program: Option<PathBuf>,
 
-    /// The compiler of another MPICH than the system's for the MPI programs, which find MPICH's settings in their
-    /// environment
+    /// The compiler of another MPICH than the system's for the MPI programs, which find MPICH's
+    /// settings in their environment
     #[arg(long, value_name = "PROGRAM")]
     mpicc: Option<PathBuf>,
 
@@ -106,8 +106,8 @@ impl Bench {
         Ok(Self { bed, options, path, mpicc, quick, ends })
     }
 
-    /// Another cluster beside this one, with so many nodes of one processor each: as many nodes as this machine has
-    /// processors have one to themselves, and more share them evenly.
+    /// Another cluster beside this one, with so many nodes of one processor each: as many nodes as
+    /// this machine has processors have one to themselves, and more share them evenly.
     fn of_one_processor(&self, nodes: usize) -> anyhow::Result<Self> {
         let name = format!("{}-{nodes}", self.options.name);
         let processors = Some(NonZero::<usize>::MIN);
@@ -120,8 +120,8 @@ impl Bench {
         )
     }
 
-    /// The same with as many nodes as this machine has processors, each with one to itself; nothing if that is no
-    /// other cluster than this, or a single node.
+    /// The same with as many nodes as this machine has processors, each with one to itself; nothing
+    /// if that is no other cluster than this, or a single node.
     fn one_for_each_processor(&self) -> anyhow::Result<Option<Self>> {
         let processors = available_parallelism()?.get();
         let is_other = (2..self.nodes()).contains(&processors);
@@ -137,8 +137,8 @@ impl Bench {
         self.bed.nodes().len()
     }
 
-    /// What a shell script on the first node writes; `$1` and so on are `args`. To get onto the node takes
-    /// longer than much of what is measured, so that is done by the script.
+    /// What a shell script on the first node writes; `$1` and so on are `args`. To get onto the
+    /// node takes longer than much of what is measured, so that is done by the script.
     ///
     /// # Errors
     /// With what the script says, if it fails.

@@ -1,4 +1,5 @@
-//! Output of a rank on each node, all of it to one front end, and what it leaves of the way to others.
+//! Output of a rank on each node, all of it to one front end, and what it leaves of the way to
+//! others.
 
 use super::{Bench, Figure, NS_PER_MS, median, quantile};
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! Gangs over all nodes: how far apart the first and the last node begin with a job.
 //!
-//! From the records of the nodes' switch threads, which are in cluster time: so what a node takes for
-//! the time counts as right. Beside it is shown how far off that is in truth, which a test bed knows, since all its
-//! clocks are one below, and how far off it may be by the nodes' own word.
+//! From the records of the nodes' switch threads, which are in cluster time: so what a node takes
+//! for the time counts as right. Beside it is shown how far off that is in truth, which a test bed
+//! knows, since all its clocks are one below, and how far off it may be by the nodes' own word.
 
 use super::{ALLTOALL, Bench, Figure, NS_PER_MS, quantile};
 use anyhow::Context;
@@ -117,7 +117,8 @@ impl Clocks {
     }
 }
 
-/// Lets two jobs over all nodes take turns while `meanwhile` lasts, and how far off the nodes' time is then.
+/// Lets two jobs over all nodes take turns while `meanwhile` lasts, and how far off the nodes' time
+/// is then.
 fn turns(
     bench: &Bench,
     turn_ms: u64,
@@ -138,7 +139,8 @@ fn turns(
     Ok((Turns::after(all, begin, turn, lasts, bench.nodes()), clocks))
 }
 
-/// The last moment for which a switch of every node is known; or of most of them, if all have never made one.
+/// The last moment for which a switch of every node is known; or of most of them, if all have never
+/// made one.
 fn latest(switches: &Switches) -> Option<u64> {
     let most = switches.values().map(Vec::len).max()?;
     switches.iter().rev().find(|(_, nodes)| nodes.len() == most).map(|(due, _)| *due)

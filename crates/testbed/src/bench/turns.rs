@@ -1,12 +1,14 @@
 //! Two MPI jobs with a rank on each node, in turns, against one after the other.
 //!
-//! Nodes that are more than this machine has processors share these, and a job alone is overcommitted already: ranks
-//! that poll wait for each other's processors then, so that a program that does little else takes now longer, now
-//! shorter. So the same is also measured with one that mostly computes, and with as many nodes as there are processors.
-//! What computes on more memory than the processors' caches hold twice must fetch it again in each
-//! turn, whichever switches: that is measured, too, and is no goal.
+//! Nodes that are more than this machine has processors share these, and a job alone is
+//! overcommitted already: ranks that poll wait for each other's processors then, so that a program
+//! that does little else takes now longer, now shorter. So the same is also measured with one that
+//! mostly computes, and with as many nodes as there are processors. What computes on more memory
+//! than the processors' caches hold twice must fetch it again in each turn, whichever switches:
+//! that is measured, too, and is no goal.
 //!
-//! Each node has one of these, in turn: nodes that had them all would all bind their rank to the first.
+//! Each node has one of these, in turn: nodes that had them all would all bind their rank to the
+//! first.
 
 use super::{ALLTOALL, Bench, Figure, MpiProgram, SOLVER, median};
 use std::thread::available_parallelism;
@@ -16,7 +18,8 @@ const ONE_AFTER_THE_OTHER: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" 
 const IN_TURNS: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null & one=$!; tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null; \
                         wait $one";
 
-/// A slice, and how many percent more time may be taken by turns of it; nothing where that is only shown.
+/// A slice, and how many percent more time may be taken by turns of it; nothing where that is only
+/// shown.
 type Slice = (&'static str, Option<f64>);
 
 const SLICES: [Slice; 3] = [("1s", Some(1.0)), ("100ms", Some(2.0)), ("10ms", Some(5.0))];

@@ -1,10 +1,10 @@
-//! A stand-in for the workload of the Cray T3D at LLNL in spring 1996 (Jette, Storch, Yim: "The gang
-//! scheduler", CUG 1996), for comparing schedulers on a mix like the one theirs was built for.
+//! A stand-in for the workload of the Cray T3D at LLNL in spring 1996 (Jette, Storch, Yim: "The
+//! gang scheduler", CUG 1996), for comparing schedulers on a mix like the one theirs was built for.
 //!
 //! From the paper: 256 processors in powers of two; the four classes, and that benchmarks get at
-//! most 64 processors by day; the batch queues' limits, which are the requested times here (4 h;
-//! 15 min for short jobs of 128 and 256 processors; 16 h for long ones of 64); working hours with
-//! more than 90 % of the machine used, weekends with about 10 %, and 45 % over the weeks under their
+//! most 64 processors by day; the batch queues' limits, which are the requested times here (4 h; 15
+//! min for short jobs of 128 and 256 processors; 16 h for long ones of 64); working hours with more
+//! than 90 % of the machine used, weekends with about 10 %, and 45 % over the weeks under their
 //! gang scheduler, which the loads below add up to.
 //!
 //! Not in the paper, and chosen by us: how often each size comes, run times (log-uniform up to the

@@ -1,8 +1,8 @@
 //! A fixed set of jobs for the Cray T3D at LLNL, to time schedulers with: theirs was "a very heavy
 //! load of interactive and NQS jobs typical of those executed at LLNL", which is not published.
 //!
-//! From the paper: that there were both kinds of jobs, and how long UNICOS MAX took for them: 3,397 s
-//! for the batch jobs alone; with the others, 3,347 s for the batch jobs and 3,553 s for the
+//! From the paper: that there were both kinds of jobs, and how long UNICOS MAX took for them: 3,397
+//! s for the batch jobs alone; with the others, 3,347 s for the batch jobs and 3,553 s for the
 //! interactive ones. So they offer less than the machine can do in that time, and not much less.
 //!
 //! Made up: everything else. Sixteen batch jobs are submitted at once, sized so that before they

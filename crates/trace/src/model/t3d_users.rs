@@ -95,8 +95,8 @@ struct Person {
     random: Random,
 }
 
-/// Every second job of the mix that comes at a weekend: those that are left over from Friday make up
-/// the rest of the 10 %.
+/// Every second job of the mix that comes at a weekend: those that are left over from Friday make
+/// up the rest of the 10 %.
 #[derive(Clone, Debug)]
 struct Weekends(T3dMix);
 

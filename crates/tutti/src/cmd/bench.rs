@@ -1,12 +1,12 @@
-//! `tutti bench`: measures this machine. `node` is measured here; the benchmarks of Tutti itself are a program of
-//! their own, `tutti-bench`, which is started where it is installed.
+//! `tutti bench`: measures this machine. `node` is measured here; the benchmarks of Tutti itself
+//! are a program of their own, `tutti-bench`, which is started where it is installed.
 //!
 //! `node`: what this node can do with whole numbers, with numbers of 32 and 64 bits, and in
 //! moving memory. The running instance is told, for placements that go by the performance of nodes.
 //!
 //! One processor is measured, for a quarter of a second each, and the best of several short rounds
-//! counts: whatever else runs can only make a round slower. The figures are only ever compared between
-//! nodes, so what matters is that the same is measured everywhere.
+//! counts: whatever else runs can only make a round slower. The figures are only ever compared
+//! between nodes, so what matters is that the same is measured everywhere.
 
 use clap::{Args, Parser};
 use std::ffi::OsString;
@@ -72,7 +72,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
             Ok(node) => node,
             Err(error) => return Ok(super::say_usage(&error)),
         };
-        tutti_client::busy::warn("bench");
+        tutti_client::noise::warn("bench");
         return measure_node(node.quick, node.json).map(|()| Exit::OK);
     }
     let beside = own_path()?.with_file_name(PROGRAM);

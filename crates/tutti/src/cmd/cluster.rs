@@ -201,7 +201,8 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     }
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
-    // Looked at first: otherwise it would be known by an address that it has not, and the token gone.
+    // Looked at first: otherwise it would be known by an address that it has not, and the token
+    // gone.
     let listen = args.listen.as_deref().filter(|listen| *listen != "none");
     let listen = listen.map(|listen| refuse_if_nowhere(listen).and_then(|()| free_address(listen)));
     let listen = listen.transpose()?;
@@ -258,7 +259,7 @@ pub(crate) fn with_port(address: &str) -> String {
 
 /// An address that means all of this machine's is none that another machine could be told.
 pub(crate) fn refuse_if_nowhere(listen: &str) -> anyhow::Result<()> {
-    // Who can't listen there says so later.
+    // A machine that can't listen there says so later.
     let mut found = with_port(listen).to_socket_addrs().into_iter().flatten();
     if found.any(|address| address.ip().is_unspecified()) {
         let reason = format!(
@@ -310,7 +311,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
             let credentials = Credentials::new(key, &certificate, &authority)?;
             let mut heads = vec![head.to_owned()];
             heads.extend(addresses.into_iter().filter(|address| address != head));
-            // To an admin nobody connects.
+            // Nothing connects to an admin.
             let is_node = credentials.member().role == MemberRole::Node;
             let address = is_node.then(|| SocketAddr::new(local.ip(), PORT).to_string());
             let membership = Membership {

@@ -11,7 +11,7 @@ use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::limits;
 use tutti_node::membership::Place;
-use tutti_node::sole::Sole;
+use tutti_node::pidlock::Sole;
 use tutti_wire::limits::PROTOCOL_VERSION;
 
 #[derive(Args, Debug)]
@@ -30,7 +30,8 @@ pub(crate) struct KeeperArgs {
     #[arg(long, value_name = "DESCRIPTOR")]
     take_over: Option<i32>,
 
-    /// Only say whether a keeper's state of this form can be taken over, and which protocol is spoken
+    /// Only say whether a keeper's state of this form can be taken over, and which protocol is
+    /// spoken
     #[arg(long, value_name = "FORM")]
     can_take_over: Option<u16>,
 

@@ -65,7 +65,7 @@ pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
         counted(processors as u64, "task"),
         counted(processors as u64, "processor")
     ))?;
-    tutti_client::busy::warn("demo");
+    tutti_client::noise::warn("demo");
     let demo = Demo::new(&own, processors, length, quantum)?;
     print("First one after the other, as without Tutti ...\n")?;
     let alone = demo.back_to_back()?;

@@ -75,7 +75,7 @@ fn told(entry: &Entry) -> String {
     lines.map(|line| fold(&line, width).join("\n") + "\n").concat()
 }
 
-/// Who mistypes a number means one that is near.
+/// A user that mistypes a number means one that is near.
 fn unknown(text: &str) -> String {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let near = digits.parse::<u16>().ok().and_then(|number| {

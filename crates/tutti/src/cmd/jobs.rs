@@ -1,7 +1,7 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
 use super::ask_journal;
-use super::several::{Several, jobs_to_wait_for, live_jobs, targets_of};
+use super::job_range::{Several, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
 use clap::Args;
 use tutti_client::ask::{ask_until_answered, unexpected};
@@ -34,7 +34,7 @@ pub(crate) struct WaitArgs {
     /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver
     #[arg(
         required_unless_present_any = ["all", "user"], value_name = "JOB",
-        value_parser = super::several::whole_jobs
+        value_parser = super::job_range::whole_jobs
     )]
     jobs: Vec<Several>,
 }
@@ -88,8 +88,8 @@ pub(crate) struct CancelArgs {
     #[arg(short, long, conflicts_with_all = ["targets", "all"])]
     user: Option<String>,
 
-    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their descendants:
-    /// 7, 3-9, solver, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
+    /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required_unless_present_any = ["all", "user"], value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -128,8 +128,8 @@ pub(crate) struct SignalArgs {
     #[arg(value_parser = parse_signal)]
     signal: u8,
 
-    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their descendants:
-    /// 7, 3-9, solver, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
+    /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -154,8 +154,8 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct TargetArgs {
-    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their descendants:
-    /// 7, 3-9, solver, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
+    /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Several>,
 }

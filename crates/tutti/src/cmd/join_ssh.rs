@@ -24,8 +24,8 @@ use tutti_wire::host_list::{HostItem, parse_host_list};
 /// How long a token is good for: what copying the executable and starting may take.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(900);
 
-/// Options of ssh, unless the administrator sets others. Many sessions at once can't ask questions, and a
-/// machine that is off must not delay the others.
+/// Options of ssh, unless the administrator sets others. Many sessions at once can't ask questions,
+/// and a machine that is off must not delay the others.
 const SSH_OPTIONS: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"];
 
 #[derive(Args, Debug)]
@@ -135,7 +135,8 @@ impl Plan<'_> {
         let cluster = cluster.map_or_else(String::new, |name| format!("TUTTI_CLUSTER={name} "));
         let line = format!("{cluster}{} join {} -", self.program, quoted(&self.head));
         let said = self.on(host, &line, input.into());
-        // It may have been seen there. If the machine has not joined, or was in the cluster already, it is still good.
+        // It may have been seen there. If the machine has not joined, or was in the cluster
+        // already, it is still good.
         let _ = self.place.revoke(&token);
         Ok(said?.lines().next().unwrap_or("it has joined").to_owned())
     }
@@ -220,7 +221,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A file that has no name: nobody else can open it.
+/// A file that has no name: no other process can open it.
 fn memory_file() -> anyhow::Result<File> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     let file =

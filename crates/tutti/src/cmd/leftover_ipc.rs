@@ -1,7 +1,7 @@
-//! Shared memory, message queues and semaphores that nobody who is known to have used them lives to use
-//! again. Whose they were nobody can tell any more: jobs have their own, unless their class says `ipc=node`
-//! or no root started them, and the agent removes of those what it can tell (`agent/src/ipc.rs`). POSIX shared memory and
-//! semaphores are files, which all have in common.
+//! Shared memory, message queues and semaphores of which no known user lives to use them again.
+//! Their owners can't be told any more: jobs have their own, unless their class says `ipc=node` or
+//! no root started them, and the agent removes of those what it can tell (`agent/src/ipc.rs`).
+//! POSIX shared memory and semaphores are files, which all have in common.
 
 use super::leftovers::Leftover;
 use std::time::{SystemTime, UNIX_EPOCH};

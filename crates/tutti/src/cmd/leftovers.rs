@@ -1,9 +1,10 @@
 //! `tutti doctor --leftovers`: what instances that are gone have left, and its removal.
 //!
-//! Whose a thing is, its name says: cgroups and directories for temporary files are named after their
-//! instance, and an instance is gone when no daemon of it runs. Removed is only what is certainly that,
-//! and of an instance of the user's own: others could have made it so that its removal hits something else.
-//! All else is shown ([`super::leftover_ipc`]: shared memory, queues and semaphores).
+//! Whose a thing is, its name says: cgroups and directories for temporary files are named after
+//! their instance, and an instance is gone when no daemon of it runs. Removed is only what is
+//! certainly that, and of an instance of the user's own: others could have made it so that its
+//! removal hits something else. All else is shown ([`super::leftover_ipc`]: shared memory, queues
+//! and semaphores).
 
 use super::leftover_ipc;
 use crate::supervise;
@@ -21,7 +22,8 @@ use tutti_node::exit::Exit;
 use tutti_node::instance::{self, Instance, is_in_a_job};
 use tutti_node::presence;
 
-/// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and more.
+/// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and
+/// more.
 const DEPTH_MAX: u32 = 8;
 
 /// How often an emptied cgroup is tried to be removed: what was killed in it takes a moment to end.
@@ -117,7 +119,7 @@ fn render(found: &[Leftover], width: usize) -> String {
     text
 }
 
-/// Whose directory it is; nobody's if it is none, never through a link.
+/// Whose directory it is; `None` if it is none, never through a link.
 fn owner_of(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.uid())
 }
@@ -126,11 +128,12 @@ fn is_own(path: &Path) -> bool {
     owner_of(path) == Some(geteuid().as_raw())
 }
 
-/// Whose instance a directory for temporary files is of. The directory itself is that of the job's user.
+/// Whose instance a directory for temporary files is of. The directory itself is that of the job's
+/// user.
 fn owner_of_scratch(path: &Path, group: &str) -> Option<u32> {
     let of_instance = group.split('-').nth(1)?.parse().ok()?;
     let of_directory = owner_of(path)?;
-    // Whoever is not root gives it its name himself.
+    // A user that is not root gives it its name.
     Some(if geteuid().is_root() { of_instance } else { of_directory })
 }
 
@@ -307,7 +310,7 @@ fn processes(daemons: &Daemons) -> Vec<Leftover> {
         let job = environment.split(|&b| b == 0).find_map(|word| word.strip_prefix(b"TUTTI_JOB="));
         let Some(job) = job.map(String::from_utf8_lossy) else { continue };
         let is_held = || proc::ancestors(pid).iter().any(|above| daemons.pids.contains(above));
-        // Verbs, and whoever runs tests within a job, are no strays.
+        // Verbs, and processes that run tests within a job, are no strays.
         let is_own = pid.unsigned_abs() == std::process::id() || daemons.pids.contains(&pid);
         // What it descends from is asked last: that is much to read.
         if !is_own

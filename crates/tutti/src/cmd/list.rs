@@ -1,7 +1,7 @@
 //! The verb `ps`.
 
 use super::all_jobs;
-use super::several::{Several, by_number, check_found, targets_of};
+use super::job_range::{Several, by_number, check_found, targets_of};
 use clap::Args;
 use tutti_client::output::{Align, Table, account, print_json, print_table};
 use tutti_node::codes::coded;

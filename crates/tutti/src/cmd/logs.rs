@@ -1,7 +1,7 @@
 //! `tutti logs`: the output of a submitted job, from its files.
 
 use super::ask_journal;
-use super::several::{Several, targets_of, whole_jobs};
+use super::job_range::{Several, targets_of, whole_jobs};
 use super::show::{LogFile, Stream, ask_to_show, files_of};
 use anyhow::Context;
 use clap::Args;

@@ -1,7 +1,7 @@
 //! Verbs that change jobs in line: `class`, `hold`, `release`.
 
+use super::job_range::{Several, targets_of, whole_jobs};
 use super::jobs::each;
-use super::several::{Several, targets_of, whole_jobs};
 use super::submit::order;
 use clap::Args;
 use tutti_node::exit::Exit;

@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn the_spread_is_from_the_first_to_the_last_node_of_those_that_all_switched() {
         let nodes = [
-            // Of the others the first is not in the list any more, and job 9 began there at another time.
+            // Of the others the first is not in the list any more, and job 9 began there at another
+            // time.
             ("n1", vec![switch(100, 7, &[1]), switch(200, 5, &[2, 9]), switch(300, 4, &[1])]),
             ("n2", vec![switch(200, 9, &[2]), switch(300, 2, &[1]), switch(450, 1, &[9])]),
             ("n3", vec![switch(200, 6, &[2]), switch(301, 2, &[1])]),

@@ -74,7 +74,7 @@ fn branches(processes: &[ProcessReport]) -> Vec<(String, &ProcessReport)> {
         children.entry(parent).or_default().push(process);
     }
     let mut drawn = Vec::new();
-    // The next ones at the end: what is drawn before them and before those below, and who.
+    // The next ones at the end: what is drawn before them and before those below, and the node.
     let mut stack: Vec<(String, String, &ProcessReport)> = Vec::new();
     for top in children.remove(&None).unwrap_or_default().into_iter().rev() {
         stack.push((String::new(), String::new(), top));

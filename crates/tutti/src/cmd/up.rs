@@ -139,7 +139,8 @@ fn print_invitation(instance: &Instance, membership: &Membership) -> anyhow::Res
     Ok(Exit::OK)
 }
 
-/// Controller and agent begin anew as those of the cluster that was founded for them, as at an upgrade: jobs run on.
+/// Controller and agent begin anew as those of the cluster that was founded for them, as at an
+/// upgrade: jobs run on.
 fn go_on_as_head(instance: &Instance, membership: &Membership) -> anyhow::Result<()> {
     let listens = || {
         let address = membership.listen.as_deref().unwrap_or_default();
@@ -163,7 +164,8 @@ struct Standing {
 const INVITATION: Duration = Duration::from_secs(3600);
 
 impl UpArgs {
-    /// What the machine is in a cluster, from now on: what it is known to be, or the head of a new one.
+    /// What the machine is in a cluster, from now on: what it is known to be, or the head of a new
+    /// one.
     fn standing(&self, instance: &Instance) -> anyhow::Result<Standing> {
         let place = Place::of(instance);
         let known = place.membership()?;
@@ -212,13 +214,14 @@ impl UpArgs {
                 place.keep(&wanted)?;
             }
             None => {
-                // By another name its jobs would be those of another machine, which is not there any more.
+                // By another name its jobs would be those of another machine, which is not there
+                // any more.
                 if self.foreground || wanted.name != host_name() {
                     refuse_if_up(instance)?;
                 }
                 instance.prepare()?;
                 if !place.found(&wanted)? {
-                    // Somebody else has done so meanwhile, and is believed.
+                    // Another process has done so meanwhile, and is believed.
                     return Ok(Standing { membership: place.membership()?, is_new: false });
                 }
                 return Ok(Standing { membership: Some(wanted), is_new: true });
@@ -246,7 +249,7 @@ fn is_at(known: &Membership, listen: &str) -> bool {
         || has_default && known.listen.as_deref().and_then(host) == host(&with_port(listen))
 }
 
-/// The address with a port that nobody has: the usual one, or one of the next if another cluster has
+/// The address with a free port: the usual one, or one of the next if another cluster has
 /// that and none is named.
 pub(super) fn free_address(listen: &str) -> anyhow::Result<String> {
     let usual = with_port(listen);
@@ -369,7 +372,8 @@ impl Jobs {
 /// How long a controller that has just failed may take to be there again, if it can begin at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits for a controller that has just failed, if somebody starts it again; false if he still tries by then.
+/// Waits for a controller that has just failed, if it is started again; false if that still goes on
+/// by then.
 fn await_controller(instance: &Instance, patience: Instant) -> bool {
     while !instance.answers() && presence::is_supervised(instance) {
         if Instant::now() >= patience {
@@ -380,8 +384,8 @@ fn await_controller(instance: &Instance, patience: Instant) -> bool {
     true
 }
 
-/// Something keeps it from beginning, such as a journal that is damaged: the supervisor ends the others. What waits
-/// stays in the journal.
+/// Something keeps it from beginning, such as a journal that is damaged: the supervisor ends the
+/// others. What waits stays in the journal.
 fn end_without_controller(instance: &Instance) -> anyhow::Result<Exit> {
     presence::end(instance)?;
     print(&format!(
@@ -400,7 +404,7 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
     if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
         await_controller(instance, Instant::now() + PATIENCE);
         if !presence::is_supervised(instance) && presence::has_keeper(instance) {
-            // Somebody must end what a supervisor that failed has left.
+            // Something must end what a supervisor that failed has left.
             start_daemon(instance)?;
         }
         presence::end(instance)?;
@@ -419,7 +423,7 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
             start_daemon(instance)?;
         }
         if !instance.answers() {
-            // Whoever finds its sockets would wait for it.
+            // A client that finds its sockets would wait for it.
             supervise::clean_up_for_dead(instance);
             print(&format!("no instance runs in {}\n", instance.directory().display()))?;
             return Ok(Exit::OK);

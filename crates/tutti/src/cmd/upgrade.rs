@@ -13,7 +13,7 @@ use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::order;
 use tutti_node::presence;
-use tutti_node::trusted::NotOurs;
+use tutti_node::state_dir::NotOurs;
 use tutti_wire::code::Code;
 
 const EXAMPLES: &str = "\

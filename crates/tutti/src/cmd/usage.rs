@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 use std::ffi::OsString;
 use std::num::{ParseFloatError, ParseIntError};
 
-/// What people type who come from elsewhere, and which verb it is here.
+/// Verbs of other systems, and which verb it is here.
 const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
     ("cancel", &["kill", "stop", "scancel", "qdel", "delete", "rm", "abort"]),
     ("ps", &["ls", "list", "jobs", "job", "squeue", "qstat", "status"]),

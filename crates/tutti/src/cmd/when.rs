@@ -1,6 +1,6 @@
 //! When jobs start: `run --when`, `submit --when`, `ps --start`.
 
-use super::several::{Several, check_found};
+use super::job_range::{Several, check_found};
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print, print_json, print_table};
 use tutti_node::calendar::local_time;

@@ -1,8 +1,9 @@
-//! What a supervisor that was killed has left: daemons that live on. And daemons whose directory was removed.
+//! What a supervisor that was killed has left: daemons that live on. And daemons whose directory
+//! was removed.
 //!
-//! The keeper holds the tasks, so it stays as it is. Controller and agent are made to be killed, and learn what
-//! they must know from the journal and from the keeper: they begin anew, as children of the supervisor that
-//! comes after.
+//! The keeper holds the tasks, so it stays as it is. Controller and agent are made to be killed,
+//! and learn what they must know from the journal and from the keeper: they begin anew, as children
+//! of the supervisor that comes after.
 
 use super::ROLES;
 use super::process::Process;
@@ -13,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use tracing::info;
 use tutti_linux::proc;
 use tutti_node::instance::Instance;
-use tutti_node::{presence, sole};
+use tutti_node::{pidlock, presence};
 
 /// The keeper, if it lives.
 pub(super) fn keeper(instance: &Instance) -> Option<Process> {
@@ -25,10 +26,10 @@ pub(super) fn keeper(instance: &Instance) -> Option<Process> {
 /// # Errors
 /// What the kernel says.
 pub(super) fn end(instance: &Instance, role: &str) -> anyhow::Result<()> {
-    while let Some(pid) = sole::holder(instance, role)? {
+    while let Some(pid) = pidlock::holder(instance, role)? {
         let process = Process::resume(pid);
         // Still the same: the number was not another's when it was taken hold of.
-        if sole::holder(instance, role)? == Some(pid) {
+        if pidlock::holder(instance, role)? == Some(pid) {
             info!("the {role} that was here before, process {pid}, is followed by another");
             process.end();
         }
@@ -36,11 +37,12 @@ pub(super) fn end(instance: &Instance, role: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A daemon of an instance that lives on though its directory, where it would be found, was removed.
+/// A daemon of an instance that lives on though its directory, where it would be found, was
+/// removed.
 pub(super) fn without_directory(instance: &Instance) -> Option<i32> {
     let uid = geteuid().as_raw();
     let reached = keeper(instance).map(|keeper| keeper.pid());
-    let roles = ROLES.into_iter().filter_map(|role| sole::holder(instance, role).ok()?);
+    let roles = ROLES.into_iter().filter_map(|role| pidlock::holder(instance, role).ok()?);
     let known: Vec<i32> = roles.chain(reached).collect();
     let is_meant = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

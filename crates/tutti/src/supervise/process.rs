@@ -1,5 +1,5 @@
-//! A daemon's process: a child of ours, also one that the program before in this process has started, or
-//! the child of a supervisor that has ended.
+//! A daemon's process: a child of ours, also one that the program before in this process has
+//! started, or the child of a supervisor that has ended.
 
 use nix::libc::{self, pid_t};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -102,7 +102,7 @@ impl Process {
                 Ok(WaitStatus::Exited(_, status)) => Some(Ended::Exited(status)),
                 Ok(WaitStatus::Signaled(_, signal, _)) => Some(Ended::Killed(signal)),
                 Err(nix::errno::Errno::EINTR) => continue,
-                // No child of ours: somebody else has reaped it.
+                // No child of ours: another process has reaped it.
                 Err(_) => Some(Ended::Exited(-1)),
                 Ok(_) => None,
             };

@@ -10,8 +10,8 @@ use tutti_wire::handover::FORM;
 /// How long an executable may take to say what it understands.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Asks an executable whether it could take over from the keeper and reads the journal, and which version of the
-/// protocol it speaks.
+/// Asks an executable whether it could take over from the keeper and reads the journal, and which
+/// version of the protocol it speaks.
 ///
 /// # Errors
 /// If it can't be executed, can't take over, or does not say so within five seconds.

@@ -1,16 +1,19 @@
 //! Going over to another executable while jobs run: `tutti upgrade`.
 //!
-//! Whoever owns the instance names the executable at a socket of the supervisor's own, in words that stay what they
-//! are from release to release: `upgrade PATH`, and one line comes back, `done ...` or `refused ...`. Then:
+//! The owner of the instance names the executable at a socket of the supervisor's own, in words
+//! that stay what they are from release to release: `upgrade PATH`, and one line comes back,
+//! `done ...` or `refused ...`. Then:
 //!
-//! 1. The executable is asked what it understands (`tutti keeper --can-take-over FORM --reads-journal FORM`). If it can't
-//!    be executed, or does not understand what would be handed over, nothing happens. So it is while the journal lacks
+//! 1. The executable is asked what it understands
+//!    (`tutti keeper --can-take-over FORM --reads-journal FORM`). If it can't be executed, or does
+//!    not understand what would be handed over, nothing happens. So it is while the journal lacks
 //!    what was done since it could not be written: only the controller that runs knows that.
-//! 2. The keeper upgrades to it, with all that it holds (see `keeper/src/driver/handover.rs`). If it can't, nothing has
-//!    happened.
-//! 3. The supervisor executes it too, in the same process: it keeps its number, its lock and its children.
-//! 4. The controller is killed and started anew, then the agent: both are made to be, and learn what they must know
-//!    from the journal, and from the keeper.
+//! 2. The keeper upgrades to it, with all that it holds (see `keeper/src/driver/handover.rs`). If
+//!    it can't, nothing has happened.
+//! 3. The supervisor executes it too, in the same process: it keeps its number, its lock and its
+//!    children.
+//! 4. The controller is killed and started anew, then the agent: both are made to be, and learn
+//!    what they must know from the journal, and from the keeper.
 
 use super::process::Process;
 use super::successor::what_it_speaks;
@@ -50,7 +53,7 @@ const KEEPER_WITHIN: Duration = Duration::from_secs(30);
 /// How long a daemon may take that was started anew.
 const DAEMON_WITHIN: Duration = Duration::from_secs(20);
 
-/// Whoever has connected says at once what he wants.
+/// A client says at once what it wants.
 const ORDER_WITHIN: Duration = Duration::from_secs(1);
 
 /// The longest order: a path.
@@ -61,7 +64,7 @@ const ORDER_BYTES_MAX: u64 = 8 << 10;
 pub(crate) struct Resumed {
     /// Its daemons, with the numbers of their processes.
     pub(crate) daemons: Vec<(String, i32)>,
-    /// Descriptors: the lock, the log if there is one, and whoever asked.
+    /// Descriptors: the lock, the log if there is one, and the asker.
     pub(crate) lock: i32,
     pub(crate) log: Option<i32>,
     pub(crate) asker: i32,
@@ -110,7 +113,7 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
 }
 
 fn answer(mut asker: &UnixStream, text: &str) {
-    // Whoever asked may be gone.
+    // The asker may be gone.
     let _ = asker.write_all(format!("{}\n", text.replace('\n', "; ")).as_bytes());
 }
 
@@ -187,7 +190,8 @@ impl Supervisor<'_> {
         Ok(executed?)
     }
 
-    /// The controller and the agent, by the new executable. Whatever else happens meanwhile is dealt with.
+    /// The controller and the agent, by the new executable. Whatever else happens meanwhile is
+    /// dealt with.
     fn start_anew(&mut self) -> anyhow::Result<()> {
         if !is_member(self.instance)? {
             self.replace("controller")?;
@@ -278,8 +282,8 @@ fn tell_keeper(instance: &Instance, program: &Path, protocol: u16) -> anyhow::Re
     }
 }
 
-/// Waits for the keeper's answer, or its end: the connection may outlive it, since its children have it too
-/// until their programs run.
+/// Waits for the keeper's answer, or its end: the connection may outlive it, since its children
+/// have it too until their programs run.
 fn answer_of_keeper(link: &mut Link, keeper: BorrowedFd) -> anyhow::Result<FromHolder> {
     let patience = Instant::now() + KEEPER_WITHIN;
     loop {

@@ -1,4 +1,4 @@
-//! Who may hand in jobs, and from which machines.
+//! Which users may submit jobs, and from which machines.
 
 use crate::cluster::Bed;
 use crate::harness::{Done, Instance, NOBODY, Running, eventually};
@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 
-/// Somebody else.
+/// Another user.
 const SOMEBODY: u32 = 1234;
 
 #[test]
@@ -31,7 +31,7 @@ fn only_who_is_listed_may_hand_in_jobs_and_root() {
     kill(Pid::from_raw(controller), Signal::SIGKILL).unwrap();
     eventually("another", || instance.daemon_now("controller").filter(|&new| new != controller));
     run_as(NOBODY).expect(120).says("[T039]");
-    // By his group; the groups of a user count, too.
+    // By the user's group; the groups of a user count, too.
     access(&["@65534=anywhere"]).expect(0);
     run_as(NOBODY).expect(0);
     let in_group = ["setpriv", "--reuid=1235", "--regid=1235", "--groups=65534"];
@@ -136,13 +136,13 @@ fn a_machine_whose_root_is_not_trusted_cannot_make_up_groups() {
     }
     let job = ["run", "sh", "-c", "id -G"];
     let groups = |node, who| in_groups(&bed, node, who, &job).expect(0).text();
-    // Somebody whom the head does not know has no groups, and none of the system's.
+    // A user that the head does not know has no groups, and none of the system's.
     assert_eq!(groups(2, (SOMEBODY, 1234, "0,6")), "1234\n");
     in_groups(&bed, 2, (SOMEBODY, 0, "1234"), &job)
         .expect(125)
         .says("the head knows no user 1234")
         .says("[T020]");
-    // Whom it knows is in the groups that he has there.
+    // A user that it knows is in the groups that the head has.
     assert_eq!(groups(2, (NOBODY, 0, "0,6")), "65534\n");
     bed.tutti(1, &["access", "@6=anywhere"]).expect(0);
     in_groups(&bed, 2, (SOMEBODY, 1234, "6"), &job).expect(120).says("[T039]");

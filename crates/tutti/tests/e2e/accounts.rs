@@ -24,7 +24,7 @@ const TELL_CPU: &str = "g=$(sed -n s/^0:://p /proc/self/cgroup); \
 #[test]
 fn short_lived_processes_and_strays_are_accounted_for() {
     let instance = Instance::alone().up();
-    // Children that nobody waits for one by one, and strays whose parents have ended.
+    // Children that are not waited for one by one, and strays whose parents have ended.
     let line = format!(
         "for n in 1 2 3 4 5 6 7 8; do sh -c '{BURN}'; \
          sh -c \"setsid sh -c '{BURN}; echo x >> marks' & true\"; done; \
@@ -65,8 +65,8 @@ fn what_a_task_makes_before_its_keeper_has_said_who_it_is_counts_too() {
     needs_root("process events of the kernel, before Linux 6.6");
     let instance = Instance::new().up();
     instance.tutti(&["params", "placement=high-load", "tasks_per_node=32"]).expect(0);
-    // The first task stops the keeper while that still makes the others, and lets it go on when all that
-    // it made itself is long told.
+    // The first task stops the keeper while that still makes the others, and lets it go on when all
+    // that it made itself is long told.
     let line = "if [ $TUTTI_RANK = 0 ]; then kill -STOP $PPID; \
         i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done; sleep 0.1; kill -CONT $PPID; fi";
     for job in 1..=10 {
@@ -198,8 +198,8 @@ fn jobs_of_several_nodes_are_accounted_for() {
     assert_eq!(of_tasks.len(), 2);
     let sum: u64 = of_tasks.iter().map(|task| cpu_us(&task["usage"])).sum();
     assert!(usage["cpu_whole"] == true && cpu_us(usage) >= sum && sum > 20_000, "{history}");
-    // The kernel tells of births in the first network only, which no node of a test bed is in; what was
-    // seen is known all the same.
+    // The kernel tells of births in the first network only, which no node of a test bed is in; what
+    // was seen is known all the same.
     assert!(usage["processes"].as_u64() >= Some(2), "{history}");
     let shown = bed.tutti(2, &["history"]).expect(0).text();
     assert!(shown.matches('?').count() <= 1, "more than its memory is not known: {shown}");
@@ -220,8 +220,8 @@ fn memory_and_what_goes_to_a_disk_are_as_the_kernel_counted_them() {
     instance.tutti(&["run", "true"]).expect(0);
     let usage = history(&instance, 3)["job"]["usage"].clone();
     assert!(usage["memory_peak_bytes"].as_u64() < Some(4 << 20), "{usage}");
-    // Past the page cache, or nobody could tell whose bytes they are. A shell's account has those of its
-    // children that have ended; on a file system that is memory it is 0.
+    // Past the page cache, or the owner of the bytes would be unknown. A shell's account has those
+    // of its children that have ended; on a file system that is memory it is 0.
     let line = "dd if=/dev/zero of=written bs=1M count=16 oflag=direct 2> dd.log; \
         sed -n 's/^write_bytes: //p' /proc/$$/io";
     let told = instance.tutti(&["run", "sh", "-c", line]).expect(0).text();
@@ -259,7 +259,8 @@ fn memory_is_counted_over_all_processes_of_a_task_also_without_a_limit() {
 #[test]
 fn what_strays_read_and_write_is_counted() {
     let instance = Instance::new().up();
-    // Two writers: one that the shell waits for, and so finds in its own account, and one that nobody waits for.
+    // Two writers: one that the shell waits for, and so finds in its own account, and one that it
+    // does not wait for.
     let write = "dd if=/dev/zero bs=1M count=8 oflag=direct 2> /dev/null";
     let line = format!(
         "{write} of=waited; sed -n 's/^write_bytes: //p' /proc/$$/io; \

@@ -9,8 +9,8 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell outside of any job, with a child, and a grandchild whose parent has ended. It reads a line
-/// and exits with 5.
+/// A shell outside of any job, with a child, and a grandchild whose parent has ended. It reads a
+/// line and exits with 5.
 struct Outsider(Child);
 
 impl Outsider {
@@ -198,7 +198,8 @@ fn only_ones_own_processes_can_be_adopted_and_only_once() {
     instance.tutti(&["adopt", &me]).expect(1).says("is an ancestor of this tutti");
     let keeper = instance.daemon("keeper").to_string();
     instance.tutti(&["adopt", &keeper]).expect(1).says("belongs to tutti already");
-    // Of two that ask at the same moment, one may be refused by the keeper only: it is told so, too.
+    // Of two that ask at the same moment, one may be refused by the keeper only: it is told so,
+    // too.
     let start = || {
         let pid = own.pid().to_string();
         let mut command = instance.command_as(Some(NOBODY), &["adopt", "--parsable", &pid]);

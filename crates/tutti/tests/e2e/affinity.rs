@@ -16,7 +16,7 @@ fn program() -> PathBuf {
         .clone()
 }
 
-/// What it said: who it was, on which processors it could run, and where it may in the end.
+/// What it said: its name, on which processors it could run, and where it may in the end.
 fn attempts(text: &str) -> Vec<[String; 3]> {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     text.lines().map(|line| words(line).try_into().unwrap_or_else(|_| panic!("{text}"))).collect()
@@ -130,7 +130,8 @@ fn where_nothing_holds_them_processes_are_brought_back() {
 #[test]
 fn ranks_of_two_mpiruns_side_by_side_have_different_processors() {
     need_two();
-    // In Debian's openmpi-bin; who has MPICH alone tests no more of this than the other tests do.
+    // In Debian's openmpi-bin; a machine with MPICH alone tests no more of this than the other
+    // tests do.
     if Command::new("mpirun.openmpi").arg("--version").output().is_err() {
         return;
     }

@@ -1,4 +1,5 @@
-//! Verbs at a machine that is not the head: its agent passes them on, and the answer is that of the head.
+//! Verbs at a machine that is not the head: its agent passes them on, and the answer is that of the
+//! head.
 
 use crate::cluster::Bed;
 use crate::harness::{Running, eventually};
@@ -117,7 +118,8 @@ fn root_of_a_machine_that_was_invited_as_admin_is_root_in_the_cluster() {
     bed.tutti(3, &["params", "quantum=77ms"]).expect(0);
     let done = bed.tutti(3, &["run", "-N", "3", "--", "hostname"]).expect(0);
     assert_eq!(done.sorted(), ["n1", "n2", "n3"]);
-    // It stays so with another certificate, and each is what it was. And a cluster does not end for being idle.
+    // It stays so with another certificate, and each is what it was. And a cluster does not end for
+    // being idle.
     bed.tutti(3, &["params", "idle_exit=1s"]).expect(0);
     for (number, code) in [(2, 1), (3, 0)] {
         let file = bed.node(number).directory().join("cluster/credentials.pem");
@@ -136,7 +138,7 @@ fn root_of_a_machine_that_was_invited_as_admin_is_root_in_the_cluster() {
         });
         told.expect(code);
     }
-    // Whoever takes its name later is none unless invited so.
+    // A machine that takes its name later is none unless invited so.
     bed.tutti(1, &["nodes", "remove", "n3", "--now"]).expect(0);
     let lock = bed.node(3).directory().join("lock");
     eventually("it has ended", || (!lock.exists()).then_some(()));

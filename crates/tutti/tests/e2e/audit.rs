@@ -1,4 +1,5 @@
-//! What is left of an instance, as it is seen from outside: processes, cgroups, shared memory, directories.
+//! What is left of an instance, as it is seen from outside: processes, cgroups, shared memory,
+//! directories.
 
 use crate::harness::{Instance, command_line, describe, eventually, processes};
 use nix::sys::signal::{Signal, kill};
@@ -21,8 +22,8 @@ fn processes_of(dir: &Path, nap: &str) -> Vec<i32> {
     processes().into_iter().filter(is_its).collect()
 }
 
-/// Processes and cgroups of the instance of a user that is, or was, in this directory, and processes with this
-/// length of sleep.
+/// Processes and cgroups of the instance of a user that is, or was, in this directory, and
+/// processes with this length of sleep.
 pub(crate) fn traces_of(dir: &Path, user: u32, nap: &str) -> Vec<String> {
     let processes = processes_of(dir, nap).into_iter().map(describe);
     let groups = cgroups_named(&cgroup_name(dir, user)).into_iter();
@@ -31,7 +32,7 @@ pub(crate) fn traces_of(dir: &Path, user: u32, nap: &str) -> Vec<String> {
 
 /// Ends all of these.
 pub(crate) fn end_by_force(dir: &Path, user: u32, nap: &str) {
-    // Who was killed holds his group until he is reaped.
+    // A killed process holds its group until it is reaped.
     for _ in 0..30 {
         for pid in processes_of(dir, nap) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -45,7 +46,7 @@ pub(crate) fn end_by_force(dir: &Path, user: u32, nap: &str) {
     }
 }
 
-/// Ends whoever is in a cgroup, and removes it with those below.
+/// Ends the processes of a cgroup, and removes it with those below.
 pub(crate) fn end_group(group: &Path) {
     let _ = fs::write(group.join("cgroup.kill"), "1");
     remove_groups(group);

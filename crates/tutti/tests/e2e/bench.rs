@@ -25,7 +25,7 @@ fn switches_are_measured_beside_the_bare_cost_of_the_same_writes() {
     assert!(report["bare_missing"].is_null() && report["gaps"]["gaps"].as_u64() > Some(0));
 }
 
-/// As soon as there are groups, and when somebody is in both.
+/// As soon as there are groups, and when both have processes.
 #[test]
 fn a_measurement_that_is_terminated_leaves_no_group() {
     needs_root("a cgroup outside of a unit");

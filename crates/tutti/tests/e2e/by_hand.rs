@@ -1,4 +1,5 @@
-//! Clusters that are made by hand, on nodes that know nothing of each other, as the pages for administrators say.
+//! Clusters that are made by hand, on nodes that know nothing of each other, as the pages for
+//! administrators say.
 
 use crate::cluster::Bed;
 use crate::harness::{Done, Instance, Running};
@@ -6,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// The commands of the administrator's page on clusters: the one at the head, the one of another machine, and those of a
-/// user.
+/// The commands of the administrator's page on clusters: the one at the head, the one of another
+/// machine, and those of a user.
 fn told() -> [Vec<String>; 3] {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin/cluster.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -20,7 +21,7 @@ fn told() -> [Vec<String>; 3] {
     blocks.map(lines).collect::<Vec<_>>().try_into().unwrap()
 }
 
-/// A line as somebody types it at a node.
+/// A line as a user types it at a node.
 #[track_caller]
 pub(crate) fn type_in(bed: &Bed, number: usize, line: &str) -> Done {
     type_in_to(bed.node(number).command("sh"), bed, line)
@@ -112,7 +113,7 @@ fn a_machine_alone_says_how_others_could_join() {
     let next = said.lines().find(|line| line.starts_with("next: ")).unwrap();
     assert!(next.ends_with("` lets other machines join"), "{said}");
     assert!(next.contains("; `tutti up --listen "), "{said}");
-    // Who has a cluster is not told to begin one.
+    // A machine with a cluster is not told to begin one.
     let bed = Bed::of(1, &[0]);
     let said = bed.tutti(1, &["up", "--listen", bed.node(1).host()]).expect(0).text();
     assert!(said.contains("next: ") && !said.contains("lets other machines join"), "{said}");

@@ -23,7 +23,7 @@ fn who_is_important_has_others_set_aside_and_they_come_back() {
     let idle = instance.submit(&standby);
     instance.wait_for_state(idle, "running");
     written(&instance);
-    // Nobody is disturbed before his time.
+    // No job is disturbed before its time.
     let quick = ["-n", "2", "--class", "interactive", "-o", "/dev/null", "sleep", &instance.nap];
     let quick = instance.submit(&quick);
     let waits = instance.job(quick);

@@ -225,7 +225,7 @@ fn a_listing_shows_what_was_asked_for() {
     assert!(failed.contains("exit 3") && !failed.contains("completed"), "{failed}");
     let numbers: Vec<Value> = instance.jobs().iter().map(|shown| shown["job"].clone()).collect();
     assert_eq!(numbers, [1, job, later], "those that ended stand among those that have not");
-    // What goes to no terminal is as wide as it likes, unless somebody says how wide it may be.
+    // What goes to no terminal is as wide as it likes, unless its width is set.
     let widest = |columns: Option<&str>| {
         let mut command = instance.command(&["ps", "--all"]);
         columns.map(|columns| command.env("COLUMNS", columns));
@@ -303,7 +303,7 @@ fn a_message_that_nobody_can_read_ends_nothing() {
     instance.shell("tutti ps >/dev/full").expect(1).says("No space left");
 }
 
-/// A job may be named anything, as may its program: whoever asks for it, root too, sees no more than that.
+/// A job may be named anything, as may its program: a user that asks for it, root too, sees no more than that.
 #[test]
 fn what_users_name_gives_no_terminal_orders() {
     let instance = Instance::new().up();

@@ -17,8 +17,8 @@ use tutti_testbed::{Node, Options, Testbed};
 
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
-/// A test bed, and an instance that is never started: it keeps tests that measure away, and its audit
-/// finds what the test bed leaves.
+/// A test bed, and an instance that is never started: it keeps tests that measure away, and its
+/// audit finds what the test bed leaves.
 pub(crate) struct Bed {
     bed: Option<Testbed>,
     pub(crate) audit: Instance,
@@ -30,7 +30,8 @@ impl Bed {
         Self::with(nodes, clocks_ahead_s, &[])
     }
 
-    /// A cluster whose last node reaches the head over a slow way, with other parameters than usual before it comes.
+    /// A cluster whose last node reaches the head over a slow way, with other parameters than usual
+    /// before it comes.
     pub(crate) fn up_slow(nodes: usize, slow: Duration, params: &[&str]) -> Self {
         let params = params.iter().map(|&param| param.to_owned()).collect();
         let bed = Self::made(nodes, |options| Options { slow: Some(slow), params, ..options });
@@ -211,7 +212,7 @@ fn output_in_bulk_of_many_nodes_is_whole() {
     assert_eq!(next, [300; 6]);
 }
 
-/// What switches each node made: when due, who left, who came.
+/// What switches each node made: when due, which job left, which came.
 pub(crate) fn switches(bed: &Bed) -> BTreeMap<String, BTreeSet<(u64, String, String)>> {
     let Value::Array(nodes) = bed.tutti(2, &["switches", "-n", "1000", "--json"]).expect(0).json()
     else {
@@ -232,7 +233,8 @@ pub(crate) fn switches(bed: &Bed) -> BTreeMap<String, BTreeSet<(u64, String, Str
         .collect()
 }
 
-/// The switches that so many nodes have all made: the same moments, by the same clock, with the same jobs.
+/// The switches that so many nodes have all made: the same moments, by the same clock, with the
+/// same jobs.
 pub(crate) fn common_switches(bed: &Bed, count: usize) -> Option<BTreeSet<(u64, String, String)>> {
     let nodes = switches(bed);
     let mut all = nodes.values();
@@ -289,7 +291,8 @@ fn agents_that_end_cost_no_job() {
         node.signal("agent", Signal::SIGKILL).unwrap();
         eventually("another agent", || node.daemon("agent").filter(|&new| new != agent));
     }
-    // Who waited was connected through one of them, and is told that he is not any more.
+    // The client that waited was connected through one of them, and is told that it is not any
+    // more.
     drop(waiting);
     eventually("all nodes back", || bed.states().values().all(|state| state == "up").then_some(()));
     bed.tutti(1, &["wait", &job]).expect(0);
@@ -329,7 +332,7 @@ fn nobody_joins_without_a_good_token() {
     let token = invite(&[]);
     join(2, &token, "n1").expect(1).says("has a node named n1");
     join(2, &token, "no/name").expect(1).says("is no name");
-    // Nobody is there, or nobody of that name.
+    // No user is there, or none of that name.
     for (head, says) in [
         (address.replace(":7716", ":9"), "`tutti up --listen ADDRESS`"),
         ("nosuch.invalid".into(), "no such machine: nosuch.invalid"),
@@ -352,7 +355,7 @@ fn nobody_joins_without_a_good_token() {
     std::thread::sleep(Duration::from_millis(1100));
     join(3, &short, "n3").expect(1).says("expired");
     bed.tutti(1, &["invite", "--for", "0s"]).expect(1).says("1s or more");
-    // Who was removed does not come back, and his name can be taken again.
+    // A removed machine does not come back, and its name can be taken again.
     bed.tutti(1, &["nodes", "remove", "n9"]).expect(1).says("there is no node n9");
     bed.tutti(1, &["nodes", "remove", "n1"]).expect(1).says("the controller runs on");
     bed.tutti(2, &["nodes", "remove", "n2"]).expect(1).says("root of this machine is not root");
@@ -395,7 +398,7 @@ fn certificates_are_renewed_by_themselves_and_cost_no_job() {
     }
     let jobs = bed.tutti(1, &["ps", "--json", &job]).expect(0).json();
     assert_eq!(jobs[0]["state"], "running");
-    // Who connects anew shows the new one, and is shown it.
+    // A machine that connects anew shows the new one, and is shown it.
     for number in [4, 1] {
         let agent = bed.node(number).daemon("agent").unwrap();
         bed.node(number).signal("agent", Signal::SIGKILL).unwrap();
@@ -484,8 +487,8 @@ fn mpi_programs_talk_through_the_network() {
     let bed = Bed::up(2, &[0]);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/alltoall.c");
     let program = compile("mpicc.mpich", &source, "alltoall-tcp").display().to_string();
-    // Otherwise two ranks on one kernel find each other's memory. Two, since Debian's UCX may wait for ever in
-    // MPI_Finalize with more of them over TCP, whoever starts them.
+    // Otherwise two ranks on one kernel find each other's memory. Two, since Debian's UCX may wait
+    // for ever in MPI_Finalize with more of them over TCP, however they are started.
     let words = ["env", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0", &program, "1000", "50"];
     let before = received(&bed, 2);
     let done = bed.tutti(1, &[&["run", "-N", "2", "-n", "2"], &words[..]].concat()).expect(0);

@@ -1,4 +1,5 @@
-//! Several clusters on the same machines, one with a slow way in it, and one that goes by the system's clock.
+//! Several clusters on the same machines, one with a slow way in it, and one that goes by the
+//! system's clock.
 
 use crate::cluster::{Bed, common_switches, switches};
 use crate::harness::{Done, Running, eventually};
@@ -91,7 +92,8 @@ fn the_jobs_of_one_cluster_are_foreign_to_another() {
     let bed = Bed::up(1, &[0]);
     let other = Other { bed: &bed, nodes: 1 };
     other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0);
-    // It gets its processor, whatever else runs on this machine; also where the kernel shares it out by session.
+    // It gets its processor, whatever else runs on this machine; also where the kernel shares it
+    // out by session.
     let line = "(echo -20 > /proc/$$/autogroup) 2> /dev/null; while :; do :; done";
     let spin = ["--", "setsid", "-w", "nice", "-n", "-20", "sh", "-c", line];
     let spin = [&["submit", "--parsable", "-n", "1", "-o", "/dev/null"], &spin[..]].concat();
@@ -226,7 +228,8 @@ fn where_the_systems_clocks_are_kept_nodes_may_go_by_them() {
     keep(2, 500, 1);
     bed.tutti(1, &["params", "clock=system", "quantum=50ms"]).expect(0);
     join(2).expect(0);
-    // The two bounds, and what reading the clocks took: far more than measuring on this network gives.
+    // The two bounds, and what reading the clocks took: far more than measuring on this network
+    // gives.
     eventually("the bound of both", || (1_200_000..1_400_000).contains(&error(1)).then_some(()));
     bed.tutti(1, &["params", "quantum=3ms"]).expect(1).says("may be off by 1.2");
     for _ in 0..2 {
@@ -234,7 +237,7 @@ fn where_the_systems_clocks_are_kept_nodes_may_go_by_them() {
         bed.tutti(1, &[&job[..], &[&bed.audit.nap]].concat()).expect(0);
     }
     switch_together(&bed, 2);
-    // Nobody keeps it: who has joined goes on by what is measured, and who joins is not taken.
+    // Nothing keeps it: members go on by what is measured, and new ones are refused.
     keep(2, 500, 0);
     eventually("it is measured", || (error(1) < 1_200_000).then_some(()));
     let said = |text: &str| {

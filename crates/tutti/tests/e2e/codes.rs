@@ -266,7 +266,7 @@ fn logged(instance: &Instance, provoked: &mut Provoked) {
         std::os::unix::net::UnixStream::connect(instance.dir.join("keeper.sock")).unwrap();
     noise.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     says("T064", "dropped a connection");
-    // Nobody can make a directory for temporary files.
+    // No user can make a directory for temporary files.
     eventually("the next controller", || {
         Some(instance.tutti(&["run", "true"])).filter(|done| done.code == 0)
     });

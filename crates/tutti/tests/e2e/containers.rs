@@ -1,5 +1,6 @@
-//! Containers as Docker, Podman and Kubernetes set them up, made by hand of namespaces: few capabilities, no `/sys` but
-//! perhaps cgroups, `/proc/sys` read-only, a small `/dev/shm`, `clone3` forbidden, and a first process that never reaps.
+//! Containers as Docker, Podman and Kubernetes set them up, made by hand of namespaces: few
+//! capabilities, no `/sys` but perhaps cgroups, `/proc/sys` read-only, a small `/dev/shm`, `clone3`
+//! forbidden, and a first process that never reaps.
 
 use crate::harness::{Done, Instance, NOBODY, Running};
 use crate::old_kernels::library;
@@ -30,7 +31,8 @@ set +e
 exec perl -e '$SIG{TERM} = sub { exit 0 }; sleep 1 while 1'
 "#;
 
-/// What a user does: tasks side by side, turns of two jobs, a job that is cancelled with what it left behind.
+/// What a user does: tasks side by side, turns of two jobs, a job that is cancelled with what it
+/// left behind.
 const INSIDE: &str = r#"
 tutti run -n 4 sh -c 'echo "rank $TUTTI_RANK"'; echo "ran $?"
 line='sleep "$NAP" & (setsid sleep "$NAP" &) & while :; do :; done'

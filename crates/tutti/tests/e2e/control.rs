@@ -121,8 +121,8 @@ fn a_process_with_all_below_it_can_be_suspended() {
     running.wait().expect(137);
 }
 
-/// What a parent that asks for every change of its child's state is told while its job is suspended and
-/// resumed ten times.
+/// What a parent that asks for every change of its child's state is told while its job is suspended
+/// and resumed ten times.
 fn changes_seen(class: &str) -> Vec<String> {
     let instance = Instance::new().up();
     instance.tutti(&["params", "--class", "polite", "control=signal"]).expect(0);
@@ -148,7 +148,7 @@ fn a_parent_does_not_see_that_its_child_was_suspended() {
 
 #[test]
 fn nor_by_signals_that_it_was_stopped() {
-    // Who asks for it is told that a child goes on, but never that one has stopped.
+    // The parent that asks for it is told that a child goes on, but never that one has stopped.
     let mut seen = changes_seen("polite");
     assert_eq!(seen.pop().as_deref(), Some("ended"));
     assert!(seen.iter().all(|change| change == "continued"), "{seen:?}");
@@ -268,7 +268,8 @@ fn who_takes_turns_goes_on_when_the_policy_has_none_and_that_is_said() {
 /// By the freezer and by signals.
 const CONTROLS: [&str; 2] = ["control=freeze", "control=signal"];
 
-/// An instance whose jobs are suspended so, and a job of these shell commands that has said `child` and a number.
+/// An instance whose jobs are suspended so, and a job of these shell commands that has said `child`
+/// and a number.
 fn with_child(control: &str, line: &str) -> (Instance, crate::harness::Running, i32) {
     let instance = Instance::new().up();
     instance.tutti(&["params", "--class", "interactive", control]).expect(0);

@@ -1,4 +1,4 @@
-//! Deadlines: who is declined is told one that will do, and whoever is accepted is done in time.
+//! Deadlines: a declined job is told one that will do, and an accepted one is done in time.
 
 use crate::harness::Instance;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The file system under the journal: full, read-only, lost; and the journal as a loss of power leaves it.
+//! The file system under the journal: full, read-only, lost; and the journal as a loss of power
+//! leaves it.
 
 use crate::harness::{Instance, eventually, needs_root, processes, status_of, within};
 use nix::sys::signal::{Signal, kill};
@@ -42,7 +43,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: whoever still has a file open there is ended by the test's own end.
+        // Lazily: a process that still has a file open there is ended by the test's own end.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
         let _ = fs::remove_dir(&self.0);
     }
@@ -116,7 +117,7 @@ fn where_the_journal_can_not_be_written_any_more_jobs_run_on_until_it_can() {
     let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; exit 6";
     let job = instance.start(&["run", "-n", "2", "sh", "-c", line]);
     job.wait_for("up\nup\n");
-    // A file system can't be made read-only while somebody has a file open to write.
+    // A file system can't be made read-only while a process has a file open to write.
     let controller = instance.daemon("controller");
     let supervisor: i32 = status_of(controller, "PPid").unwrap().parse().unwrap();
     kill(Pid::from_raw(supervisor), Signal::SIGSTOP).unwrap();
@@ -180,7 +181,7 @@ fn an_instance_whose_directory_is_lost_goes_on_and_no_other_begins_beside_it() {
     });
 }
 
-/// Its controller is started again and again: whoever asks hears why, and whoever has enough of it gets rid of it.
+/// Its controller is started again and again: a verb says why, and `down` ends it.
 #[test]
 fn an_instance_whose_journal_is_damaged_says_so_and_can_be_taken_down() {
     let instance = Instance::new().up();
@@ -248,7 +249,7 @@ fn what_was_accepted_before_a_loss_of_power_is_known_after_it() {
             accepted
         });
         let copies = [(); 4].map(|()| {
-            // Whoever has been told so by now must be there.
+            // A job of which that was said by now must be there.
             let known = instance.jobs().iter().filter_map(|job| job["job"].as_u64()).max().unwrap();
             eventually("others", || {
                 (instance.jobs().iter().filter_map(|job| job["job"].as_u64()).max()? > known + 3)

@@ -18,8 +18,8 @@ fn the_exit_code_is_the_highest_of_the_ranks() {
     instance.expect_no_nappers();
 }
 
-/// Signals that have no name: any program may end itself by one. The keeper must go on, with a group for each task
-/// or a minder.
+/// Signals that have no name: any program may end itself by one. The keeper must go on, with a
+/// group for each task or a minder.
 #[test]
 fn a_task_may_be_ended_by_a_real_time_signal() {
     for begin in [Instance::new, Instance::of_nobody] {

@@ -1,13 +1,13 @@
 //! One table: every step of a job's life, every part, every fault; and whether the promises held.
 //!
-//! Each cell has an instance of its own with a job of two tasks, and short jobs that are handed in one after the
-//! other. The fault comes while the job is at that step; then it is looked at from outside: each task ran at most
-//! once; the job ended as its tasks said, with all of its output, or it is reported otherwise, with the code of the
-//! reason, where the part that was hit may cost it; each short job that was accepted ran once; and nothing of all
-//! that is left (see [`Instance`]).
+//! Each cell has an instance of its own with a job of two tasks, and short jobs that are handed in
+//! one after the other. The fault comes while the job is at that step; then it is looked at from
+//! outside: each task ran at most once; the job ended as its tasks said, with all of its output, or
+//! it is reported otherwise, with the code of the reason, where the part that was hit may cost it;
+//! each short job that was accepted ran once; and nothing of all that is left (see [`Instance`]).
 //!
-//! `TUTTI_FAULTS=all cargo test -p tutti --test e2e faults_by_steps -- --nocapture` goes through all of
-//! it in some minutes and prints the table. Without the variable some cells are tried.
+//! `TUTTI_FAULTS=all cargo test -p tutti --test e2e faults_by_steps -- --nocapture` goes through
+//! all of it in some minutes and prints the table. Without the variable some cells are tried.
 
 use crate::harness::{Done, Instance, Running, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
@@ -46,7 +46,8 @@ enum Fault {
     Kill,
     /// SIGSTOP, and SIGCONT a while later.
     Stop,
-    /// SIGTERM: whoever ended in good order is started again, but for supervisor and front end.
+    /// SIGTERM: a daemon that ended in good order is started again, but for supervisor and front
+    /// end.
     Restart,
 }
 
@@ -282,7 +283,7 @@ impl Scene {
         process: i32,
     ) -> Vec<ShortJob> {
         if ends_instance(part, fault) {
-            // Whoever handed in one after that would start another.
+            // A submit after that would start another.
             let jobs = (0..SHORT_BEFORE).filter_map(|_| self.hand_in_short()).collect();
             self.strike(process, fault);
             return jobs;
@@ -375,7 +376,7 @@ impl Scene {
         if own { "ran" } else { "told" }
     }
 
-    /// Asks until there is a controller that answers, or nobody to ask about it.
+    /// Asks until there is a controller that answers, or no instance.
     fn ask(&self, words: &[&str]) {
         // No instance, no such job, one that has ended.
         let is_over = |done: &Done| ["T010", "T021", "T022"].iter().any(|it| done.err.contains(it));
@@ -398,7 +399,7 @@ impl Scene {
             let typed: String = (10_000..20_000).map(|n| format!("line {n}\n")).collect();
             let all: String =
                 (0..10_000).map(|n| format!("line {n}\n")).collect::<String>() + &typed;
-            // Who was killed reads no more.
+            // A killed process reads no more.
             let _ = front.try_type_in(&all.as_bytes()[all.len() / 2..]);
         }
         let done = front.wait();

@@ -1,12 +1,13 @@
-//! Jobs come and end while gangs take turns on several nodes: what each node made of the changes, by its own record.
+//! Jobs come and end while gangs take turns on several nodes: what each node made of the changes,
+//! by its own record.
 
 use crate::cluster::Bed;
 use crate::harness::eventually;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a machine that is busy with other things can do to a try: it says nothing then, and another is made, with turns
-/// twice as long.
+/// What a machine that is busy with other things can do to a try: it says nothing then, and another
+/// is made, with turns twice as long.
 const TRIES: u32 = 5;
 
 /// A turn of the first try, in milliseconds.
@@ -26,20 +27,20 @@ fn jobs(record: &Value, which: &str) -> BTreeSet<u64> {
     record[which].as_array().unwrap().iter().map(|job| job.as_u64().unwrap()).collect()
 }
 
-/// The turns that each job had on a node, those that are over. Checks that no two jobs had the node at once:
-/// all are jobs with the node to themselves.
+/// The turns that each job had on a node, those that are over. Checks that no two jobs had the node
+/// at once: all are jobs with the node to themselves.
 fn turns(records: &[Value]) -> BTreeMap<u64, Turns> {
     let (mut running, mut turns) = (BTreeMap::new(), BTreeMap::<u64, Turns>::new());
     for (index, record) in records.iter().enumerate() {
         let due = record["due_ns"].as_u64().unwrap();
         for job in jobs(record, "left") {
-            // Who begins in his turn is not switched to.
+            // A job that begins in its turn is not switched to.
             if let Some(since) = running.remove(&job) {
                 turns.entry(job).or_default().push((since, due));
             }
         }
         let came = jobs(record, "came");
-        // Who has not left has ended in his turn: nothing more is heard of him.
+        // A job that has not left has ended in its turn: nothing more is heard of it.
         let later = |job: u64| {
             let named =
                 |it: &Value| ["left", "came"].iter().any(|which| jobs(it, which).contains(&job));
@@ -145,8 +146,9 @@ fn waited_longer(
 #[test]
 fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
     let bed = Bed::up(3, &[9000, 0, 3600]);
-    // Told so far ahead, a change is in effect at the same moment everywhere: that of an end, which happens in the last
-    // turn of a frame, in the middle of a turn. A job has a turn in each frame of four, so it waits for three.
+    // Told so far ahead, a change is in effect at the same moment everywhere: that of an end, which
+    // happens in the last turn of a frame, in the middle of a turn. A job has a turn in each frame
+    // of four, so it waits for three.
     for tried in 1.. {
         let (turn_ms, turn) = turn_of(tried);
         let before = late(&bed, turn);
@@ -165,8 +167,8 @@ fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
             None => break,
         }
     }
-    // As it is by default, each node changes over when it hears of it, and nobody says when that is: no turn is lost
-    // for that, either, if it is not a turn later.
+    // As it is by default, each node changes over when it hears of it, and no message says when
+    // that is: no turn is lost for that, either, if it is not a turn later.
     for tried in 1.. {
         let (turn_ms, turn) = turn_of(tried);
         let stays = come_and_go(&bed, turn_ms, 0);

@@ -1,5 +1,5 @@
-//! An ordinary user's processes that try every way out of their task: each stays in it, stands still
-//! when it is suspended, and ends with it.
+//! An ordinary user's processes that try every way out of their task: each stays in it, stands
+//! still when it is suspended, and ends with it.
 
 use crate::harness::{
     Instance, NOBODY, Running, eventually, fugitive, group_of, needs_root, processes, stands,
@@ -164,12 +164,13 @@ fn nobody_leaves_his_task_in_an_instance_of_the_system() {
 fn nor_in_one_of_his_own_without_cgroups() {
     let scene = Scene::new(Instance::of_nobody().up());
     for (way, need) in &WAYS {
-        // Who has become root can't be signalled by an ordinary user's daemons: `tutti doctor` says so.
+        // A process that has become root can't be signalled by an ordinary user's daemons:
+        // `tutti doctor` says so.
         if *way == "setuid" {
             continue;
         }
         let job = scene.submit(way, need);
-        // Whoever changes all the time is caught by the end, which tries longer.
+        // A process that changes all the time is caught by the end, which tries longer.
         if !["wake", "relay"].contains(way) {
             scene.suspend(way, job);
         }
@@ -186,12 +187,12 @@ fn who_leaves_a_cgroup_that_is_his_own_is_brought_back() {
     assert!(doctor.contains("brought back within a second"), "{doctor}");
     for (way, need) in &WAYS {
         let (job, told) = scene.submit_whatever(way, need);
-        // The subtree is his: nothing keeps him from moving about in it.
+        // The subtree is the user's: nothing prevents moving about in it.
         assert_eq!(told != "moved 0\n", way.starts_with("cgroup"), "{way}: {told}");
         scene.suspend(way, job);
         scene.end(way, job);
     }
-    // Also who is outside at the very moment at which his task ends.
+    // Also a process that is outside at the very moment at which its task ends.
     let (job, _) = scene.submit_whatever(WAYS[8].0, &WAYS[8].1);
     scene.end(WAYS[8].0, job);
 }
@@ -248,7 +249,8 @@ fn nor_where_jobs_are_suspended_by_signals() {
     scene.instance.tutti(&["params", "freeze_deadline=10s"]).expect(0);
     for (way, need) in &WAYS {
         let job = scene.submit(way, need);
-        // Who is sent SIGCONT by others of his job, again and again, is caught by the end.
+        // A process that is sent SIGCONT by others of its job, again and again, is caught by the
+        // end.
         if *way != "wake" {
             scene.suspend(way, job);
         }

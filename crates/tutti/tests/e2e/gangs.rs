@@ -1,5 +1,6 @@
-//! Gangs in real time. What nodes record is in cluster time, as each takes it to be: it looks right whatever they take it
-//! to be. Here tasks say when they ran, by the one clock of people that all nodes of a test bed have.
+//! Gangs in real time. What nodes record is in cluster time, as each takes it to be: it looks right
+//! whatever they take it to be. Here tasks say when they ran, by the one clock of people that all
+//! nodes of a test bed have.
 
 use crate::cluster::Bed;
 use crate::frames::records;
@@ -8,8 +9,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a machine that is busy with other things can do to a try: the nodes say that they were late then, and another is
-/// made, with turns twice as long.
+/// What a machine that is busy with other things can do to a try: the nodes say that they were late
+/// then, and another is made, with turns twice as long.
 const TRIES: u32 = 4;
 
 /// A turn of the first try, in milliseconds.
@@ -27,8 +28,8 @@ const NODES: usize = 3;
 /// From when to when a task ran, in microseconds.
 type Runs = Vec<(u64, u64)>;
 
-/// The runs of a task that began after that, between which it said nothing for so long, without the last, which may not be
-/// over.
+/// The runs of a task that began after that, between which it said nothing for so long, without the
+/// last, which may not be over.
 fn runs(bed: &Bed, job: &str, node: usize, (since_us, pause_us): (u64, u64)) -> Runs {
     let file = bed.audit.work.join(format!("stamps.{job}.{node}"));
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -92,7 +93,8 @@ fn late(bed: &Bed, by_ns: u64) -> (u64, usize) {
     (timetables, records(bed).values().flatten().filter(is_late).count())
 }
 
-/// The longest that the one job was running on a node while the other was on another, most of the time.
+/// The longest that the one job was running on a node while the other was on another, most of the
+/// time.
 fn apart(runs: &BTreeMap<(usize, usize), Runs>) -> (u64, String) {
     let pairs = runs.iter().flat_map(|(&(job, node), these)| {
         let others = runs.iter().filter(move |&(&of, _)| of.0 != job && of.1 != node);
@@ -125,7 +127,8 @@ fn gangs_switch_at_the_same_instants_in_real_time() {
         let late = if in_time { "in time" } else { "late each time" };
         assert!(!in_time && tried < TRIES, "try {tried}, {late}: {wrong}");
     }
-    // How well each node says that it knows the time; it says so again when that is twice as far off.
+    // How well each node says that it knows the time; it says so again when that is twice as far
+    // off.
     let (told, off) = eventually("all say what they go by", || {
         let told = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
         let off = bed.bed().clocks_off_ns(&told)?;

@@ -31,8 +31,8 @@ pub(crate) const NOBODY: u32 = 65534;
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 static SYSTEMS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of the next instance or bed. The tests may themselves run in the background or under `nohup`, which
-/// ignore these signals: what they start is to react to them.
+/// The number of the next instance or bed. The tests may themselves run in the background or under
+/// `nohup`, which ignore these signals: what they start is to react to them.
 pub(crate) fn next_of(numbers: &AtomicU32) -> u32 {
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
         tutti_linux::disposition::stop_ignoring(signal as i32);
@@ -46,7 +46,8 @@ static STAGE: RwLock<()> = RwLock::new(());
 enum Hold {
     Shared(#[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
     Alone(#[allow(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
-    /// By another instance of the same test: to ask once more could wait for who waits to have it alone.
+    /// By another instance of the same test: to ask once more could wait for a test that waits to
+    /// have it alone.
     Already,
 }
 
@@ -82,7 +83,8 @@ pub(crate) fn own_name() -> String {
     nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().expect("a user with a name").name
 }
 
-/// Ends the test unless root runs it. `tests/vm/suite` lists tests that end this way by name, apart from failures.
+/// Ends the test unless root runs it. `tests/vm/suite` lists tests that end this way by name, apart
+/// from failures.
 pub(crate) fn needs_root(why: &str) {
     assert!(nix::unistd::geteuid().is_root(), "not run: needs root: {why}");
 }
@@ -227,7 +229,7 @@ impl Running {
         self.try_type_in(text).unwrap();
     }
 
-    /// The same, to somebody who may read no more.
+    /// The same, to a process that may read no more.
     #[track_caller]
     pub(crate) fn try_type_in(&mut self, mut text: &[u8]) -> std::io::Result<()> {
         let mut deadline = Instant::now() + PATIENCE;
@@ -279,7 +281,7 @@ impl Running {
         };
         let took = self.began.elapsed();
         for reader in self.readers.drain(..) {
-            // Whoever holds the pipe open after the verb has ended is a failure of its own.
+            // A process that holds the pipe open after the verb has ended is a failure of its own.
             within(PATIENCE, "the end of its output, which somebody holds open", || {
                 reader.is_finished().then_some(())
             });
@@ -714,8 +716,9 @@ pub(crate) fn own_processors() -> Vec<usize> {
     (0..CpuSet::count()).filter(|&number| allowed.is_set(number) == Ok(true)).collect()
 }
 
-/// Leaves the test, and with it all that it starts from now on, two of its processors: two tasks of one
-/// processor each are a whole machine in many tests. Others have other ones, as far as there are some.
+/// Leaves the test, and with it all that it starts from now on, two of its processors: two tasks of
+/// one processor each are a whole machine in many tests. Others have other ones, as far as there
+/// are some.
 fn bind_to_two_processors(turn: usize) {
     let own = own_processors();
     assert!(own.len() >= 2, "these tests need two processors, and may use {own:?} only");
@@ -735,7 +738,8 @@ fn clear_away(instance: &Instance) {
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);
     if let Some(cluster) = &instance.cluster {
-        // The journal of a system's instance outlives it, and the name comes again with the process's number.
+        // The journal of a system's instance outlives it, and the name comes again with the
+        // process's number.
         let _ = fs::remove_dir_all(format!("/var/lib/tutti-{cluster}"));
     }
     let subtree = instance.subtree_path();
@@ -858,9 +862,9 @@ pub(crate) fn describe(pid: i32) -> String {
     format!("process {pid} ({state}): {}", command_line(pid).join(" "))
 }
 
-/// Copies a program that is to be run. The kernel runs nothing that anybody holds open for writing, and
-/// what this process holds open is also held, for a moment, by every process that another test
-/// starts; so somebody else must do the writing (of scripts too).
+/// Copies a program that is to be run. The kernel runs nothing that anybody holds open for writing,
+/// and what this process holds open is also held, for a moment, by every process that another test
+/// starts; so another process must do the writing (of scripts too).
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     assert!(Command::new("cp").args([from, to]).status().unwrap().success());
 }

@@ -1,5 +1,5 @@
 //! What users do to each other, and to the daemons, on purpose or by mistake: too much of anything.
-//! It may cost who does it his connection or his job, and nobody else anything.
+//! It may cost the attacker a connection or a job, and no other user anything.
 
 use crate::cluster::Bed;
 use crate::harness::{
@@ -23,7 +23,7 @@ use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::{JobRequest, Reply, Request, SubmitKey};
 use tutti_wire::{Hello, Role};
 
-/// Somebody else than the one who misbehaves.
+/// Another user than the one that misbehaves.
 const SOMEBODY: u32 = 1234;
 
 /// A client that keeps to the protocol, and to nothing else.
@@ -233,7 +233,7 @@ fn one_user_does_not_fill_the_gate_to_other_nodes() {
     crowd.wait_for("open\n");
     bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
     assert!(open() < before + 200, "{} are open, and {before} were", open());
-    // Who says nothing is let go.
+    // A client that says nothing is closed.
     eventually("they are gone", || (open() < before + 10).then_some(()));
     crowd.close_input();
     crowd.wait().expect(0);
@@ -496,7 +496,7 @@ fn nobody_gets_higher_resource_limits_than_his_own() {
     command.arg(&test).args(["--exact", "hostile::asks_for_real_time_priority"]);
     command.env("TEST_SOCKET", instance.dir.join("controller.sock"));
     Running::start(command).wait().expect(0);
-    // Those that he has he gets, also where they are higher than those of the daemons.
+    // Those that the user has the user gets, also where they are higher than those of the daemons.
     let line = "ulimit -Hn; tutti run sh -c 'ulimit -Hn'";
     let lines = instance.shell(line).expect(0).text();
     let mut lines = lines.lines();

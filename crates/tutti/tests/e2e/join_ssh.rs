@@ -1,9 +1,10 @@
-//! Machines that the head has join over ssh: with something in the place of `ssh` that goes to the node.
+//! Machines that the head has join over ssh: with something in the place of `ssh` that goes to the
+//! node.
 
 use crate::cluster::Bed;
 use crate::harness::{Done, Running, eventually};
 
-/// What stands for `ssh`; nobody answers on n4.
+/// What stands for `ssh`; nothing answers on n4.
 const SSH: &str = r#"#!/bin/sh
 echo "$*" >> "$WORK/calls"
 while [ "${1#-}" != "$1" ]; do
@@ -67,13 +68,13 @@ fn machines_join_over_ssh_and_whoever_does_not_is_named() {
     assert!(calls.contains("-l root -o BatchMode=yes -o ConnectTimeout=15 n2"), "{calls}");
     assert!(calls.contains("join '10.77.0.1:7716' -"), "{calls}");
     assert!(!calls.contains("tutti1-"), "a token can be seen: {calls}");
-    // Who is a member already says so.
+    // A member says so.
     let again = join(&bed, &["--ssh", "n[2-3]", "--program", &there]).expect(0);
     let already =
         ["n2: n2 is a node of cluster tutti already", "n3: n3 is a node of cluster tutti already"];
     assert_eq!(again.sorted(), already);
     assert_eq!(copies(), copied, "the same executable was copied once more");
-    // What those were given who did not join is good for nobody: there is only what `up` has printed.
+    // Tokens of machines that did not join are of no use: there is only what `up` has printed.
     let revoked = bed.tutti(1, &["invite", "--revoke"]).expect(0).text();
     assert!(revoked.starts_with("1 token revoked"), "{revoked}");
     join(&bed, &["--ssh", "n[2-"]).expect(1).says("brackets must be closed").says("[T002]");

@@ -180,15 +180,15 @@ fn queues_and_semaphores_are_the_jobs_own_and_go_with_it() {
     assert_eq!(shared.text().lines().next(), own.to_str());
 }
 
-/// Queues and semaphores that a job of an ordinary user with the IPC of the node has made, as the audit
-/// shows them after its end; they are removed then.
+/// Queues and semaphores that a job of an ordinary user with the IPC of the node has made, as the
+/// audit shows them after its end; they are removed then.
 struct LeftIpc {
     queue: String,
     set: String,
     shown: String,
 }
 
-/// A user of whom the machine has no other process.
+/// A user of which the machine has no other process.
 fn lonely() -> u32 {
     60_000 + std::process::id() % 5_000
 }
@@ -256,7 +256,7 @@ fn while_their_user_has_other_processes_they_are_only_shown() {
     let left = LeftIpc::by_job(&instance, &first);
     other.kill().unwrap();
     other.wait().unwrap();
-    // A job of which nobody else is there takes no queue with it that was there before.
+    // A job whose user has no other process here takes no queue with it that was there before.
     let later = LeftIpc::by_job(&instance, &second);
     let stayed = [&first, &second].map(|name| remove_posix(&instance, name));
     assert!(left.shows("queue", &left.queue), "{}", left.shown);
@@ -292,7 +292,7 @@ fn who_holds_a_device_open_ends_with_the_job() {
         assert!(terminal.exists(), "{out}");
         instance.tutti(&["cancel", "--now", "1"]).expect(0);
         run.wait().expect(137);
-        // The device goes with the last who has it open.
+        // The device goes with the last process that has it open.
         assert!(!terminal.exists(), "{out}");
     }
 }
@@ -324,7 +324,7 @@ fn what_is_left_of_an_instance_is_found_and_removed() {
         let kind = format!("\"kind\":\"{kind}\"");
         assert!(told.iter().any(|text| text.contains(&kind)), "no {kind} in {told:#?}");
     }
-    // Whoever looks for the job is told what became of it.
+    // A user that looks for the job is told what became of it.
     for verb in [&["ps"][..], &["wait", "1"]] {
         let left = instance.tutti(verb).says("the one before has left 1 job: `tutti up` runs what");
         assert_ne!(left.code, 0);

@@ -39,7 +39,8 @@ fn three_solvers_at_once_take_turns_and_agree() {
     said.dedup();
     assert_eq!(said.len(), 1, "they differ: {said:?}");
     assert!(said[0].contains("4 ranks, 300 iterations") && said[0].contains("ok"), "{}", said[0]);
-    // Each of the three between two turns of the others, and not only as one takes the place of another.
+    // Each of the three between two turns of the others, and not only as one takes the place of
+    // another.
     let came: Vec<u64> = instance.switches().into_iter().flat_map(|switch| switch.came).collect();
     let in_turns = |three: &&[u64]| (1..=3).all(|job| three.contains(&job));
     let rounds = came.windows(3).filter(in_turns).count();
@@ -79,8 +80,8 @@ fn a_killed_rank_takes_the_job_along() {
         .says("rank 2");
 }
 
-/// Makes what looks like a program of Open MPI: one that needs its libraries, by itself (`direct`) or by a library of
-/// its own (`indirect`). It says its rank, and stays a while if told to.
+/// Makes what looks like a program of Open MPI: one that needs its libraries, by itself (`direct`)
+/// or by a library of its own (`indirect`). It says its rank, and stays a while if told to.
 pub(crate) fn like_open_mpi(instance: &Instance) {
     let main = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint MPI_Init(void);\n\
         int main(int n, char **a) { MPI_Init(); puts(getenv(\"TUTTI_RANK\")); fflush(stdout); \

@@ -126,7 +126,8 @@ fn jobs_get_the_nodes_of_a_cluster_that_they_ask_for() {
     assert_eq!(bed.states()["n2"], "drained");
     let wide = bed.start(1, &["run", "-N", "3", "hostname"]);
     wide.wait_for_err("n2 is drained");
-    // As many tasks as there are processors wait for those of the drained node, and do not share the others.
+    // As many tasks as there are processors wait for those of the drained node, and do not share
+    // the others.
     let each = bed.tutti(1, &["nodes", "--json"]).expect(0).json()[0]["processors"].clone();
     let all = (3 * each.as_u64().unwrap()).to_string();
     let full = bed.start(1, &["run", "-n", &all, "hostname"]);

@@ -1,5 +1,5 @@
-//! Kernels that lack what this one has, and filters of containers that forbid it: each fall-back is forced, by a
-//! library that is loaded into the daemons (`old_kernel.c`).
+//! Kernels that lack what this one has, and filters of containers that forbid it: each fall-back is
+//! forced, by a library that is loaded into the daemons (`old_kernel.c`).
 
 use crate::harness::{
     Instance, Running, command_line, compile_with, eventually, processes, status_of,

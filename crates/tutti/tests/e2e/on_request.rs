@@ -1,8 +1,9 @@
-//! What a job has other daemons start: `atd`, `cron`, its user's service manager. That is theirs and not the
-//! task's: it goes on when the job has ended. But nobody is moved out of a task at his request.
+//! What a job has other daemons start: `atd`, `cron`, its user's service manager. That is theirs
+//! and not the task's: it goes on when the job has ended. But no process is moved out of a task at
+//! its request.
 //!
-//! All of them are the test's own, in a place apart: with a spool, a `/run` and crontabs that are not the
-//! machine's, on which nothing changes.
+//! All of them are the test's own, in a place apart: with a spool, a `/run` and crontabs that are
+//! not the machine's, on which nothing changes.
 
 use crate::harness::{Instance, NOBODY, Running, eventually, group_of, needs_root, status_of};
 use nix::sys::signal::{Signal, kill};
@@ -12,17 +13,18 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Executes its arguments where `spool` of the directory of the work is where `at` and `crontab` write, and
-/// nobody is denied the one.
+/// Executes its arguments where `spool` of the directory of the work is where `at` and `crontab`
+/// write, and the one is always given.
 const APART: &str = "mount --bind spool /var/spool/cron && mount --bind /dev/null /etc/at.deny && \
     exec \"$@\"";
 
-/// As the daemons need it besides: without those of the machine, but as if it had been started by systemd.
+/// As the daemons need it besides: without those of the machine, but as if it had been started by
+/// systemd.
 const DAEMON: &str = "mount -t tmpfs none /run && mkdir -p /run/systemd/system && \
     mount --bind /dev/null /etc/crontab && mount -t tmpfs none /etc/cron.d && ";
 
-/// What the job does. Its own sleep is the one with 0, those of the daemons are 1 to 3, and who is to be moved
-/// is 4.
+/// What the job does. Its own sleep is the one with 0, those of the daemons are 1 to 3, and the one
+/// to be moved is 4.
 const REQUESTS: &str = "\
     echo \"exec sleep ${NAP}1\" | at now && \
     echo \"@reboot exec sleep ${NAP}2\" | crontab - && \
@@ -48,7 +50,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// With the instance and the user's service manager, but nobody yet who reads the spool.
+    /// With the instance and the user's service manager, but nothing yet that reads the spool.
     fn new(instance: Instance) -> Self {
         needs_root("a mount");
         let mut copy = Command::new("cp");
@@ -87,7 +89,7 @@ impl Scene {
         self.instance.work.join("runtime")
     }
 
-    /// A service manager of the user's, in a cgroup that is his.
+    /// A service manager of the user's, in a cgroup of the user's.
     fn start_manager(&mut self) {
         let runtime = self.runtime();
         fs::create_dir(&runtime).unwrap();
@@ -125,7 +127,7 @@ impl Scene {
         self.instance.nappers().into_iter().find(is_it)
     }
 
-    /// A job asks for all, and whoever it has asked does it.
+    /// A job asks for all, and the one that it has asked does it.
     fn ask(&mut self) -> Running {
         let run = Running::start(self.command(&["run", "sh", "-c", REQUESTS]));
         run.wait_for("asked");
@@ -155,7 +157,8 @@ impl Scene {
         assert_eq!([0, 4].map(|number| self.sleep(number)), [None, None]);
         assert_eq!([1, 2, 3].map(|number| self.sleep(number).unwrap()), others);
         let told = self.tutti(&["doctor", "--leftovers"]).text();
-        // `at` hands on the environment; nothing tells those of the others from any process of the user.
+        // `at` hands on the environment; nothing tells those of the others from any process of the
+        // user.
         let shown = others.map(|pid| {
             let line = told.lines().find(|line| line.starts_with(&format!("process {pid}: ")));
             line.is_some_and(|line| line.contains("started in job 1 and in none now"))
@@ -179,7 +182,7 @@ impl Drop for Scene {
 fn what_other_daemons_start_is_no_process_of_the_task() {
     let mut scene = Scene::new(Instance::of_the_system_alone());
     let run = scene.ask();
-    // The service manager may not take anybody out of a group that is not his.
+    // The service manager may not take any process out of a group of another's.
     run.wait_for("not moved");
     scene.expect_others_to_live_on(run);
 }

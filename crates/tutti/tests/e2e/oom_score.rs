@@ -24,7 +24,8 @@ fn check(instance: &Instance, of_daemons: i32, of_tasks: i32) {
     }
 }
 
-/// The scores of daemons of root and of their tasks. In many containers root may only raise a score.
+/// The scores of daemons of root and of their tasks. In many containers root may only raise a
+/// score.
 fn of_root() -> (i32, i32) {
     let lower = "echo -900 2> /dev/null > /proc/self/oom_score_adj";
     let own = score(std::process::id().cast_signed());

@@ -1,5 +1,5 @@
-//! Nodes that are cut off, in both directions or in one, hang, or lose power: nothing is lost while they
-//! may come back, and nothing runs twice when they don't.
+//! Nodes that are cut off, in both directions or in one, hang, or lose power: nothing is lost while
+//! they may come back, and nothing runs twice when they don't.
 
 use crate::cluster::Bed;
 use crate::harness::{Running, eventually, within};
@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tutti_testbed::{Node, Testbed};
 
-/// To find out that a node is gone, to wait for its lease and to start its jobs elsewhere takes a while.
+/// To find out that a node is gone, to wait for its lease and to start its jobs elsewhere takes a
+/// while.
 const LONG: Duration = Duration::from_secs(60);
 
 /// What happens to a node.
@@ -32,7 +33,8 @@ struct Life {
 }
 
 impl Ticks {
-    /// The program of a job that writes them to a file of this name, until there is a file `NAME.stop`.
+    /// The program of a job that writes them to a file of this name, until there is a file
+    /// `NAME.stop`.
     fn program(name: &str) -> String {
         format!(
             "while ! test -e {name}.stop; do \
@@ -68,7 +70,7 @@ impl Ticks {
         moments
     }
 
-    /// Whoever wrote on that node.
+    /// Any user that wrote on that node.
     fn on(&self, host: &str) -> Vec<(i32, Life)> {
         self.lives().into_iter().filter(|(_, life)| life.host == host).collect()
     }
@@ -170,7 +172,8 @@ fn a_node_that_is_cut_off_goes_on_with_its_turns() {
     bed.bed().cut(bed.node(2)).unwrap();
     wait_for_state(&bed, "n2", "unreachable");
     let missed = now_ns();
-    // Whose line it is, as they follow each other, until there were ten turns; a turn has five lines at most.
+    // Whose line it is, as they follow each other, until there were ten turns; a turn has five
+    // lines at most.
     let (changes, lines) = eventually("ten turns without the head", || {
         let [one, other] = [0, 1].map(|which| ticks[which].moments(missed));
         let both = one.into_iter().map(|at| (at, 0)).chain(other.into_iter().map(|at| (at, 1)));
@@ -475,7 +478,8 @@ fn wait_for_state_at(bed: &Bed, asked: usize, number: usize, state: &str) {
 fn a_node_that_has_done_with_its_tasks_holds_up_nobodys_input() {
     let bed = Bed::up_with(2, &[0, 1000], &[]);
     let bytes = vec![b'x'; 8 << 20];
-    // The first rank reads nothing until it ends, and what was meant for it is more than any queue on the way.
+    // The first rank reads nothing until it ends, and what was meant for it is more than any queue
+    // on the way.
     let count = "if [ $TUTTI_RANK = 0 ]; then sleep 1; else wc -c; fi";
     for from in [1, 2] {
         let args = ["run", "-N", "2", "-n", "2", "-i", "all", "--", "sh", "-c", count];

@@ -1,4 +1,5 @@
-//! Programs that store much through PMI, or say it badly: they work or are ended, and no other job is touched.
+//! Programs that store much through PMI, or say it badly: they work or are ended, and no other job
+//! is touched.
 
 use crate::cluster::Bed;
 use crate::harness::{Instance, compile, eventually, status_of};

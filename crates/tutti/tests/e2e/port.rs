@@ -1,5 +1,6 @@
-//! The port for other machines, attacked: by who has no certificate, by a member that misbehaves, by another
-//! cluster and another release. It costs who does it his connection, and nobody else anything.
+//! The port for other machines, attacked: by a peer without a certificate, by a member that
+//! misbehaves, by another cluster and another release. It costs the attacker its connection, and no
+//! other anything.
 
 mod members;
 mod others;
@@ -17,10 +18,10 @@ use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::{PROTOCOL_VERSION, TRANSPORT_VERSION};
 use tutti_wire::{Hello, Role as Speaks};
 
-/// Whoever is let go for saying nothing is so after 5 seconds; a machine may be busy.
+/// A silent connection is closed after 5 seconds; a machine may be busy.
 const LET_GO: Duration = Duration::from_secs(15);
 
-/// A job on some nodes and what their daemons are, before somebody misbehaves.
+/// A job on some nodes and what their daemons are, before a peer misbehaves.
 struct Calm<'a> {
     bed: &'a Bed,
     nodes: Vec<usize>,
@@ -48,7 +49,7 @@ impl<'a> Calm<'a> {
         Self { bed, nodes: nodes.to_vec(), job, agents, descriptors }
     }
 
-    /// Fails if anything of it was disturbed, or is left of who did it.
+    /// Fails if anything of it was disturbed, or is left of the attacker.
     #[track_caller]
     fn expect_undisturbed(self) {
         let bed = self.bed;
@@ -121,7 +122,7 @@ fn is_closed(mut stream: impl Read, who: &str) {
     }
 }
 
-/// One who has come through the handshake.
+/// One that has come through the handshake.
 struct Speaker {
     stream: SecureStream,
     input: FrameBuffer,
@@ -134,18 +135,18 @@ impl Speaker {
         Self { stream, input: FrameBuffer::new() }
     }
 
-    /// Somebody with a token, and nothing else.
+    /// A peer with a token, and nothing else.
     fn newcomer(bed: &Bed, token: &Token) -> Self {
         let newcomer = Newcomer::new(token, TRANSPORT_VERSION, Clock::system()).unwrap();
         Self::over(newcomer.connect(dial(bed, 3)).unwrap())
     }
 
-    /// Somebody with the certificate of this node.
+    /// A peer with the certificate of this node.
     fn member(bed: &Bed, number: usize) -> Self {
         Self::with(&bed.node(number).directory().join("cluster"), dial(bed, 3))
     }
 
-    /// Somebody with the certificate that is kept there.
+    /// A peer with the certificate that is kept there.
     fn with(directory: &Path, socket: TcpStream) -> Self {
         let credentials = Credentials::load(directory).unwrap();
         let endpoint = Endpoint::new(&credentials, TRANSPORT_VERSION, Clock::system()).unwrap();
@@ -238,7 +239,7 @@ fn strangers_are_let_go_and_disturb_nobody() {
         is_closed(socket, who);
     }
     head_says(&bed, "is it the right port?");
-    // Who goes no further is let go after a while; all of them wait at the same time.
+    // A connection that goes no further is closed after a while; all of them wait at the same time.
     let mut silent: Vec<(&str, Box<dyn Read>)> = Vec::new();
     for (who, length) in
         [("nothing", 0), ("half a record", 3), ("half a hello", 90), ("a hello", hello.len())]
@@ -268,7 +269,7 @@ fn strangers_are_let_go_and_disturb_nobody() {
     for (who, stream) in silent {
         is_closed(stream, who);
     }
-    // Who wants what is not his, or announces what nobody may say.
+    // A peer that wants what is not its own, or announces what no peer may say.
     let agent = Hello { role: Speaks::Agent }.to_frame();
     let huge = [&greeting[..], &u32::MAX.to_le_bytes()].concat();
     let long = [&greeting[..], &(16_u32 << 10).to_le_bytes()].concat();

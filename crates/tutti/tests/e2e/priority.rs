@@ -33,8 +33,8 @@ fn idle_us() -> u64 {
     ticks.sum::<u64>() * 10_000
 }
 
-/// Until a job whose turn it is not has used what is idle; or until it can be seen that nothing is, since others than
-/// the instance want all there is: then it has no right to more.
+/// Until a job whose turn it is not has used what is idle; or until it can be seen that nothing is,
+/// since others than the instance want all there is: then it has no right to more.
 fn while_it_fills(instance: &Instance, job: u64) {
     let (begin, idle, used) = (Instant::now(), idle_us(), used_us(instance, job));
     let processors = own_processors().len() as u64;
@@ -51,7 +51,7 @@ fn while_it_fills(instance: &Instance, job: u64) {
 #[test]
 fn a_job_fills_what_those_whose_turn_it_is_leave_idle() {
     let instance = Instance::alone().up();
-    // Nobody's turn ends while the test lasts.
+    // No turn ends while the test lasts.
     instance.tutti(&["params", "quantum=1h"]).expect(0);
     instance.tutti(&["params", "--class", "production", "control=priority"]).expect(0);
     let wide = |line: &str| instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", line]);

@@ -1,7 +1,7 @@
 //! Cluster time when the machine's own clock begins anew, as it does with the machine.
 //!
-//! Nobody here can restart the machine: the instance is begun in a time namespace whose clock is ten hours ahead, killed
-//! whole, and begun again outside of it.
+//! A test can't restart the machine: the instance is begun in a time namespace whose clock is ten
+//! hours ahead, killed whole, and begun again outside of it.
 
 use crate::harness::{Instance, Running, command_line, eventually, needs_root, processes};
 use crate::recovery::kill_daemon;
@@ -77,7 +77,8 @@ fn time_goes_on_and_jobs_keep_what_they_have_waited_when_the_machines_clock_begi
     assert!(times[times.len() - 1] - times[0] < 600, "time has jumped: {times:?}");
     assert!(times[0] >= AHEAD_S, "not begun ahead: {times:?}");
     assert_eq!(instance.tutti(&["replay", "--json"]).expect(0).json()["agrees"], true);
-    // Nor does it go back for the controller after this one, though nothing was entered for a while.
+    // Nor does it go back for the controller after this one, though nothing was entered for a
+    // while.
     let sleeps = instance.submit(&["-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
     instance.wait_for_state(sleeps, "running");
     let age = |job: u64| instance.job(job)["age_s"].as_u64().unwrap();

@@ -259,10 +259,10 @@ fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
             assert!(was.abs_diff(would) <= was / 20 + 20, "{what} of job {job}: {same}");
         }
     }
-    // Who never began has waited all the same.
+    // A job that never began has waited all the same.
     let wait = times(&same, 4, "was", "wait_ms");
     assert!(wait >= 300 && wait == times(&same, 4, "was", "response_ms"), "{same}");
-    // In turns nobody waits, and each gets what it had.
+    // In turns none waits, and each gets what it had.
     let turns = what_if(&["policy=gang", "quantum=10ms"]);
     for job in 0..3 {
         assert_eq!(times(&turns, job, "would_be", "wait_ms"), 0, "{turns}");
@@ -270,7 +270,7 @@ fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
         assert!(service("was").abs_diff(service("would_be")) <= 2, "{turns}");
         assert!(times(&turns, job, "would_be", "suspended_ms") > 300, "{turns}");
     }
-    // Who was cancelled is cancelled at the same moment.
+    // A cancelled job is cancelled at the same moment.
     let ended = |world| times(&turns, 3, world, "end_ms");
     assert!(ended("was").abs_diff(ended("would_be")) < 50, "{turns}");
     instance.tutti(&["replay", "--what-if", "polcy=gang"]).expect(1).says("did you mean policy?");
@@ -464,7 +464,7 @@ fn an_instance_that_lost_its_supervisor_is_taken_over_or_refused_with_the_reason
     });
 }
 
-/// Kills the supervisor, and whoever else is named at the same time; gives the keeper's number.
+/// Kills the supervisor, and the others that are named at the same time; gives the keeper's number.
 fn orphan(instance: &Instance, others: &[&str]) -> i32 {
     let keeper = instance.daemon("keeper");
     let supervisor: i32 = status_of(keeper, "PPid").unwrap().parse().unwrap();
@@ -505,7 +505,7 @@ fn a_supervisor_takes_in_what_one_before_it_has_left() {
         }
         instance.tutti(&["up"]).expect(0);
         assert_eq!(instance.daemon("keeper"), keeper, "{killed:?}");
-        // Whoever ends now is started again: somebody watches.
+        // A daemon that ends now is started again: it is watched.
         for role in ["controller", "agent"] {
             let before = instance.daemon(role);
             send(before, Signal::SIGKILL);
@@ -564,7 +564,7 @@ fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
         let lives = |pid: &i32| status_of(*pid, "State").is_some_and(|s| !s.starts_with('Z'));
         (!daemons.iter().any(lives) && instance.nappers().is_empty()).then_some(())
     });
-    // And another one is started by whoever needs it.
+    // And another one is started by the first that needs it.
     instance.tutti(&["run", "echo", "new"]).expect(0).says("started a private instance");
 }
 
@@ -684,7 +684,7 @@ fn what_waits_stays_in_line_when_the_systems_instance_is_taken_down() {
     assert!(history.contains("shut down"), "{history}");
 }
 
-/// The verbs of a user who may not open the lock of the system's instance.
+/// The verbs of a user that may not open the lock of the system's instance.
 #[test]
 fn verbs_of_other_users_wait_for_the_next_controller_of_the_system() {
     let instance = Instance::of_the_system().up();

@@ -50,7 +50,8 @@ fn two_first_runs_at_the_same_time_share_one_instance() {
 fn an_instance_is_started_though_the_executable_was_replaced() {
     let instance = Instance::new();
     let copy = instance.share(&instance.program);
-    // As when another machine, with the same file system, brings the executable there at that moment.
+    // As when another machine, with the same file system, brings the executable there at that
+    // moment.
     let line = format!(
         "exec 9< {0}; rm {0}; echo 'exit 99' > {0}; chmod 755 {0}; exec /proc/self/fd/9 run echo up",
         copy.display()
@@ -62,7 +63,7 @@ fn an_instance_is_started_though_the_executable_was_replaced() {
 #[test]
 fn an_instance_holds_nothing_of_the_shell_that_it_is_started_from() {
     let instance = Instance::new();
-    // A lock, and a pipe whose reader waits until nobody writes to it any more.
+    // A lock, and a pipe whose reader waits until nothing writes to it any more.
     let line =
         "exec 8> lock; flock 8; tutti run true 9>&1 | cat; exec 8>&-; flock --nonblock lock true";
     instance.shell(line).expect(0);

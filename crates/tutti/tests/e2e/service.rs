@@ -1,5 +1,6 @@
-//! The system's instance where systemd runs the machine: with something in its place that notes what it
-//! is told, and starts what a unit says; and the unit under a real service manager, which is the test's own.
+//! The system's instance where systemd runs the machine: with something in its place that notes
+//! what it is told, and starts what a unit says; and the unit under a real service manager, which
+//! is the test's own.
 
 use crate::harness::{Done, Instance, Running, copy_program, eventually};
 use nix::sys::signal::{Signal, kill};
@@ -47,7 +48,8 @@ tutti down
 ls /etc/systemd/system
 "#;
 
-/// Has `tutti up` and the rest done with what stands for `systemctl`; its unit is in the file `unit` then.
+/// Has `tutti up` and the rest done with what stands for `systemctl`; its unit is in the file
+/// `unit` then.
 fn up_and_down(instance: &Instance) -> Done {
     let bin = instance.work.join("bin");
     fs::create_dir(&bin).unwrap();

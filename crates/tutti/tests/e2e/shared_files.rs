@@ -1,5 +1,5 @@
-//! Output files that several tasks of a submitted job share: complete, in order for each rank, and in whole
-//! lines, also over nodes with a shared directory.
+//! Output files that several tasks of a submitted job share: complete, in order for each rank, and
+//! in whole lines, also over nodes with a shared directory.
 
 use crate::cluster::Bed;
 use crate::harness::{Instance, eventually, within};
@@ -20,8 +20,8 @@ fn writer(lines: u32, pause: &str) -> String {
     )
 }
 
-/// Checks that a file has all the lines of each of so many ranks, in order, and nothing else. `from`: the
-/// first line that must be there; earlier ones may be.
+/// Checks that a file has all the lines of each of so many ranks, in order, and nothing else.
+/// `from`: the first line that must be there; earlier ones may be.
 #[track_caller]
 fn check(file: &Path, ranks: usize, lines: u32) {
     let text = fs::read_to_string(file).unwrap();
@@ -172,7 +172,8 @@ fn a_job_whose_writer_is_killed_says_that_output_is_lost() {
     instance.tutti(&["wait", &job]).expect(119).says("signal 9");
 }
 
-/// The tasks of other nodes would find their output open until their keepers miss the writer, after two minutes.
+/// The tasks of other nodes would find their output open until their keepers miss the writer, after
+/// two minutes.
 #[test]
 fn a_writer_that_is_killed_is_missed_on_all_nodes_at_once() {
     let bed = Bed::up(2, &[0]);

@@ -160,7 +160,7 @@ fn what_is_wrong_with_a_trace_is_named_or_passed_over() {
     instance.tutti(&cost).expect(1).says("leaves nothing of a quantum");
 }
 
-/// Two users: one of 100 s at a time, and one who waits 20 s for his own result.
+/// Two users: one of 100 s at a time, and one that waits 20 s for its own result.
 const LOOP: &str = "\
 ; MaxProcs: 1
 1 0 -1 100 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 -1 -1
@@ -233,7 +233,7 @@ fn the_comparisons_of_the_t3d_are_one_command() {
     }
     let runs = instance.tutti(&[&short[..], &["--json"]].concat()).expect(0).json();
     let figure = |run: usize, name: &str| runs[run][name].as_f64().unwrap();
-    // People get more done, most of all in working hours; nobody is promised more at weekends.
+    // People get more done, most of all in working hours; no user is promised more at weekends.
     assert!(figure(1, "utilisation") > 1.15 * figure(0, "utilisation"), "{runs}");
     assert!(figure(1, "working_hours") > 1.3 * figure(0, "working_hours"), "{runs}");
     assert!(figure(0, "weekends") < 0.2 && figure(1, "weekends") < 0.2, "{runs}");

@@ -1,4 +1,4 @@
-//! State directories that somebody else has made first, with what he likes in them: root neither
+//! State directories that another user has made first, with anything in them: root neither
 //! writes, ends nor removes anything because of it, nor is held up.
 
 use crate::harness::{Done, Instance, NOBODY, Running, needs_root};
@@ -15,7 +15,7 @@ use std::process::{Child, Command};
 
 const KEPT: &str = "must be kept\n";
 
-/// A directory of another user's, beside a file of root's that he would like to be written.
+/// A directory of another user's, beside a file of root's that the user would like to be written.
 struct Trap {
     instance: Instance,
     directory: PathBuf,
@@ -248,7 +248,7 @@ fn nobody_is_told_to_upgrade_by_root_but_roots_own() {
         heard
     });
     let done = trap.enter(&["upgrade"]);
-    // The liar's end, if nobody has come.
+    // The liar's end, if nothing has come.
     let _ = UnixStream::connect(trap.at("supervisor.sock"));
     assert_eq!(liar.join().unwrap(), 0, "it was asked");
     expect_refused(done);

@@ -89,7 +89,7 @@ fn who_does_not_read_holds_up_his_own_job_alone() {
         let is_done = |rank: &u32| bed.audit.work.join(format!("done.{rank}")).exists();
         (0..4).filter(is_done).count()
     };
-    // All of it fits nowhere, so somebody waits for its reader.
+    // All of it fits nowhere, so a writer waits for its reader.
     let end = Instant::now() + Duration::from_secs(6);
     while Instant::now() < end {
         // Over the same connections, longer than any agent waits for a silent one.
@@ -118,7 +118,7 @@ fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
     let counting = bed.start(2, &["run", "-N", "3", "--exclusive", "--", "sh", "-c", count]);
     eventually("all count", || (counting.out().lines().count() > 30).then_some(()));
     bed.node(3).freeze(true);
-    // Who asks for the nodes is not kept waiting by one of them.
+    // A user that asks for the nodes is not kept waiting by one of them.
     let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
     assert_eq!(
         [&nodes[1]["branch_jobs"], &nodes[2]["branch_jobs"]],
@@ -147,8 +147,8 @@ fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
     bed.tutti(3, &["run", "-N", "3", "true"]).expect(0);
 }
 
-/// A program that speaks PMI itself: rank 1 enters a barrier at once, rank 0 when it may; each then says what the
-/// other has stored.
+/// A program that speaks PMI itself: rank 1 enters a barrier at once, rank 0 when it may; each then
+/// says what the other has stored.
 const MEETS: &str = "
 say() { echo \"cmd=$*\" >&$PMI_FD; read -r answer <&$PMI_FD; }
 say init pmi_version=1 pmi_subversion=1

@@ -1,5 +1,5 @@
-//! Processes that no signal reaches: they wait for a file system that does not answer (`stuck.c`; as root, with
-//! `/dev/fuse`).
+//! Processes that no signal reaches: they wait for a file system that does not answer (`stuck.c`;
+//! as root, with `/dev/fuse`).
 
 use crate::harness::{Instance, command_line, compile, eventually, player, processes, status_of};
 use crate::switch::{overlap, stretches};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 
-/// The file system, until this is dropped; whoever waited for it goes on then.
+/// The file system, until this is dropped; a process that waited for it goes on then.
 struct Silent {
     at: PathBuf,
     server: Child,
@@ -103,7 +103,8 @@ fn what_does_not_stop_since_it_waits_costs_the_others_no_turn() {
     instance.tutti(&["cancel", "--now", &hangs.to_string(), &spins.to_string()]).expect(0);
 }
 
-/// Its other processes stand still in the turns of others, although the job as a whole never stops in time.
+/// Its other processes stand still in the turns of others, although the job as a whole never stops
+/// in time.
 #[test]
 fn by_signals_what_stops_of_a_job_stays_stopped_beside_a_process_that_waits() {
     let instance = Instance::alone().up();
@@ -166,7 +167,8 @@ fn is_asked_to_stop(pid: i32) -> bool {
     by_signal || files.iter().any(|file| fs::read_to_string(file).is_ok_and(|it| it == "1\n"))
 }
 
-/// A user's order about a part of a job waits for a process that does not stop; the node's agent does not.
+/// A user's order about a part of a job waits for a process that does not stop; the node's agent
+/// does not.
 #[test]
 fn while_a_part_does_not_stop_other_jobs_start_and_end() {
     for control in ["freeze", "signal"] {

@@ -10,9 +10,10 @@ use tutti_wire::limits::SUSPENDED_PARTS_MAX;
 const LINE: &str = "sleep $NAP & \
     sh -c 'echo inner $$; sh -c \"sleep $NAP & true\"; sleep $NAP; true'; wait";
 
-/// Starts that as job 1 (or another) and says who is who: the inner shell, and the three sleeps.
+/// Starts that as job 1 (or another) and names the processes: the inner shell, and the three
+/// sleeps.
 fn begin(instance: &Instance, args: &[&str]) -> (Running, i32, Vec<i32>) {
-    // However slowly they are let stop: what is looked at is who does.
+    // However slowly they are let stop: what counts is which do.
     instance.tutti(&["params", "freeze_deadline=10s"]).expect(0);
     let args = [&["run"], args, &["sh", "-c", LINE]].concat();
     let running = instance.start(&args);

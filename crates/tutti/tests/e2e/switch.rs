@@ -117,7 +117,7 @@ fn two_jobs_that_want_all_processors_run_in_turns_and_never_at_once() {
     let (first, second) = (span(&first), span(&second));
     let together = first.1.min(second.1).saturating_sub(first.0.max(second.0));
     assert!(together > 1_000_000_000, "one after the other: {first:?} {second:?}");
-    // Between leaving and coming back the kernel lets nobody of it run.
+    // Between leaving and coming back the kernel lets nothing of it run.
     let turn = median(turns(&switches, one));
     assert_eq!(turn, 20_000_000);
 }
@@ -228,7 +228,7 @@ fn classes_get_their_shares() {
     let switches = wait_for_switches(&instance, 100);
     check_record(&switches);
     let percent = |of: u64, other: u64| of * 100 / (of + other);
-    // What the switches were: on a busy machine some are late, at the cost of those who wait.
+    // What the switches were: on a busy machine some are late, at the cost of jobs that wait.
     let sum = |job| turns(&switches[2..], job).iter().sum::<u64>();
     let switched = percent(sum(large), sum(small));
     assert!((65..=85).contains(&switched), "three quarters are {switched} % by the switches");
@@ -338,7 +338,8 @@ fn thousands_of_processes_are_suspended_resumed_and_killed() {
     assert!(!group.exists());
 }
 
-/// A real-time task never gives up its processor to a thread of the same priority or of a lower one.
+/// A real-time task never gives up its processor to a thread of the same priority or of a lower
+/// one.
 #[test]
 fn real_time_tasks_have_their_turns_and_no_more() {
     let instance = Instance::alone().up();

@@ -112,11 +112,12 @@ fn the_core_and_the_wire_stay_pure() {
     assert!(!manifest.contains("\ntutti-"), "it knows no other crate of ours");
 }
 
-/// Crates that give the core events, play them again, or look at what it has made of them. All others know its words
-/// only, which are in `types`.
+/// Crates that give the core events, play them again, or look at what it has made of them. All
+/// others know its words only, which are in `types`.
 const DRIVERS: [&str; 6] = ["bench", "controller", "faultsim", "journal", "sim", "tutti"];
 
-/// What of the executable does so, and the test that makes a journal as another release could have written it.
+/// What of the executable does so, and the test that makes a journal as another release could have
+/// written it.
 const DRIVERS_WITHIN: [&str; 2] =
     ["crates/tutti/src/cmd/replay/", "crates/tutti/tests/e2e/recovery.rs"];
 
@@ -156,7 +157,8 @@ fn walk_repository(below: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// What a document has between backticks and in blocks of code, word by word, and where its links lead here.
+/// What a document has between backticks and in blocks of code, word by word, and where its links
+/// lead here.
 fn words_of(document: &str) -> Vec<String> {
     let (mut words, mut prose, mut is_code) = (Vec::new(), String::new(), false);
     for line in document.lines() {

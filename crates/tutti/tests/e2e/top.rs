@@ -115,7 +115,8 @@ fn the_matrix_jobs_and_processes_are_shown_live_until_q() {
     });
     let while_shown = tcgetattr(&top.terminal).unwrap().local_flags;
     assert!(!while_shown.contains(LocalFlags::ICANON), "{while_shown:?}");
-    // Whoever ends is gone from the next picture, and the rest goes on; so does a controller that ends.
+    // A job that ends is gone from the next picture, and the rest goes on; so does a controller
+    // that ends.
     instance.tutti(&["cancel", "--now", "1"]).expect(0);
     top.wait_for("row 1/1");
     top.wait_for("always");
@@ -197,7 +198,7 @@ fn without_a_terminal_each_look_is_text_or_json() {
     instance.tutti(&["top", "-d", "1ms"]).expect(2).says("the least is 100ms");
     let endless = instance.start(&["top", "--json", "-d", "100ms"]);
     endless.wait_for("\n");
-    // Who started us may have interrupts ignored.
+    // Our parent may have interrupts ignored.
     endless.signal(Signal::SIGTERM);
     endless.wait().expect(143);
     instance.tutti(&["cancel", "--now", "1"]).expect(0);

@@ -1,4 +1,4 @@
-//! Who descends from whom, as `tutti ps --tree` shows it.
+//! Which process descends from which, as `tutti ps --tree` shows it.
 
 use crate::harness::{
     Instance, NOBODY, Running, eventually, needs_root, player, stands, status_of,
@@ -81,7 +81,7 @@ fn the_tree_of_an_earlier_agent_is_known_to_the_next() {
         let tasks = (done.code == 0).then(|| done.json())?;
         tasks[0]["processes"].as_array().filter(|all| all.len() == 3).cloned()
     });
-    // Who made the sleep nobody knows any more; that it descends from the root is certain.
+    // What made the sleep is not known any more; that it descends from the root is certain.
     let sleep = named(&processes, &instance.nap).unwrap();
     assert_eq!(sleep["parent"], processes[0]["pid"], "{processes:?}");
     running.type_in(b"\n\n");
@@ -125,7 +125,7 @@ fn a_frozen_job_is_shown_as_frozen() {
 fn without_cgroups_the_tree_is_known_too() {
     let instance = Instance::of_nobody().up();
     let player = instance.share(&player()).display().to_string();
-    // What forks before the agent has heard of the task is found by a scan, which doesn't know whom
+    // What forks before the agent has heard of the task is found by a scan, which doesn't know what
     // the dead descended from.
     let line = format!("sleep 0.5; {player} daemon $NAP; echo up; exec sleep $NAP");
     let running = instance.start(&["run", "sh", "-c", &line]);

@@ -97,7 +97,8 @@ fn nodes_join_below_each_other_and_run_as_if_they_did_not() {
     assert!(done.text().contains("14 ranks, 20 rounds, ok"), "{}", done.text());
 }
 
-/// Every node knows how many are below it, and that these have parts of so many jobs: all jobs are on all nodes.
+/// Every node knows how many are below it, and that these have parts of so many jobs: all jobs are
+/// on all nodes.
 #[track_caller]
 fn check_branches(bed: &Bed, jobs: u64) {
     let places = places(bed);
@@ -165,7 +166,7 @@ fn launches_while_agents_end_all_happen_once() {
     let script = format!("echo x >> {}/$TUTTI_JOB.$TUTTI_RANK", directory.display());
     let submit = ["submit", "--parsable", "-n", "14", "-o", "/dev/null", "--", "sh", "-c", &script];
     let mut jobs = Vec::new();
-    // An agent with others below it, one with none, the root's, and who decides.
+    // An agent with others below it, one with none, the root's, and the one that decides.
     let (inner, leaf) = inner_and_leaf(&bed);
     for (number, part) in [(inner, "agent"), (leaf, "agent"), (1, "agent"), (1, "controller")] {
         for count in 0..3 {

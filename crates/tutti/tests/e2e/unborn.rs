@@ -1,11 +1,13 @@
-//! A keeper that is killed while tasks of a job wait, frozen, for their first turn: until their programs run they
-//! have all the sockets that it had, and would answer for it if anybody went by those.
+//! A keeper that is killed while tasks of a job wait, frozen, for their first turn: until their
+//! programs run they have all the sockets that it had, and would answer for it if anybody went by
+//! those.
 
 use crate::harness::{Instance, Running, command_line, eventually, processes, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// An instance with a job that runs on all processors, and one that has still an hour to wait for its turn.
+/// An instance with a job that runs on all processors, and one that has still an hour to wait for
+/// its turn.
 fn with_unborn() -> (Instance, i32, [Running; 2]) {
     let instance = Instance::alone().up();
     instance.tutti(&["params", "quantum=1h"]).expect(0);
@@ -55,7 +57,7 @@ fn an_upgrade_does_not_wait_for_its_answer() {
     eventually("the order", || {
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
         let connected = |line: &&str| line.contains(path.to_str().unwrap());
-        // The listener, the agent, two front ends, and whoever is not let in yet.
+        // The listener, the agent, two front ends, and clients that are not accepted yet.
         (sockets.lines().filter(connected).count() > 4).then_some(())
     });
     send(keeper, Signal::SIGKILL);
@@ -63,7 +65,7 @@ fn an_upgrade_does_not_wait_for_its_answer() {
     expect_another_keeper(&instance, runs);
 }
 
-/// With nobody to start another keeper the instance ends whole.
+/// With nothing to start another keeper the instance ends whole.
 #[test]
 fn without_a_supervisor_the_instance_ends() {
     let (instance, keeper, runs) = with_unborn();

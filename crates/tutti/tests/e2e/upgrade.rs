@@ -40,7 +40,8 @@ fn executable(pid: i32) -> PathBuf {
     std::fs::read_link(format!("/proc/{pid}/exe")).unwrap()
 }
 
-/// Fails unless all daemons run this executable, the keeper and the supervisor in the processes they had.
+/// Fails unless all daemons run this executable, the keeper and the supervisor in the processes
+/// they had.
 #[track_caller]
 fn expect_all_on(instance: &Instance, program: &Path, before: (i32, i32)) {
     assert_eq!((supervisor(instance), instance.daemon("keeper")), before, "another process");
@@ -234,7 +235,8 @@ fn an_executable_that_is_no_good_is_refused_and_nothing_happens() {
     instance.tutti(&["upgrade", "--no-such-option"]).expect(2);
     instance.tutti(&["run", "true"]).expect(0);
     running.wait().expect(0);
-    // The journal lacks what the controller alone knows: so a controller says that it could not write it.
+    // The journal lacks what the controller alone knows: so a controller says that it could not
+    // write it.
     let gap = instance.dir.join("clock.gap");
     std::fs::write(&gap, "").unwrap();
     let good = another(&instance, "good");
@@ -253,7 +255,7 @@ fn an_executable_that_is_no_good_is_refused_and_nothing_happens() {
     reads(tutti_journal::SCHEMA_VERSION + 1).expect(1).says("reads forms up to");
     let asks = "case \"$*\" in *--reads-journal*) exit 7;; esac; echo protocol 999";
     upgrade(&instance, &shell("asked", asks)).expect(1).says("exit status: 7");
-    // With nobody there who speaks ours, it may be.
+    // With no peer of our version, it may be.
     let line =
         "[ \"$2\" = --can-take-over ] && { echo protocol 999; exit; }\nexec \"$TUTTI\" \"$@\"";
     upgrade(&instance, &shell("newer", line)).expect(0);
@@ -269,7 +271,7 @@ fn only_the_owner_or_root_may_say_so() {
     let program = instance.share(&instance.program.clone()).display().to_string();
     let as_nobody = instance.command_as(Some(crate::harness::NOBODY), &["upgrade", &program]);
     Running::start(as_nobody).wait().expect(1).says("[T020]");
-    // A connection that says nothing, or anything else, holds up nobody.
+    // A connection that says nothing, or anything else, holds up none.
     let path = instance.dir.join("supervisor.sock");
     let mute = std::os::unix::net::UnixStream::connect(&path).unwrap();
     let mut noise = std::os::unix::net::UnixStream::connect(&path).unwrap();
@@ -283,7 +285,8 @@ fn only_the_owner_or_root_may_say_so() {
     instance.tutti(&["run", "true"]).expect(0);
 }
 
-/// A part that ends while it is upgraded has ended as ever: jobs of a keeper are lost, and reported.
+/// A part that ends while it is upgraded has ended as ever: jobs of a keeper are lost, and
+/// reported.
 #[test]
 fn a_part_that_ends_on_the_way_is_started_again() {
     let check = "case \"$*\" in *--can-take-over*) exec \"$TUTTI\" \"$@\";; esac\n";
@@ -383,7 +386,8 @@ fn what_waits_for_a_reader_waits_on() {
         typed.close_input();
         typed.wait().expect(0).text()
     });
-    // Readers that do not read yet what tasks print: fewer lines than the front end would fetch itself, and more.
+    // Readers that do not read yet what tasks print: fewer lines than the front end would fetch
+    // itself, and more.
     let player = player().display().to_string();
     let stalled = [500, 20_000].map(|lines| {
         let run = format!("tutti run -n 2 -l {player} lines {lines}");

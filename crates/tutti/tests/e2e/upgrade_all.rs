@@ -76,7 +76,7 @@ fn it_stops_at_the_first_that_can_not() {
     let path = to.display().to_string();
     let names: Vec<&str> = (1..=4).map(|n| bed.node(n).name()).collect();
     let before = executables(&bed, 3);
-    // Jobs run on on a machine whose supervisor was killed, but there is nobody to tell.
+    // Jobs run on on a machine whose supervisor was killed, but there is nothing to tell.
     kill(Pid::from_raw(supervisor(&bed, 3)), Signal::SIGKILL).unwrap();
     let done = bed.start(1, &["upgrade", "--all", &path]).wait_within(PATIENCE * 3).expect(1);
     let done = done.says(&format!("{} was not upgraded", names[2])).says("[T015]");

@@ -1,4 +1,4 @@
-//! The instance of a user who may write no cgroup: jobs are stopped by signals, and tracked by
+//! The instance of a user that may write no cgroup: jobs are stopped by signals, and tracked by
 //! descent.
 
 use crate::harness::{Instance, eventually, player, status_of};

@@ -1,4 +1,5 @@
-//! A keeper ends with a job, a controller before it has heard of that, and then the only agent that knew.
+//! A keeper ends with a job, a controller before it has heard of that, and then the only agent that
+//! knew.
 
 use crate::harness::{Instance, eventually, status_of};
 use nix::sys::signal::{Signal, kill};

@@ -1,9 +1,10 @@
-//! What the nodes of a job tell each other at a barrier: the values that their tasks have stored before it.
+//! What the nodes of a job tell each other at a barrier: the values that their tasks have stored
+//! before it.
 //!
-//! It travels in parts of moderate length, each complete in itself, numbered from 0 in each direction and for
-//! each sender. A receiver that misses one drops the rest and gets all of them again. A node that
-//! sends for several nodes may send fewer and longer sequences: the values of all of them are one
-//! set.
+//! It travels in parts of moderate length, each complete in itself, numbered from 0 in each
+//! direction and for each sender. A receiver that misses one drops the rest and gets all of them
+//! again. A node that sends for several nodes may send fewer and longer sequences: the values of
+//! all of them are one set.
 
 use super::Barrier;
 use crate::limits::EXCHANGE_PART_BYTES;
@@ -14,7 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::ByteBuf;
 use tutti_types::LaunchId;
 
-/// A part of what nodes have stored before a barrier; or of the answer, which has that of all of them.
+/// A part of what nodes have stored before a barrier; or of the answer, which has that of all of
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exchange {
     /// Of which job, and which launch of it.
@@ -25,13 +27,15 @@ pub struct Exchange {
     pub number: u32,
     /// Whether it is the last one.
     pub is_last: bool,
-    /// What the values of all its parts take, as [`Values::bytes`] counts: known before all have come.
+    /// What the values of all its parts take, as [`Values::bytes`] counts: known before all have
+    /// come.
     pub bytes: usize,
     /// Keys and values.
     pub values: Values,
 }
 
-/// Keys with their values. To copy it costs nothing: inner agents and the controller pass the same one on to many.
+/// Keys with their values. To copy it costs nothing: inner agents and the controller pass the same
+/// one on to many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values(Arc<Vec<(ByteBuf, ByteBuf)>>);
 
@@ -102,7 +106,8 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Takes in a part. One that does not follow the one before is dropped; the first one begins anew.
+    /// Takes in a part. One that does not follow the one before is dropped; the first one begins
+    /// anew.
     pub fn take_in(&mut self, part: Exchange) {
         if self.is_whole {
             return;

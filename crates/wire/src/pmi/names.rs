@@ -21,8 +21,8 @@ pub enum NameError {
 }
 
 /// The names that all jobs of a node have published. Each user has names of their own: what one
-/// publishes, another neither sees nor can replace by an address that leads elsewhere. Written as they are
-/// for a keeper that takes another's place: a change is one of [`crate::handover::FORM`].
+/// publishes, another neither sees nor can replace by an address that leads elsewhere. Written as
+/// they are for a keeper that takes another's place: a change is one of [`crate::handover::FORM`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Names {
     by_user: BTreeMap<UserId, BTreeMap<Vec<u8>, Published>>,

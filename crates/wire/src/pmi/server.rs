@@ -1,13 +1,13 @@
 //! The server of one job on one node: what its tasks have stored, and which tasks wait for which.
 //!
-//! A job on several nodes has a server on each. They meet only at barriers. When the last task of a node
-//! has entered one ([`Effect::BarrierComplete`]), the server sends the values that its tasks have stored
-//! since, in parts ([`Server::next_part`]). When all nodes have done so, each server gets the values of
-//! all of them, in parts too ([`Server::hear`]), and the last part opens the barrier. On one node there
-//! is no other server, and the barrier opens at once.
+//! A job on several nodes has a server on each. They meet only at barriers. When the last task of a
+//! node has entered one ([`Effect::BarrierComplete`]), the server sends the values that its tasks
+//! have stored since, in parts ([`Server::next_part`]). When all nodes have done so, each server
+//! gets the values of all of them, in parts too ([`Server::hear`]), and the last part opens the
+//! barrier. On one node there is no other server, and the barrier opens at once.
 //!
-//! All that tasks can make grow here is counted ([`Server::bytes`]) and has one limit, [`STORE_BYTES_MAX`].
-//! Beyond it the job is to be ended ([`Effect::Full`]).
+//! All that tasks can make grow here is counted ([`Server::bytes`]) and has one limit,
+//! [`STORE_BYTES_MAX`]. Beyond it the job is to be ended ([`Effect::Full`]).
 
 mod exchanges;
 
@@ -97,8 +97,8 @@ pub struct Barrier {
     pub group: BarrierGroup,
     /// Tells the barriers of one group apart.
     pub tag: u32,
-    /// How often the same one has opened before: what is said once more of an earlier one, by a node that
-    /// was out of reach, does not count for the next.
+    /// How often the same one has opened before: what is said once more of an earlier one, by a
+    /// node that was out of reach, does not count for the next.
     pub round: u32,
 }
 
@@ -135,8 +135,8 @@ struct Task {
     spawning: u32,
 }
 
-/// The server of one job on one node. Written as it is for a keeper that takes another's place: a change
-/// of it is one of [`crate::handover::FORM`].
+/// The server of one job on one node. Written as it is for a keeper that takes another's place: a
+/// change of it is one of [`crate::handover::FORM`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
     job: JobId,
@@ -216,8 +216,8 @@ impl Server {
         self.tasks.get(task).map_or(TaskState::Silent, |task| task.state)
     }
 
-    /// What the job makes this server keep, about: values, and what is remembered of barriers. At most
-    /// [`STORE_BYTES_MAX`].
+    /// What the job makes this server keep, about: values, and what is remembered of barriers. At
+    /// most [`STORE_BYTES_MAX`].
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -277,8 +277,8 @@ impl Server {
         out.push(answer.to(task));
     }
 
-    /// A client may begin again after it has finalized: MPICH's sessions do, and so does the next program of a
-    /// script.
+    /// A client may begin again after it has finalized: MPICH's sessions do, and so does the next
+    /// program of a script.
     fn init(&mut self, task: usize, version: u32) -> Answer {
         let answer = match version {
             1 => {
@@ -342,7 +342,8 @@ impl Server {
         Ok(())
     }
 
-    /// There is no room for what a task asks for. Said once: what comes before the job has ended says no more.
+    /// There is no room for what a task asks for. Said once: what comes before the job has ended
+    /// says no more.
     fn fill(&mut self, task: usize, out: &mut Vec<Effect>) {
         if !core::mem::replace(&mut self.is_full, true) {
             out.push(Effect::Full { task });
@@ -378,7 +379,8 @@ impl Server {
         Some(ranks.join(",")).filter(|text| text.len() <= VALUE_BYTES_MAX)
     }
 
-    /// Clients ask for one index after the other. The place is kept, so that each answer takes the same time.
+    /// Clients ask for one index after the other. The place is kept, so that each answer takes the
+    /// same time.
     fn get_by_index(&mut self, space: Option<&[u8]>, index: u32) -> Answer {
         const RESPONSE: &str = "getbyidx_results";
         let cursor = self.cursor.take();
@@ -500,8 +502,9 @@ impl Server {
         self.barriers.retain(|_, inside| !inside.is_empty());
     }
 
-    /// Lets the tasks go on, with an error, that wait in barriers which will never open: a task that takes part has ended,
-    /// as `has_ended` says, and had not entered. One that ended between `init` and `finalize` is reported otherwise.
+    /// Lets the tasks go on, with an error, that wait in barriers which will never open: a task
+    /// that takes part has ended, as `has_ended` says, and had not entered. One that ended between
+    /// `init` and `finalize` is reported otherwise.
     pub fn give_up_barriers(&mut self, has_ended: impl Fn(usize) -> bool, out: &mut Vec<Effect>) {
         if self.barriers.is_empty() {
             return;
@@ -602,7 +605,8 @@ enum Unstored {
     Refused(&'static str),
 }
 
-/// What maps and allocations take beside the bytes of an entry, about, so that empty values are not free.
+/// What maps and allocations take beside the bytes of an entry, about, so that empty values are not
+/// free.
 const ENTRY_BYTES: usize = 128;
 
 /// What an entry of a key space takes, about.

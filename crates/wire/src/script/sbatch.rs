@@ -336,8 +336,8 @@ fn translate_one(
     }
 }
 
-/// A limit as `sbatch` reads it: minutes, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`, each number of
-/// any size. Zero and `UNLIMITED` are no limit.
+/// A limit as `sbatch` reads it: minutes, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`, each number
+/// of any size. Zero and `UNLIMITED` are no limit.
 fn time_limit(value: &str) -> Result<Vec<String>, UnitError> {
     if value.eq_ignore_ascii_case("unlimited") || value.eq_ignore_ascii_case("infinite") {
         return Ok(Vec::new());
@@ -382,8 +382,9 @@ fn slurm_bytes(value: &str) -> Result<u64, UnitError> {
 }
 
 /// Slurm asks for memory by node or by processor, Tutti by task. One becomes the other when all
-/// lines are known: `--mem` is divided by the tasks on a node (all on one, unless the script says how
-/// many nodes or how many tasks on each), `--mem-per-cpu` multiplied by the processors of a task.
+/// lines are known: `--mem` is divided by the tasks on a node (all on one, unless the script says
+/// how many nodes or how many tasks on each), `--mem-per-cpu` multiplied by the processors of a
+/// task.
 #[derive(Debug)]
 pub(super) struct Memory {
     line: u32,

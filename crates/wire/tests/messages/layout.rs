@@ -1,7 +1,8 @@
-//! How a type looks when it is encoded, found out by reading one: a reader that has no bytes, writes down
-//! what it is asked for, and answers with one of each.
+//! How a type looks when it is encoded, found out by reading one: a reader that has no bytes,
+//! writes down what it is asked for, and answers with one of each.
 //!
-//! One reading goes through one variant of each enum, so a type is read until all variants were gone through.
+//! One reading goes through one variant of each enum, so a type is read until all variants were
+//! gone through.
 
 use serde::de::value::U32Deserializer;
 use serde::de::{
@@ -29,7 +30,8 @@ impl serde::de::Error for Failure {
     }
 }
 
-/// A type by its name, and the names of its fields or variants: two modules may have types of one name.
+/// A type by its name, and the names of its fields or variants: two modules may have types of one
+/// name.
 type Key = (&'static str, &'static [&'static str]);
 
 /// The layouts of all types that were read.

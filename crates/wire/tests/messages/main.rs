@@ -1,9 +1,9 @@
 //! What messages look like changes with [`PROTOCOL_VERSION`] only.
 //!
-//! `messages.txt` beside this has the layout of every message, down to the last number, and the version that it
-//! is of. A part of another version is refused with both versions named; one of the same version with other
-//! messages would take one thing for another. What other machines say is also among the seeds of the fuzz targets,
-//! one of each message.
+//! `messages.txt` beside this has the layout of every message, down to the last number, and the
+//! version that it is of. A part of another version is refused with both versions named; one of the
+//! same version with other messages would take one thing for another. What other machines say is
+//! also among the seeds of the fuzz targets, one of each message.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod layout;

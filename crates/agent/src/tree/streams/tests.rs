@@ -1,12 +1,12 @@
 //! One agent, and what its neighbours say of streams.
 
 use super::*;
-use crate::carrier::Carrier;
 use crate::clock::ClusterClock;
-use crate::neighbour::Neighbour;
+use crate::peer::Neighbour;
 use crate::routes::{Child, Routes};
+use crate::transport::Carrier;
 use crate::tree::TreeOptions;
-use crate::tree::below::Below;
+use crate::tree::children::Below;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ const ELSEWHERE: Place = Place::Node(NodeId(9));
 /// The stream that the node on the left has opened.
 const TUNNEL: TunnelId = TunnelId { opener: NodeId(1), number: 77 };
 
-/// An agent with two children, below each of whom is their own node.
+/// An agent with two children, with one node below each.
 struct Bench {
     tree: Tree,
     poller: Poller,
@@ -178,7 +178,7 @@ fn a_part_of_a_stream_comes_from_the_side_where_its_end_is() {
             assert_eq!(bench.passes(came, from, to, part), passes, "{shown}");
         }
     }
-    // Who opens a stream is the one after whom it is called, and vouches for nobody else's users.
+    // A stream has the name of the agent that opens it, which vouches for no other node's users.
     assert!(bench.passes(left, ON_LEFT, Place::Controller, open(1)));
     assert!(!bench.passes(left, ON_LEFT, Place::Controller, open(2)));
     assert!(!bench.passes(right, ON_RIGHT, Place::Controller, open(2)), "it is called after 1");
@@ -222,7 +222,7 @@ fn what_is_forged_of_a_stream_reaches_no_daemon_and_cuts_nobodys_but_who_sent_it
         let (from, to) = (Place::Controller, ON_LEFT);
         bench.hear(RIGHT, Tunnelled { from, to, tunnel: TUNNEL, part });
     }
-    // As who opens it once more, which would be answered with its end.
+    // As an agent that opens it once more, which would be answered with its end.
     bench.hear(RIGHT, of_left(open(1)));
     assert!(sent(&mut bench.left).is_empty(), "the other hears of it");
     let answers = sent(&mut bench.right);

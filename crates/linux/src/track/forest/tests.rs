@@ -187,7 +187,8 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
     prop::collection::vec((step, prop::bool::weighted(0.8)), 0..200)
 }
 
-/// Plays a life. Where `all_told`, every event is; otherwise some get lost, and a look repairs that.
+/// Plays a life. Where `all_told`, every event is; otherwise some get lost, and a look repairs
+/// that.
 fn play(steps: &[(Step, bool)], all_told: bool) -> (World, Forest<u8>) {
     let (mut world, mut forest) = (World::default(), Forest::default());
     forest.add_task(0, Origin::OneRoot);

@@ -1,11 +1,12 @@
-//! Connections in memory: what has come at each end, and who watches it.
+//! Connections in memory: what has come at each end, and the watchers.
 
 use crate::link::{Interest, Ready};
 use crate::simulated::machine::Ear;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
-/// What an end takes before it is read, as the kernel's do; below a quarter of it there is room again.
+/// What an end takes before it is read, as the kernel's do; below a quarter of it there is room
+/// again.
 const ROOM_BYTES: usize = 208 << 10;
 
 /// One end in memory.
@@ -24,7 +25,7 @@ struct End {
     watch: Option<Watch>,
 }
 
-/// Who watches an end.
+/// The watcher of an end.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     poller: usize,
@@ -63,7 +64,7 @@ pub(super) struct Streams {
 /// So much of it is kept.
 const SPARE_MAX: usize = 64;
 
-/// What of a connection concerns who watches it.
+/// What of a connection concerns its watcher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
     Arrived,
@@ -76,7 +77,7 @@ impl End {
         self.bytes.len() - self.read
     }
 
-    /// What is ready of it for somebody with this interest: whether reading does not wait.
+    /// What is ready of it for a watcher with this interest: whether reading does not wait.
     fn ready(&self, watch: &Watch, other: &Self) -> Option<Ready> {
         let broken = self.is_reset || (self.gets_no_more && self.sends_no_more);
         let read = watch.interest.read && (self.unread() > 0 || self.gets_no_more);
@@ -89,7 +90,7 @@ impl End {
         self.unread() <= ROOM_BYTES / 4
     }
 
-    /// What one who reads hears if there is nothing.
+    /// What a reader hears if there is nothing.
     fn why_nothing(&mut self) -> io::Result<usize> {
         if std::mem::take(&mut self.is_reset) {
             return Err(ErrorKind::ConnectionReset.into());
@@ -136,7 +137,7 @@ impl Streams {
         self.by_descriptor.get(fd).copied().flatten()
     }
 
-    // ------------------------------------------------------------------ who watches
+    // ------------------------------------------------------------------ watchers
 
     /// From now on it is heard when a poller has something.
     pub(super) fn listen(&mut self, poller: usize, ear: (usize, Ear)) {
@@ -164,7 +165,7 @@ impl Streams {
         }
     }
 
-    /// The end may be ready: whoever watches it looks.
+    /// The end may be ready: its watcher looks.
     fn list(&mut self, end: usize) {
         let Some(watch) = &mut self.ends[end].watch else { return };
         if std::mem::replace(&mut watch.is_listed, true) {
@@ -266,7 +267,7 @@ impl Streams {
         Ok(bytes)
     }
 
-    /// Nobody needs these bytes any more.
+    /// These are not needed bytes any more.
     pub(super) fn give_back(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             bytes.clear();
@@ -309,7 +310,7 @@ impl Streams {
         }
     }
 
-    /// Nobody holds the end any more.
+    /// Nothing holds the end any more.
     pub(super) fn close(&mut self, number: usize, fd: usize) {
         self.unwatch(number);
         self.by_descriptor[fd] = None;

@@ -1,4 +1,5 @@
-//! Connections in memory are as the kernel's: to whatever is done with one of each, both give the same answers.
+//! Connections in memory are as the kernel's: to whatever is done with one of each, both give the
+//! same answers.
 
 use super::*;
 use crate::link::Poller;
@@ -27,7 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..30)
 }
 
-/// Both ends of a connection, and who watches them.
+/// Both ends of a connection, and their watchers.
 struct Ends {
     ends: [Option<Stream>; 2],
     poller: Poller,

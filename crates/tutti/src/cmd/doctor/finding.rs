@@ -17,11 +17,11 @@ pub(super) enum Verdict {
     Bad,
 }
 
-/// By whom something can be improved.
+/// The account that can improve something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum By {
-    /// The user who asks.
+    /// The user that asks.
     You,
     /// An administrator.
     Root,
@@ -61,7 +61,8 @@ pub(super) struct Finding {
     /// What jobs have to do without, to be read after "without".
     #[serde(skip)]
     pub(super) loss: String,
-    /// Whether it follows from another finding, or is the same on each machine: left out of the short form.
+    /// Whether it follows from another finding, or is the same on each machine: left out of the
+    /// short form.
     #[serde(skip)]
     pub(super) implied: bool,
     pub(super) fixes: Vec<Fix>,
@@ -142,7 +143,8 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// `is_running`: whether the findings are about an instance that runs, rather than one that would.
+    /// `is_running`: whether the findings are about an instance that runs, rather than one that
+    /// would.
     pub(super) fn of(findings: Vec<Finding>, is_running: bool) -> Self {
         let findings = merged(findings);
         let verdict = findings.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Good);

@@ -85,7 +85,7 @@ fn none_runs(instance: &Instance) -> Finding {
 
 fn unsupervised(instance: &Instance) -> Option<Finding> {
     let owner = std::fs::metadata(instance.directory()).ok()?.uid();
-    // Others can't see who holds the lock.
+    // Others can't see which process holds the lock.
     let is_ours = owner == nix::unistd::geteuid().as_raw();
     if !is_ours || is_supervised(instance) {
         return None;

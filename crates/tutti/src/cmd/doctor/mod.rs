@@ -1,7 +1,8 @@
-//! `tutti doctor`: what works for the jobs of this user, what does not, and what can be done about it.
+//! `tutti doctor`: what works for the jobs of this user, what does not, and what can be done about
+//! it.
 //!
-//! Where an instance runs, its agents say what they can do. Where none runs, it is what an instance started here and
-//! now would have.
+//! Where an instance runs, its agents say what they can do. Where none runs, it is what an instance
+//! started here and now would have.
 
 mod finding;
 mod instance;

@@ -1,7 +1,7 @@
 //! What an agent reports of its node, or an instance that does not run would have, as findings.
 
 use super::finding::{Finding, Fix};
-use crate::cmd::several::user_name;
+use crate::cmd::job_range::user_name;
 use nix::unistd::Uid;
 use tutti_client::output::counted;
 use tutti_wire::report::AgentStatus;

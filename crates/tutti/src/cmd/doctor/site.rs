@@ -12,8 +12,8 @@ use tutti_wire::report::AgentStatus;
 /// How many bytes of process events a trial asks for.
 const EVENTS_BYTES: i32 = 64 << 10;
 
-/// What an agent of an instance that this user starts here would report. Where a service manager makes a unit for it,
-/// nothing is tried: what the manager can hand down says it.
+/// What an agent of an instance that this user starts here would report. Where a service manager
+/// makes a unit for it, nothing is tried: what the manager can hand down says it.
 pub(super) fn what_an_instance_here_would_get() -> AgentStatus {
     let status = place_of_unit().and_then(|place| capability::of_unit_below(&place));
     let mut status = status.unwrap_or_else(|| {
@@ -43,7 +43,8 @@ pub(super) fn what_an_instance_here_would_get() -> AgentStatus {
     status
 }
 
-/// Whether a thread may have real-time priority. Tried in a thread of its own, so that the verb itself stays as it is.
+/// Whether a thread may have real-time priority. Tried in a thread of its own, so that the verb
+/// itself stays as it is.
 fn realtime() -> String {
     match std::thread::spawn(|| rt::become_realtime(1)).join() {
         Ok(Ok(())) => "yes".into(),
@@ -56,8 +57,8 @@ fn realtime() -> String {
 const REQUESTED_BY: [(&str, &str); 3] =
     [("at", "/etc/at.deny"), ("crontab", "/etc/cron.deny"), ("systemd-run", "a polkit rule")];
 
-/// Daemons that start processes on request: those are no descendants of the job that asks. It is so on each machine
-/// that has them, and no loss.
+/// Daemons that start processes on request: those are no descendants of the job that asks. It is so
+/// on each machine that has them, and no loss.
 pub(super) fn on_request() -> Option<Finding> {
     let found: Vec<_> =
         REQUESTED_BY.iter().filter(|(program, _)| in_path(program).is_some()).collect();

@@ -3,8 +3,8 @@
 mod swf;
 
 use super::ask_of_the_past;
+use super::job_range::{Several, by_number, check_found};
 use super::list::{LIMIT_COLUMNS, has_limits, limit_cells};
-use super::several::{Several, by_number, check_found};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ pub(crate) struct HistoryArgs {
     /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver; a single job is shown
     /// with each of its tasks
     #[arg(
-        value_name = "JOB", value_parser = super::several::whole_jobs,
+        value_name = "JOB", value_parser = super::job_range::whole_jobs,
         conflicts_with_all = ["user", "since", "until", "states", "last"]
     )]
     jobs: Vec<Several>,

@@ -12,7 +12,8 @@ use tutti_wire::report::NodeReport;
 /// Queues of these numbers are known by custom: 0 is interactive.
 const INTERACTIVE: &str = "interactive";
 
-/// Writes these jobs, in the order in which they were accepted, as those of a machine of these nodes.
+/// Writes these jobs, in the order in which they were accepted, as those of a machine of these
+/// nodes.
 ///
 /// # Errors
 /// If the file can't be written.
@@ -64,7 +65,7 @@ impl Numbers {
     }
 }
 
-/// What a job's line says beside who and what it was.
+/// What a job's line says beside its owner and what it was.
 fn record(ended: &EndedReport, start_ms: u64) -> Job {
     let (job, usage) = (&ended.job, ended.job.usage.unwrap_or_default());
     let cpu_us = (usage.user_us + usage.system_us) / u64::from(job.processors.max(1));
@@ -73,7 +74,7 @@ fn record(ended: &EndedReport, start_ms: u64) -> Job {
         number: job.job.0,
         submit_ns: Some((ended.accepted_ms - start_ms) * NS_PER_MS),
         wait_ns: Some(job.waited_ms * NS_PER_MS),
-        // As long as it would have taken alone: who simulates it adds the turns of others again.
+        // As long as it would have taken alone: a simulation adds the turns of others again.
         run_ns: Some(job.service_ms * NS_PER_MS),
         allocated_processors: Some(job.processors),
         cpu_ns: usage.cpu_whole.then_some(cpu_us * 1000),

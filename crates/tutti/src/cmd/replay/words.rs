@@ -270,7 +270,7 @@ fn machine(spec: &NodeSpec) -> String {
     )
 }
 
-/// What was asked for, by whom.
+/// What was asked for, and the user.
 fn asked(spec: &JobSpec) -> String {
     let mut text = format!("user {}, {}, {}", spec.owner, spec.class, counted(spec.tasks, "task"));
     let mut add = |what: Option<String>| {

@@ -2,7 +2,7 @@
 //!
 //! From outside come requests, nodes, and what administrators say, all when they came. How jobs fared
 //! follows from that: a job's tasks end once its turns have given them as much time as they had when they
-//! ended in the journal, in the same order and alike. A job that somebody ended there is ended at the same
+//! ended in the journal, in the same order and alike. A job that a user ended there is ended at the same
 //! moment, and one that was declined is left out. One that was lost with its node needs as much as it had
 //! by then.
 
@@ -178,7 +178,7 @@ pub(super) struct World<'a> {
     pub(super) fates: BTreeMap<JobId, Fate>,
 }
 
-/// Steps after the last entry before it is said that no end is near, for jobs that nobody ends.
+/// Steps after the last entry before it is said that no end is near, for jobs that no user ends.
 const STEPS_AFTER: usize = 1_000_000;
 
 impl<'a> World<'a> {
@@ -210,7 +210,7 @@ impl<'a> World<'a> {
         self.apply(begin, &Event::SetParams { params });
         for Entry { at, event, .. } in entries {
             if is_submit(event) && self.was_declined() {
-                // It ran nowhere, so nobody knows what it needs.
+                // It ran nowhere, so it is not known what it needs.
                 self.submits += 1;
                 continue;
             }

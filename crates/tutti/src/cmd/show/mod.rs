@@ -6,8 +6,8 @@ mod json;
 pub(super) use files::{LogFile, Stream, file_name, files_of};
 
 use super::ask_of_the_past;
+use super::job_range::{Several, targets_of, whole_jobs};
 use super::list::{class, turn};
-use super::several::{Several, targets_of, whole_jobs};
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{account, counted, print, print_json};

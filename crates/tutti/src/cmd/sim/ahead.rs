@@ -47,14 +47,14 @@ impl<I: Iterator<Item: Send> + Send + 'static> Iterator for Ahead<I> {
             self.batch = batch.into_iter();
             return self.batch.next();
         }
-        // It is over, or it broke: then so does who waits for it.
+        // It is over, or it broke: then so does the thread that waits for it.
         let (_, thread) = self.thread.take()?;
         thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         None
     }
 }
 
-/// Makes all, or until nobody takes what is made.
+/// Makes all, or until nothing takes what is made.
 fn make<I: Iterator>(mut items: I, batches: &SyncSender<Vec<I::Item>>) {
     loop {
         let mut batch = Vec::with_capacity(BATCH);

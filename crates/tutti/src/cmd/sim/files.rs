@@ -20,7 +20,7 @@ pub(super) struct Files {
 /// Drops the records of jobs that the core declined: there is nothing to tell of them.
 struct Declined(Shared<VecDeque<Record>>);
 
-/// Who writes a job.
+/// The writer of a job.
 type Writers = Box<dyn FnMut(&Finished) -> io::Result<()>>;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -51,7 +51,7 @@ impl Files {
         Ok(Self { in_order, records, names: names.join(", ") })
     }
 
-    /// Who tells the files of jobs.
+    /// The thread that tells the files of jobs.
     pub(super) fn observer(&mut self) -> impl Observer + '_ {
         (self.in_order.as_mut(), self.records.clone().map(Declined))
     }

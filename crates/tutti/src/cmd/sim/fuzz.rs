@@ -1,4 +1,5 @@
-//! `tutti sim fuzz` and `tutti sim replay`: whether the scheduler keeps its rules, whatever happens.
+//! `tutti sim fuzz` and `tutti sim replay`: whether the scheduler keeps its rules, whatever
+//! happens.
 
 use anyhow::{Context, ensure};
 use clap::Args;

@@ -1,8 +1,8 @@
-//! From the lines of a workload to the jobs that are simulated: filtered, stretched, cut off after so
-//! many. All of that is done ahead, on a thread of its own ([`Ahead`]).
+//! From the lines of a workload to the jobs that are simulated: filtered, stretched, cut off after
+//! so many. All of that is done ahead, on a thread of its own ([`Ahead`]).
 //!
-//! What is passed over on the way is told with the next job, so whoever takes jobs knows at any
-//! time what was passed over before the last one that he took, however far ahead the thread is.
+//! What is passed over on the way is told with the next job, so a thread that takes jobs knows at
+//! any time what was passed over before the last one that it took, however far ahead the thread is.
 
 use super::ahead::Ahead;
 use super::options::Options;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tutti_sim::{Job, Machine, Missing, Workload};
 use tutti_trace::{CleanJob, Job as Record, Stretch, Stretched};
 
-/// Shared by those who take jobs and those who tell of them.
+/// Shared by the threads that take jobs and those that tell of them.
 pub(super) type Shared<T> = Rc<RefCell<T>>;
 
 /// How a source becomes jobs.
@@ -32,7 +32,7 @@ pub(super) struct Wanted {
 pub(super) struct Jobs {
     made: Ahead<Maker>,
     passed_over: Shared<PassedOver>,
-    /// The records of the jobs, if somebody wants them.
+    /// The records of the jobs, if they are wanted.
     records: Option<Shared<VecDeque<Record>>>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Jobs {
 struct Made {
     /// Nothing: they were all.
     job: Option<anyhow::Result<Job>>,
-    /// Its record, if somebody wants it.
+    /// Its record, if it is wanted.
     record: Option<Box<Record>>,
     /// All that was passed over so far, if that is more than before.
     passed_over: Option<Box<PassedOver>>,

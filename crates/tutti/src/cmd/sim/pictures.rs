@@ -55,7 +55,7 @@ impl Plots {
         Ok(plots)
     }
 
-    /// Who looks on for them.
+    /// The observers for them.
     pub(super) fn watch(&self, machine: Machine) -> Seen {
         Seen {
             load: self.utilisation.is_some().then(|| Load::new(machine.processors())),
@@ -104,7 +104,7 @@ impl Plots {
 }
 
 impl Seen {
-    /// Those who look on while it runs.
+    /// The observers while it runs.
     pub(super) fn observer(&mut self) -> impl Observer + '_ {
         (self.load.as_mut(), self.gantt.as_mut())
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A bar on standard error, if that is a terminal, and the run is long enough to see it. Those who
-/// read and those who simulate tell it of what they did, from their threads.
+/// A bar on standard error, if that is a terminal, and the run is long enough to see it. Threads
+/// that read and those that simulate tell it of what they did.
 #[derive(Clone)]
 pub(super) struct Progress(Arc<Bar>);
 
@@ -36,7 +36,7 @@ const QUIET: Duration = Duration::from_millis(700);
 const JOBS_AT_ONCE: u64 = 256;
 
 impl Progress {
-    /// For those who need none.
+    /// For callers that need none.
     pub(super) fn none() -> Self {
         Self::new(0, "", Unit::Nothing, "")
     }

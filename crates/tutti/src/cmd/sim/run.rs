@@ -75,7 +75,7 @@ pub(super) struct Report {
 /// What became of jobs with a deadline.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Deadlines {
-    /// Declined, since nobody could promise that they would be done in time.
+    /// Declined, since it was not certain that they would be done in time.
     pub(super) declined: u64,
     /// Done by then.
     pub(super) in_time: u64,

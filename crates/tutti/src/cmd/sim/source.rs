@@ -35,7 +35,7 @@ pub(super) struct Line {
     pub(super) line: u64,
 }
 
-/// Shared by those who pass lines over.
+/// Shared by the threads that pass lines over.
 pub(super) type Told = Arc<Mutex<PassedOver>>;
 
 pub(super) type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>> + Send>;
@@ -48,12 +48,13 @@ pub(super) struct Source {
     pub(super) passed_over: Told,
 }
 
-/// What was passed over so far. It is right at any time, so whoever panicked with it does not matter.
+/// What was passed over so far. It is right at any time, so a thread that panicked with it does not
+/// matter.
 pub(super) fn told(passed_over: &Told) -> MutexGuard<'_, PassedOver> {
     passed_over.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many jobs does a model make if nobody says how many.
+/// So many jobs does a model make by default.
 const MODEL_JOBS: u64 = 10_000;
 
 impl Origin {

@@ -13,7 +13,7 @@ pub(super) struct Letters {
 
 const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Of those for whom there is no letter.
+/// Of jobs without a letter.
 const ANY: char = '#';
 
 impl Letters {
@@ -29,7 +29,7 @@ impl Letters {
         }
     }
 
-    /// The next that nobody has, so that a letter is seldom given again soon.
+    /// The next free one, so that a letter is seldom given again soon.
     fn free(&mut self) -> Option<char> {
         let count = LETTERS.len();
         let mut next = LETTERS.chars().cycle().skip(self.given % count).take(count);

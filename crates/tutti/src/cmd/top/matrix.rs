@@ -13,7 +13,7 @@ struct Seat {
     processors: Vec<u32>,
 }
 
-/// What nobody has.
+/// What no job has.
 const IDLE: char = '.';
 
 /// Between the places of nodes.
@@ -22,8 +22,8 @@ const GAP: &str = "  ";
 /// Nodes are drawn processor by processor as long as that takes no more lines of nodes.
 const BANDS_MAX: usize = 4;
 
-/// The rows of the matrix, each with a place for each processor of each node, or for each node if that would be
-/// too wide. At most so many lines; the last one says what is left out.
+/// The rows of the matrix, each with a place for each processor of each node, or for each node if
+/// that would be too wide. At most so many lines; the last one says what is left out.
 pub(super) fn draw(
     nodes: &[NodeReport],
     jobs: &[JobReport],
@@ -91,7 +91,7 @@ fn titles(rows: usize, jobs: &[JobReport]) -> Vec<String> {
     titles.into_iter().map(|title| format!("{title:<longest$}")).collect()
 }
 
-/// Who sits where, by the node.
+/// Which job is where, by the node.
 fn seats(jobs: &[JobReport]) -> BTreeMap<&str, Vec<Seat>> {
     let mut seats: BTreeMap<&str, Vec<Seat>> = BTreeMap::new();
     for job in jobs {
@@ -156,7 +156,7 @@ impl Block {
         Self { name, rows, width }
     }
 
-    /// In one place: whoever has most there.
+    /// In one place: the job that has most there.
     fn of_node(seats: Option<&Vec<Seat>>, rows: usize, letters: &Letters) -> Self {
         let seats = seats.map_or(&[][..], Vec::as_slice);
         let cell = |row: usize| {

@@ -98,7 +98,7 @@ fn one_by_one(args: &TopArgs) -> anyhow::Result<Exit> {
     for look in 1.. {
         let sample = feed.look()?;
         if let Some(remark) = &sample.remark {
-            // Nobody is shown who ended before the first look.
+            // No job is shown that ended before the first look.
             anyhow::ensure!(look > 1, "{remark}");
             say!("tutti: {remark}");
         }
@@ -135,9 +135,9 @@ const fn length(nanos: Nanos) -> Duration {
     Duration::from_nanos(nanos.0)
 }
 
-/// On a terminal, until somebody ends it.
+/// On a terminal, until the user ends it.
 fn live(args: &TopArgs) -> anyhow::Result<Exit> {
-    // Who asks for a job that is not there hears so before the screen changes.
+    // A user that asks for an unknown job hears so before the screen changes.
     let (mut feed, mut view) = (Feed::new(&args.targets)?, View::default());
     let mut sample = feed.look()?;
     if let Some(remark) = &sample.remark {

@@ -77,7 +77,7 @@ impl Screen {
     }
 
     fn give_back(&self) {
-        // If nobody reads any more, there is no screen, either.
+        // Without a reader, there is no screen, either.
         let _ = print(LEAVE);
         if let Some(was) = &self.was {
             let _ = tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, was);
@@ -92,7 +92,7 @@ impl Screen {
     /// Paints these lines, cut to the size of the terminal, over what is there.
     ///
     /// # Errors
-    /// If nobody reads.
+    /// Without a reader.
     pub(super) fn draw(&self, lines: &[String]) -> anyhow::Result<()> {
         let (width, height) = self.size();
         let cut = |line: &String| line.chars().take(width).collect::<String>();
@@ -146,7 +146,8 @@ impl Screen {
                 self.set_up()?;
                 Some(Key::Look)
             }
-            // Who was stopped without being asked finds the terminal as the shell has left it.
+            // A process that was stopped without being asked finds the terminal as the shell has
+            // left it.
             Signal::SIGCONT => {
                 self.set_up()?;
                 Some(Key::Look)
@@ -160,7 +161,7 @@ impl Screen {
         let mut typed = [0; 64];
         match nix::unistd::read(std::io::stdin(), &mut typed) {
             Ok(0) | Err(_) => {
-                // Nobody types any more.
+                // There is no input any more.
                 self.give_up_keys();
                 Key::None
             }
@@ -181,11 +182,12 @@ impl Drop for Screen {
     }
 }
 
-/// In the background the terminal is somebody else's: stops, as who reads from it is stopped, until it is ours.
+/// In the background the terminal is another's: stops, as a process that reads from it is stopped,
+/// until it is ours.
 fn await_foreground() {
     let is_behind =
         || tcgetpgrp(std::io::stdin()).is_ok_and(|in_front| in_front != nix::unistd::getpgrp());
-    // Whom no shell looks after is not stopped by that.
+    // A process without a shell is not stopped by that.
     for _ in 0..16 {
         if !is_behind() || raise(Signal::SIGTTIN).is_err() {
             return;

@@ -77,7 +77,7 @@ impl View {
         }
         let passed = self.seen.map(|seen| sample.at.saturating_duration_since(seen));
         self.seen = Some(sample.at);
-        // Of one from whom a node has told nothing this time, the next look would have all at once.
+        // Of one of which a node has told nothing this time, the next look would have all at once.
         let whole = |job: &JobReport| job.usage.filter(|usage| usage.cpu_whole);
         let used = |job: &JobReport| whole(job).map(|usage| usage.user_us + usage.system_us);
         let now: BTreeMap<JobId, u64> =

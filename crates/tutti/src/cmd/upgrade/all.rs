@@ -1,8 +1,8 @@
 //! `tutti upgrade --all`: the machines of a cluster upgrade one after the other, the head first.
 //!
-//! Each is told through the control tree. Its agent ends on the way; that it is there again, and runs the
-//! executable, is what shows that the machine was upgraded. One that runs it already is passed by, so the same
-//! words go on where a failure has stopped them.
+//! Each is told through the control tree. Its agent ends on the way; that it is there again, and
+//! runs the executable, is what shows that the machine was upgraded. One that runs it already is
+//! passed by, so the same words go on where a failure has stopped them.
 
 use super::super::cluster::membership_of_head;
 use super::upgrade;
@@ -127,7 +127,8 @@ impl Upgrade<'_> {
         Ok("is upgraded to")
     }
 
-    /// Waits until the machine is in reach: who was connected through one that was upgraded finds another way.
+    /// Waits until the machine is in reach: a machine that was connected through one that was
+    /// upgraded finds another way.
     fn wait_for(&self, name: &str) -> anyhow::Result<()> {
         let patience = Instant::now() + BACK_WITHIN;
         while !nodes()?.iter().any(|it| it.name == name && it.depth.is_some()) {

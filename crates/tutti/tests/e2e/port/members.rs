@@ -51,7 +51,7 @@ fn order(member: &mut Speaker) -> ToAgent {
     }
 }
 
-/// Why somebody may not join who has asked to.
+/// Why a machine may not join that has asked to.
 #[track_caller]
 fn refusal(member: &mut Speaker) -> String {
     loop {
@@ -85,7 +85,7 @@ fn part(member: &mut Speaker) -> Tunnelled {
     }
 }
 
-/// A client on a node, who wants to speak with the keeper of another, and says something.
+/// A client on a node, which wants to speak with the keeper of another, and says something.
 fn client(bed: &Bed, on: usize, far: Place, says: &[u8]) -> UnixStream {
     let Place::Node(node) = far else { panic!("no node") };
     let mut client = UnixStream::connect(bed.node(on).directory().join("gate.sock")).unwrap();
@@ -110,7 +110,7 @@ fn a_member_has_no_say_in_the_streams_of_others() {
     let Part::Open(vouch) = &opened.part else { panic!("{opened:?}") };
     assert_eq!(part(&mut far).part, bytes(b"question"));
     let (near_end, tunnel) = (opened.from, opened.tunnel);
-    // Somebody has told the forger which stream it is.
+    // Another has told the forger which stream it is.
     let mut forge = |from, to, part| {
         forger.say(&FromBranch::Tunnel(Tunnelled { from, to, tunnel, part }));
     };
@@ -254,7 +254,7 @@ fn a_member_that_misbehaves_is_let_go() {
     for (stream, who) in misbehaving {
         is_closed(stream, who);
     }
-    // Who takes another's name.
+    // A peer that takes another's name.
     let mut member = Speaker::member(&bed, 3);
     member.greet(Speaks::Agent);
     member.say(&here("n2"));
@@ -262,7 +262,7 @@ fn a_member_that_misbehaves_is_let_go() {
     let is_told = |reason: &str| reason.contains("is not that of a node named n2");
     assert!(matches!(&answer, Some(ToBranch::Refused { reason }) if is_told(reason)), "{answer:?}");
     is_closed(member.stream, "who takes another's name");
-    // Who is taken, asks without end and reads nothing.
+    // A peer that is taken, asks without end and reads nothing.
     let mut member = Speaker::member(&bed, 3);
     member.greet(Speaks::Agent);
     member.say(&here("n3"));
@@ -276,7 +276,7 @@ fn a_member_that_misbehaves_is_let_go() {
     let more_kib = memory_kib(&bed).saturating_sub(before_kib);
     assert!(more_kib < 32 << 10, "the agent has {more_kib} KiB more");
     drop(member);
-    // Who is taken, and silent.
+    // A peer that is taken, and silent.
     let mut member = Speaker::over(Speaker::member(&bed, 3).stream);
     member.write(&agent);
     member.say(&here("n3"));
@@ -345,7 +345,7 @@ fn a_wall_clock_that_is_set_changes_nothing_but_who_is_let_in() {
         let after = before + 10 * 50_000_000;
         eventually("they still do", || latest_together(&bed).filter(|&last| last > after));
     };
-    // By hours, and by more than a certificate is good for: who is connected stays so.
+    // By hours, and by more than a certificate is good for: a connected machine stays so.
     for seconds in [3600, -7200, 40 * 86_400, -40 * 86_400] {
         set(seconds);
         switch_on();

@@ -26,7 +26,8 @@ fn another_cluster_of_the_same_name_is_a_stranger() {
     let error = stream.handshake().unwrap_err();
     assert!(error.to_string().contains("belongs to another cluster"), "{error}");
     is_closed(stream, "another cluster");
-    // A head that has another authority than the token says: whoever joins is told before he says it.
+    // A head that has another authority than the token says: a machine that joins is told before it
+    // says it.
     let token = Tokens::default().issue(&other.fingerprint(), Role::Node, now, LET_GO).unwrap();
     let address = bed.node(1).address();
     let done = bed.tutti(3, &["join", &address, &token.to_string(), "--name", "n3"]);
@@ -69,7 +70,7 @@ fn who_is_of_another_release_hears_both_versions() {
             let (socket, _) = listener.accept().unwrap();
             let mut head = Speaker::over(endpoint.accept(socket).unwrap());
             head.write(&later_greeting(Speaks::Server));
-            // A token is not told to who can't understand it.
+            // A token is not told to a peer that can't understand it.
             let said = head.hear(|payload| Hello::decode(payload).map(|hello| hello.role));
             assert_eq!(said, Some(Ok(Speaks::Newcomer)));
             assert_eq!(head.hear(<[u8]>::len), None, "it says more than its greeting");
@@ -78,7 +79,7 @@ fn who_is_of_another_release_hears_both_versions() {
         bed.tutti(3, &["join", &bed.node(3).address(), &later, "--name", "n3"])
     });
     joining.expect(1).says(&both).says("[T012]");
-    // Nobody's token was used up.
+    // No token was used up.
     let address = bed.node(1).address();
     drop(listener);
     bed.tutti(3, &["join", &address, &token.to_string(), "--name", "n3"]).expect(0);

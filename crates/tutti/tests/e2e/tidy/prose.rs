@@ -1,7 +1,8 @@
 //! The rules of CONTRIBUTING.md for prose: banned words, length of sentences and lines.
 //!
 //! A page of [`PAGES`] has no banned word, no long sentence and no long line. Comments of the code
-//! are older than the rules: `tests/prose-counts.txt` has the count of each crate, which only falls.
+//! are older than the rules: `tests/prose-counts.txt` has the count of each crate, which only
+//! falls.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,7 +1,7 @@
 //! What the servers of a job on several nodes send each other at barriers.
 //!
-//! A server keeps no copy of what it sends: it remembers the keys, and looks the values up when it makes a
-//! part. So it can send all parts again to a controller that has missed them.
+//! A server keeps no copy of what it sends: it remembers the keys, and looks the values up when it
+//! makes a part. So it can send all parts again to a controller that has missed them.
 
 use super::{Barrier, Effect, Server, Unstored, entry_bytes, key_bytes};
 use crate::limits::EXCHANGE_PART_BYTES;
@@ -37,7 +37,8 @@ impl Sent {
 }
 
 impl Server {
-    /// All tasks of this node have entered a barrier: what was put since the last one belongs to it.
+    /// All tasks of this node have entered a barrier: what was put since the last one belongs to
+    /// it.
     pub(super) fn complete(&mut self, barrier: Barrier) {
         let keys = core::mem::take(&mut self.fresh).into_iter().collect();
         self.sent.insert(barrier, Sent { keys, ..Sent::default() });
@@ -49,7 +50,8 @@ impl Server {
         self.sent.values().any(|sent| !sent.is_sent)
     }
 
-    /// The next part of what is to be sent of a barrier. A barrier before which nothing was put has one, empty part.
+    /// The next part of what is to be sent of a barrier. A barrier before which nothing was put has
+    /// one, empty part.
     pub fn next_part(&mut self, launch: LaunchId) -> Option<Exchange> {
         let (barrier, sent) = self.sent.iter_mut().find(|(_, sent)| !sent.is_sent)?;
         let entries = self.spaces.get(&self.space_name)?;
@@ -88,8 +90,9 @@ impl Server {
         }
     }
 
-    /// Takes in a part of what all nodes of the job have stored before a barrier. The last one opens the barrier.
-    /// A part that does not follow the one before is dropped: all of them come again.
+    /// Takes in a part of what all nodes of the job have stored before a barrier. The last one
+    /// opens the barrier. A part that does not follow the one before is dropped: all of them come
+    /// again.
     pub fn hear(&mut self, part: &Exchange, out: &mut Vec<Effect>) {
         let Some(sent) = self.sent.get_mut(&part.barrier).filter(|sent| !sent.is_answered) else {
             return;
@@ -114,7 +117,8 @@ impl Server {
         }
     }
 
-    /// All nodes have completed this round of a barrier, so all have had the answer to the one before.
+    /// All nodes have completed this round of a barrier, so all have had the answer to the one
+    /// before.
     fn forget_before(&mut self, barrier: &Barrier) {
         let Some(round) = barrier.round.checked_sub(1) else { return };
         if let Some(before) = self.sent.remove(&Barrier { round, ..barrier.clone() }) {

@@ -399,7 +399,8 @@ fn cards_of_many_tasks_travel_in_parts_and_open_the_barrier_when_all_are_there()
         let mut announced = BTreeSet::new();
         while let Some(part) = server.next_part(LAUNCH) {
             announced.insert(part.bytes);
-            // What a task puts meanwhile is of the next barrier, and changes nothing that was announced.
+            // What a task puts meanwhile is of the next barrier, and changes nothing that was
+            // announced.
             let key = part.values[0].0.clone();
             let key = core::str::from_utf8(&key).unwrap();
             say(server, 0, &format!("cmd=put key={key} value={card}{card}"));

@@ -10,7 +10,7 @@
 //! system had then; jobs that may come back elsewhere; and moves that take as long as theirs did:
 //! the whole machine out and in again in eight minutes.
 //!
-//! Either way a job gets an aligned block, of a power of two. Barrier circuits are left out: who
+//! Either way a job gets an aligned block, of a power of two. Barrier circuits are left out: the job that
 //! waited for one is not told.
 //!
 //! [`weeks`] is the first comparison, [`benchmark`] the second; [`watch`] counts what they need.
@@ -64,7 +64,7 @@ struct Run {
 }
 
 /// What the batch system allowed, by the hour: all batch jobs are of one class. Interactive jobs
-/// have no precedence: who asks first is served first.
+/// have no precedence: the first to ask is served first.
 const BATCH_LIMITS: [&str; 4] = [
     "interactive:priority=2,wait=never,do_not_disturb=never",
     "production:priority=2,wait=never,do_not_disturb=never,processors=192,jobs=8,jobs_per_user=2",

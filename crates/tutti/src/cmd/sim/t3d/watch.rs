@@ -15,7 +15,8 @@ pub(super) struct Seen {
     pub(super) nights: f64,
     /// Saturday and Sunday.
     pub(super) weekends: f64,
-    /// When the last interactive job, and the last other job, was done; from the beginning, in seconds.
+    /// When the last interactive job, and the last other job, was done; from the beginning, in
+    /// seconds.
     pub(super) interactive_done_s: f64,
     pub(super) batch_done_s: f64,
 }

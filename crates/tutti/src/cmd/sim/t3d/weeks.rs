@@ -1,4 +1,4 @@
-//! Twelve weeks of people who wait for their results: the paper's table of utilisation by week.
+//! Twelve weeks of people that wait for their results: the paper's table of utilisation by week.
 
 use super::super::model::Model;
 use super::super::options::Options;

@@ -1,0 +1,153 @@
+//! What the controller asks: what there is, and orders about parts of jobs.
+
+use super::driver::Agent;
+use super::job::Job;
+use super::orders::Kind;
+use super::process_report::{self, Stands};
+use super::subtree_control::PartError;
+use super::upgrade::{path_of, runs};
+use std::sync::atomic::Ordering;
+use tutti_linux::proc;
+use tutti_node::platform::groups::Cgroup;
+use tutti_node::platform::time::monotonic_ns;
+use tutti_types::{JobId, Rank};
+use tutti_wire::limits::PROCESSES_REPORTED_MAX;
+use tutti_wire::report::{AgentStatus, Target};
+use tutti_wire::tree::{Answer, Fares, Question};
+
+/// The most memory that any living task of a job had at once; `None` where it is not counted for
+/// all of them.
+fn memory_peak(job: &Job) -> Option<u64> {
+    let group = job.group.as_ref()?;
+    if job.ranks.len() == 1
+        && let Some(peak) = group.memory_peak()
+    {
+        return Some(peak);
+    }
+    let of_task = |&rank: &Rank| Cgroup::open(&job.group_of(rank)).ok();
+    let groups = job.roots.keys().filter_map(of_task);
+    let peaks: Option<Vec<u64>> = groups.map(|group| group.memory_peak()).collect();
+    Some(peaks?.into_iter().max().unwrap_or(0))
+}
+
+impl Agent {
+    /// Answers what the controller asks; `None`: later, if at all.
+    pub(super) fn answer(&mut self, query: u64, question: &Question) -> Option<Answer> {
+        Some(match *question {
+            Question::Upgrade { ref program } => return self.upgrade(query, &path_of(program)),
+            Question::Runs { ref program } => runs(&path_of(program)),
+            Question::Switches { count } => {
+                Answer::Switches(self.switch.report(count as usize).records)
+            }
+            Question::Status => Answer::Status(Box::new(self.status())),
+            Question::Usages => self.usages(),
+            Question::Fares => Answer::Fares(self.fares()),
+            Question::Processes(target) => self.processes(target),
+            Question::SuspendPart(target) => return self.order(query, Kind::Suspend, target),
+            Question::ResumePart(target) => return self.order(query, Kind::Resume, target),
+            Question::SignalPart { target, signal } => {
+                return self.order(query, Kind::Signal(signal), target);
+            }
+            Question::EndPart { target, grace } => {
+                return self.order(query, Kind::End(grace), target);
+            }
+        })
+    }
+
+    /// What the kernel has counted until now. Where it counts nothing, only what the ended tasks
+    /// used is known.
+    fn usages(&mut self) -> Answer {
+        self.tracker.catch_up();
+        let usage = |(&id, job): (&JobId, &Job)| {
+            if let Some(usage) = job.cleared {
+                return (id, usage);
+            }
+            let mut usage = job.counted;
+            self.tracker.count(id).add_to(&mut usage);
+            usage.switches = job.switches.load(Ordering::Relaxed);
+            match job.group.as_ref().and_then(|group| group.cpu_usage().ok()) {
+                Some(cpu) => {
+                    (usage.user_us, usage.system_us, usage.cpu_whole) =
+                        (cpu.user_us, cpu.system_us, true);
+                }
+                None => usage.cpu_whole = false,
+            }
+            match job.group.as_ref().and_then(|group| group.io_bytes()) {
+                Some((read, written)) => {
+                    (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, true);
+                }
+                None => usage.io_whole = false,
+            }
+            let peak = memory_peak(job);
+            usage.memory_whole &= peak.is_some() && !job.is_adopted();
+            usage.memory_peak_bytes = usage.memory_peak_bytes.max(peak.unwrap_or(0));
+            (id, usage)
+        };
+        Answer::Usages(self.jobs.iter().map(usage).collect())
+    }
+
+    fn processes(&mut self, target: Target) -> Answer {
+        let Some(job) = self.jobs.get(&target.job) else {
+            return Answer::Failed(format!("job {} has no task on this node", target.job));
+        };
+        let stopped = job.all_stopped();
+        let wanted = |rank: &&Rank| target.rank.is_none_or(|wanted| **rank == wanted);
+        let mut tasks = Vec::new();
+        let mut room = PROCESSES_REPORTED_MAX;
+        for rank in job.roots.keys().filter(wanted).copied().collect::<Vec<_>>() {
+            let task = (target.job, rank);
+            let members = match target.pid {
+                Some(pid) => self.tracker.subtree(task, pid),
+                None => self.tracker.members(task),
+            };
+            if let Some(pid) = target.pid.filter(|_| members.is_empty()) {
+                return Answer::Failed(PartError::NotInTask { pid, target }.to_string());
+            }
+            let stands = Stands { frozen: self.is_frozen(task), stopped: &stopped };
+            tasks.push(process_report::report(
+                task,
+                &self.options.node,
+                &members,
+                &stands,
+                &mut room,
+            ));
+        }
+        Answer::Tasks(tasks)
+    }
+
+    fn fares(&mut self) -> Fares {
+        let (nodes, jobs) = self.tree.branch();
+        let own = self.hierarchy.as_ref();
+        Fares {
+            foreign_milli: self.foreign.share(monotonic_ns(), own),
+            load_averages_milli: proc::load_averages().ok(),
+            memory_free_bytes: proc::memory_available_bytes().ok(),
+            processes: u32::try_from(proc::all().len()).unwrap_or(u32::MAX),
+            branch_nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+            branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
+            clock_ahead_ns: self.tree.ahead_ns(),
+            late_timetables: self.switch.report(0).late,
+        }
+    }
+
+    fn status(&self) -> AgentStatus {
+        let report = self.switch.report(0);
+        let own = tutti_node::capability::of_this_process(self.hierarchy.as_ref());
+        AgentStatus {
+            node: self.options.node.clone(),
+            pid: std::process::id().cast_signed(),
+            keeper_pid: self.keeper_pid,
+            cgroup: match self.hierarchy {
+                Some(_) => own.cgroup,
+                None => self.no_cgroup.clone(),
+            },
+            process_events: self.tracker.process_events(),
+            io_counted: own.io_counted || self.tracker.counts_io(),
+            realtime: report.realtime,
+            switches: report.switches,
+            stragglers: report.stragglers,
+            late_timetables: report.late,
+            ..own
+        }
+    }
+}
