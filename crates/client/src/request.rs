@@ -59,7 +59,12 @@ pub struct JobOptions {
     #[arg(long, value_name = "NAME", help_heading = SCHEDULING)]
     pub class: Option<String>,
 
-    /// Queue of the job; `tutti queue` lists them [default: none, so no limits of a queue]
+    /// Class benchmark: as a job that is debugged, it keeps its processors
+    #[arg(long, conflicts_with = "class", help_heading = SCHEDULING)]
+    pub debug: bool,
+
+    /// Queue of the job, or none; `tutti queue` lists them [default: TUTTI_QUEUE, or the queue that
+    /// the site has as default, if any]
     #[arg(short = 'q', long, alias = "partition", value_name = "NAME", help_heading = SCHEDULING)]
     pub queue: Option<String>,
 
@@ -193,7 +198,7 @@ pub fn job_request(
         cut(name.to_string_lossy().into_owned(), NAME_BYTES_MAX)
     });
     let request = JobRequest {
-        class: ClassName::new(options.class.as_deref().unwrap_or(class)),
+        class: ClassName::new(named_class(options).unwrap_or(class)),
         tasks: options.tasks()?,
         processors_per_task: options.processors,
         memory_per_task_bytes: options.memory,
@@ -224,8 +229,8 @@ pub fn job_request(
             adopt: Vec::new(),
             nice: tutti_linux::rt::nice(),
         },
-        queue: options.queue.as_deref().map(QueueName::new),
-        names_class: options.class.is_some(),
+        queue: options.queue.clone().or_else(queue_of_environment).map(|it| QueueName::new(&it)),
+        names_class: named_class(options).is_some(),
     };
     let bytes = request.launch.bytes();
     anyhow::ensure!(
@@ -234,6 +239,18 @@ pub fn job_request(
          into files"
     );
     Ok(request)
+}
+
+/// The class of jobs that are debugged: they are not preempted.
+const DEBUG_CLASS: &str = "benchmark";
+
+fn named_class(options: &JobOptions) -> Option<&str> {
+    options.class.as_deref().or(options.debug.then_some(DEBUG_CLASS))
+}
+
+/// The queue of jobs that name none.
+fn queue_of_environment() -> Option<String> {
+    std::env::var("TUTTI_QUEUE").ok().filter(|queue| !queue.is_empty())
 }
 
 /// The job whose task this process is of, if any.

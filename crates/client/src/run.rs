@@ -350,6 +350,7 @@ impl Front {
                 return Err(coded(Code::JournalUnusable, reason));
             }
             Reply::Starting { .. } | Reply::Accepted { .. } => {}
+            Reply::Notice { text } => say!("tutti: {text}"),
             Reply::Ended { outcome, report, .. } => {
                 self.summary = self.wants_summary.then(|| account::summary(&report));
                 self.ended = Some((outcome, report));

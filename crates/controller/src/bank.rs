@@ -1,17 +1,16 @@
 //! `tutti bank`: which accounts may use how much processor time, by the names of users and groups.
 
 use super::driver::Driver;
-use super::error::Problem;
 use super::report::user_name;
 use nix::unistd::{Gid, Group, User};
-use tutti_core::Event;
-use tutti_types::{BankAccount, GroupId, ProcessorTime, UserId};
-use tutti_wire::local::Reply;
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::{Core, Event};
+use tutti_node::calendar::period_began_ms;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::{BankAccount, BankPeriod, GroupId, Nanos, ProcessorTime, Renewal, UserId};
+use tutti_wire::local::{Reply, Section, Setting};
 use tutti_wire::report::BankReport;
 use tutti_wire::units::parse_duration;
-
-/// What a setting asks for: an account, and its new allowance.
-type Order = (BankAccount, Option<ProcessorTime>);
 
 impl Driver {
     pub(super) fn reply_bank(&mut self, token: u64) {
@@ -20,45 +19,99 @@ impl Driver {
             allowance_s: balance.allowance.seconds(),
             used_s: balance.used.seconds(),
             left_s: balance.left().seconds(),
+            period: self.core.renewals().get(&account).map(|it| it.period.name().to_owned()),
         });
         let accounts = accounts.collect();
         self.reply(token, &Reply::Bank(accounts));
     }
 
     pub(super) fn on_set_bank(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
-        let orders = self.admin(uid).map_err(Problem::from).and_then(|()| {
-            let order = |(account, value): &(String, String)| self.order(account, value);
-            Ok(settings.iter().map(order).collect::<Result<_, _>>()?)
-        });
-        let orders: Vec<Order> = match orders {
-            Ok(orders) => orders,
-            Err(problem) => return self.fail(token, problem),
+        let setting = |(name, value): &(String, String)| Setting {
+            line: 0,
+            section: Section::Bank,
+            during: None,
+            name: name.clone(),
+            value: value.clone(),
         };
-        for (account, allowance) in orders {
-            self.apply(&Event::SetBank { account, allowance });
+        let settings: Vec<Setting> = settings.iter().map(setting).collect();
+        if self.configure(token, uid, &settings, false).is_some() {
+            self.reply_bank(token);
         }
-        self.reply_bank(token);
     }
+}
 
-    /// What is asked for; `+10h` is on top of what there is.
-    fn order(&self, text: &str, value: &str) -> Result<Order, String> {
-        let account = account(text)?;
-        if value == "none" {
-            return Ok((account, None));
+/// All allowances, with the periods after which they count from nothing again.
+pub(super) type Bank = BTreeMap<BankAccount, (ProcessorTime, Option<BankPeriod>)>;
+
+pub(super) fn bank_of(core: &Core) -> Bank {
+    let period = |account| core.renewals().get(&account).map(|renewal| renewal.period);
+    core.bank().map(|(account, it)| (account, (it.allowance, period(account)))).collect()
+}
+
+/// An allowance as it is set: `100h`, `100h/month`.
+pub(super) fn allowance_text(of: Option<&(ProcessorTime, Option<BankPeriod>)>) -> String {
+    let Some((time, period)) = of else { return "none".into() };
+    let period = period.map_or(String::new(), |period| format!("/{}", period.name()));
+    format!("{}{period}", Nanos::from_secs(time.seconds()))
+}
+
+/// Sets an allowance from text: `+10h` is on top of what there is, and keeps its period.
+pub(super) fn set_allowance(bank: &mut Bank, text: &str, value: &str) -> Result<(), String> {
+    let account = account(text)?;
+    if value == "none" {
+        bank.remove(&account);
+        return Ok(());
+    }
+    let (length, period) = match value.split_once('/') {
+        Some((length, name)) => {
+            let period = BankPeriod::ALL.into_iter().find(|period| period.name() == name);
+            let wrong =
+                || format!("{text}={value}: the period is day, week or month, not {name:?}");
+            (length, Some(period.ok_or_else(wrong)?))
         }
-        let (more, length) = match value.strip_prefix('+') {
-            Some(length) => (true, length),
-            None => (false, value),
-        };
-        let length = parse_duration(length).map_err(|error| error.to_string())?;
-        let mut allowance = ProcessorTime::of_one(length);
-        if more {
-            let before = self.core.bank().find(|&(other, _)| other == account);
-            let before =
-                before.ok_or_else(|| format!("{text} has no allowance yet; set one first"))?;
-            allowance.0 = allowance.0.saturating_add(before.1.allowance.0);
+        None => (value, None),
+    };
+    let (more, length) = match length.strip_prefix('+') {
+        Some(length) => (true, length),
+        None => (false, length),
+    };
+    let length = parse_duration(length).map_err(|error| format!("{text}: {error}"))?;
+    let mut allowance = (ProcessorTime::of_one(length), period);
+    if more {
+        let before = bank.get(&account);
+        let before = before.ok_or_else(|| format!("{text} has no allowance yet; set one first"))?;
+        allowance.0.0 = allowance.0.0.saturating_add(before.0.0);
+        allowance.1 = period.or(before.1);
+    }
+    bank.insert(account, allowance);
+    Ok(())
+}
+
+/// What makes one bank of another, and lines that say so.
+pub(super) fn bank_changes(
+    (old, new): (&Bank, &Bank),
+    events: &mut Vec<Event>,
+    lines: &mut Vec<String>,
+) {
+    let accounts: BTreeSet<BankAccount> = old.keys().chain(new.keys()).copied().collect();
+    for account in accounts {
+        let (was, is) = (old.get(&account), new.get(&account));
+        if was == is {
+            continue;
         }
-        Ok((account, Some(allowance)))
+        let name = account_name(account);
+        lines.push(format!(
+            "{name} had {} and has {} now",
+            allowance_text(was),
+            allowance_text(is)
+        ));
+        events.push(Event::SetBank { account, allowance: is.map(|it| it.0) });
+        let period = |of: Option<&(_, Option<BankPeriod>)>| of.and_then(|it| it.1);
+        if period(was) != period(is) {
+            let renewal = period(is)
+                .map(|period| Renewal { period, began_ms: period_began_ms(period, wall_ms()) });
+            events.push(Event::SetBankPeriod { account, renewal });
+        }
     }
 }
 

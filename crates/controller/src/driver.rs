@@ -485,6 +485,12 @@ impl Driver {
                 self.tell_node(node, ToAgent::Kill { launch });
             }
             Action::Requeued { job } => self.on_requeued(job),
+            Action::Reclassed { job, class } => {
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.class = class.to_string();
+                }
+            }
+            Action::PromiseBroken { job, .. } => self.on_promise_broken(job),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.wake_at = at,
         }

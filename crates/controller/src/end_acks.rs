@@ -141,6 +141,9 @@ const fn patience(event: &Event) -> Nanos {
         | Event::SetAccess { .. }
         | Event::SetQueue { .. }
         | Event::SetClassUsers { .. }
+        | Event::SetClassAfter { .. }
+        | Event::SetBankPeriod { .. }
+        | Event::BankPeriod { .. }
         | Event::SetNodeSet { .. }
         | Event::SetDrained { .. }
         | Event::NodeRemoved { .. }
@@ -150,7 +153,8 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Resume { .. }
         | Event::Hold { .. }
         | Event::Release { .. }
-        | Event::SetJobClass { .. } => GATHER,
+        | Event::SetJobClass { .. }
+        | Event::MoveJob { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
         | Event::SubmitTo { .. }

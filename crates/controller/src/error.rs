@@ -49,12 +49,16 @@ impl From<Forbidden> for Problem {
             Forbidden::NoRank { .. } | Forbidden::RankEnded { .. } | Forbidden::NotBegun(_) => {
                 Code::NoPart
             }
-            Forbidden::TooManyParts(_) => Code::TooMuchAsked,
+            Forbidden::TooManyParts(_) | Forbidden::TooManyMoved => Code::TooMuchAsked,
             Forbidden::NotEnded(_) => Code::JobNotEnded,
             Forbidden::NotYours(..) | Forbidden::NotAdmin | Forbidden::HeldByAdministrator(_) => {
                 Code::NotAllowed
             }
-            Forbidden::HasBegun(_) | Forbidden::NotHeld(_) => Code::NotInThatState,
+            Forbidden::HasBegun(_)
+            | Forbidden::NotHeld(_)
+            | Forbidden::NoPlace(_)
+            | Forbidden::Overrun(_) => Code::NotInThatState,
+            Forbidden::BeforeItself(_) => Code::Improper,
         };
         Self::new(code, error)
     }

@@ -1,11 +1,12 @@
-//! Orders of owners and administrators about jobs: hold, release, another class.
+//! Orders of owners and administrators about jobs: hold, release, another class or place in line.
 
 use super::driver::Driver;
 use super::error::Problem;
 use super::requests::Forbidden;
-use tutti_core::{Event, HeldBy, JobState};
-use tutti_types::{ClassName, JobId, Refusal};
-use tutti_wire::local::Reply;
+use tutti_core::{Core, Event, HeldBy, JobState, Overridden};
+use tutti_types::limits::MOVED_MAX;
+use tutti_types::{ClassName, ClusterTime, JobId, Refusal};
+use tutti_wire::local::{BrokenPromise, Reply};
 
 impl Driver {
     /// The part in which a user acts on a job: its owner as that, others as administrators.
@@ -49,6 +50,70 @@ impl Driver {
         }
     }
 
+    /// Gives a waiting job another place in line, or only says which promises that would break.
+    pub(super) fn on_move(
+        &mut self,
+        token: u64,
+        uid: u32,
+        (job, before): (JobId, Option<JobId>),
+        dry_run: bool,
+    ) {
+        let allowed = self.admin(uid).and_then(|()| self.may_move(uid, job, before));
+        if let Err(error) = allowed {
+            return self.fail(token, error);
+        }
+        let event = Event::MoveJob { job, before };
+        let now = self.now();
+        if dry_run {
+            let mut copy = self.core.clone();
+            copy.apply(now, &event, &mut Vec::new());
+            let broken = self.broken_by(&copy, job);
+            return self.reply(token, &Reply::Moved { broken });
+        }
+        self.apply(&event);
+        let broken = self.broken_by(&self.core, job);
+        self.reply(token, &Reply::Moved { broken });
+    }
+
+    fn may_move(&self, uid: u32, job: JobId, before: Option<JobId>) -> Result<(), Forbidden> {
+        let now = self.now();
+        for job in [Some(job), before].into_iter().flatten() {
+            self.owned(uid, job)?;
+            let state = self.core.job(job, now).map(|view| view.state);
+            if !matches!(state, Some(JobState::Queued { .. })) {
+                return Err(Forbidden::NoPlace(job));
+            }
+        }
+        if before == Some(job) {
+            return Err(Forbidden::BeforeItself(job));
+        }
+        let full = self.core.moved_jobs() >= MOVED_MAX && !self.core.is_moved(job);
+        if full { Err(Forbidden::TooManyMoved) } else { Ok(()) }
+    }
+
+    /// The promises that the latest move of a job has broken.
+    fn broken_by(&self, core: &Core, moved: JobId) -> Vec<BrokenPromise> {
+        let now = core.now();
+        let seconds = |at: ClusterTime| at.since(now).0.div_ceil(1_000_000_000);
+        let broken = core.overridden_jobs().filter(|(_, broken)| broken.by == moved);
+        let report = |(job, broken): (JobId, Overridden)| BrokenPromise {
+            job,
+            user: self.jobs.get(&job).map(|entry| entry.user.clone()).unwrap_or_default(),
+            promised_s: seconds(broken.at),
+            now_s: core.promised_start(job).map(seconds),
+        };
+        broken.map(report).collect()
+    }
+
+    /// Tells the owner of a job that a move has broken what it was promised: its front end, if it has
+    /// one. `tutti ps` and `tutti show` say it while the job waits.
+    pub(super) fn on_promise_broken(&mut self, job: JobId) {
+        let text = super::report::why_it_waits(self, job);
+        if let Some(front) = self.jobs.get(&job).and_then(|entry| entry.front) {
+            self.reply(front, &Reply::Notice { text: format!("job {job}: {text}") });
+        }
+    }
+
     pub(super) fn on_set_job_class(&mut self, token: u64, uid: u32, job: JobId, class: ClassName) {
         if let Err(error) = self.owned(uid, job) {
             return self.fail(token, error);
@@ -65,6 +130,9 @@ impl Driver {
             && let Err(problem) = self.may_use_class(&class, &entry.credentials)
         {
             return self.fail(token, problem);
+        }
+        if self.core.is_overrun(job) {
+            return self.fail(token, Forbidden::Overrun(job));
         }
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.class = class.to_string();

@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use std::collections::BTreeMap;
-use tutti_core::{Core, JobState, JobView, NodeView, Place, RowView};
+use tutti_core::{Core, JobState, JobView, NodeView, Overridden, Place, RowView};
 use tutti_node::codes::code_of_end;
 use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
@@ -21,6 +21,7 @@ use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
 };
 use tutti_wire::tree::Fares;
+use tutti_wire::units::format_seconds;
 
 /// The name of a user, or the number where there is no name.
 pub(super) fn user_name(uid: u32) -> String {
@@ -139,7 +140,10 @@ fn live_job(
     let queued = matches!(view.state, JobState::Queued { .. });
     let place = waits.place(view.id).filter(|_| queued);
     let reason = match view.state {
-        JobState::Queued { ref why, .. } => waits.say_in_line((view.spec, view.queue), why, place),
+        JobState::Queued { ref why, .. } => {
+            let why = waits.say_in_line((view.spec, view.queue), why, place);
+            with_broken_promise(driver, view, why)
+        }
         JobState::Running { .. } if view.suspended => String::new(),
         JobState::Running { .. } => view.why_aside.map_or_else(String::new, |why| why.to_string()),
         JobState::Ending { .. } => String::new(),
@@ -287,12 +291,24 @@ pub(super) fn ended_job(
 
 /// Why an accepted job is not being started; empty if it is.
 pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
-    match driver.core.job(job, driver.now()).map(|view| (view.spec, view.queue, view.state)) {
-        Some((spec, queue, JobState::Queued { why, .. })) => {
-            Waits::new(driver).say(spec, queue, &why)
+    let Some(view) = driver.core.job(job, driver.now()) else { return String::new() };
+    match view.state {
+        JobState::Queued { ref why, .. } => {
+            let why = Waits::new(driver).say(view.spec, view.queue, why);
+            with_broken_promise(driver, &view, why)
         }
-        Some((_, _, JobState::Running { .. } | JobState::Ending { .. })) | None => String::new(),
+        JobState::Running { .. } | JobState::Ending { .. } => String::new(),
     }
+}
+
+/// Why a job waits, and whether an administrator broke what it was promised.
+fn with_broken_promise(driver: &Driver, view: &JobView<'_>, why: String) -> String {
+    let Some(Overridden { at, by }) = view.overridden else { return why };
+    let promised = match at.since(driver.now()).0.div_ceil(SECOND) {
+        0 => "by now".to_owned(),
+        seconds => format!("within {}", format_seconds(seconds)),
+    };
+    format!("{why}; its promised start ({promised}) fell to job {by}, which an administrator moved")
 }
 
 fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
@@ -364,21 +380,19 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
 pub(super) fn params(driver: &Driver) -> Reply {
     let core = &driver.core;
     let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
-    let users = |class: &ClassName| super::site::allowed_text(core.class_users(class));
-    params_of(in_force, core.week(driver.now()), &users)
+    params_of(in_force, core.week(driver.now()), core)
 }
 
 /// The same of an instance that does not run: as they are set, and no period holds.
 pub(super) fn settings(core: &Core) -> Reply {
     let settings = core.settings();
-    let users = |class: &ClassName| super::site::allowed_text(core.class_users(class));
-    params_of((&settings.params, &settings.classes, &settings.periods), None, &users)
+    params_of((&settings.params, &settings.classes, &settings.periods), None, core)
 }
 
 fn params_of(
     (params, classes, periods): (&Params, &Classes, &[(Period, Overrides)]),
     week: Option<Nanos>,
-    users: &dyn Fn(&ClassName) -> String,
+    core: &Core,
 ) -> Reply {
     let params = params.iter();
     let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
@@ -389,12 +403,19 @@ fn params_of(
         let rules = rules.map(|((rule, value), (_, usual))| param_report(rule, value, usual));
         let users = ParamReport {
             name: "users".into(),
-            value: users(name),
+            value: super::site::allowed_text(core.class_users(name)),
             default: "all".into(),
             range: "users and groups, such as ada,@staff, or all".into(),
             help: "The users and groups that may use the class.".into(),
         };
-        ClassReport { name: name.to_string(), rules: rules.chain([users]).collect() }
+        let after = ParamReport {
+            name: "after".into(),
+            value: super::site::after_text(core.rules_by_use().get(name)),
+            default: "none".into(),
+            range: "processor time and a class, such as 10m:production, or none".into(),
+            help: "The class that a job gets once it has used so much processor time.".into(),
+        };
+        ClassReport { name: name.to_string(), rules: rules.chain([users, after]).collect() }
     };
     let classes = classes.iter().map(class).collect();
     let period = |&(period, ref overrides): &(Period, Overrides)| PeriodReport {

@@ -5,9 +5,11 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::report;
 use tutti_core::{Event, ShortestSlot, shortest_slot};
-use tutti_node::platform::time::local_week;
-use tutti_node::platform::time::system_clock;
-use tutti_types::{ClassName, ClockSource, ClusterTime, Nanos, Overrides, Period, Settings};
+use tutti_node::calendar::period_began_ms;
+use tutti_node::platform::time::{local_week, system_clock, wall_ms};
+use tutti_types::{
+    BankPeriod, ClassName, ClockSource, ClusterTime, Nanos, Overrides, Period, Renewal, Settings,
+};
 use tutti_wire::local::{Section, Setting};
 use tutti_wire::parameter::{override_param, override_rule, set_param, set_rule};
 use tutti_wire::report::{ClocksReport, SlotReport};
@@ -17,6 +19,9 @@ use tutti_wire::units::format_duration_short;
 /// How often people's clocks are looked at while periods rest on them: they may be set, and are put
 /// forward and back twice a year.
 const CALENDAR_EVERY: Nanos = Nanos::from_secs(3600);
+
+/// How often they are looked at while allowances are renewed.
+const RENEW_EVERY: Nanos = Nanos::from_secs(60);
 
 /// What the core's clock may be off before it is told.
 const CALENDAR_SLACK: Nanos = Nanos::from_secs(1);
@@ -47,7 +52,7 @@ impl Driver {
         class: ClassName,
         values: &[(String, String)],
     ) {
-        if values.iter().any(|(name, _)| name == "users") {
+        if values.iter().any(|(name, _)| matches!(&name[..], "users" | "after")) {
             let setting = |(name, value): &(String, String)| Setting {
                 line: 0,
                 section: Section::Class(class.clone()),
@@ -62,6 +67,9 @@ impl Driver {
             return;
         }
         self.change(token, uid, |settings| {
+            if class.0.starts_with('+') {
+                return Err(format!("class {class}: a name can't begin with +"));
+            }
             let mut spec = settings.classes.get(&class).copied().unwrap_or_default();
             for (name, value) in values {
                 set_rule(&mut spec, name, value)?;
@@ -190,8 +198,12 @@ impl Driver {
     /// Tells the core what people's clocks say, if anything rests on that and it does not know.
     pub(super) fn watch_calendar(&mut self) {
         let hours = self.core.queues().values().any(|queue| !queue.periods.is_empty());
+        self.renew_banks();
         if self.core.settings().periods.is_empty() && !hours {
-            self.calendar_due = ClusterTime::NEVER;
+            self.calendar_due = match self.core.renewals().is_empty() {
+                true => ClusterTime::NEVER,
+                false => self.now() + RENEW_EVERY,
+            };
             return;
         }
         let now = self.now();
@@ -204,7 +216,19 @@ impl Driver {
         if !known {
             self.apply(&Event::Calendar { week });
         }
-        self.calendar_due = now + CALENDAR_EVERY;
+        let renews = !self.core.renewals().is_empty();
+        self.calendar_due = now + if renews { RENEW_EVERY } else { CALENDAR_EVERY };
+    }
+
+    /// Has accounts count from nothing again whose period is over.
+    fn renew_banks(&mut self) {
+        for period in BankPeriod::ALL {
+            let began_ms = period_began_ms(period, wall_ms());
+            let is_over = |it: &Renewal| it.period == period && it.began_ms < began_ms;
+            if self.core.renewals().values().any(is_over) {
+                self.apply(&Event::BankPeriod { period, began_ms });
+            }
+        }
     }
 
     /// Parameters that agents go by may be others since the latest event.

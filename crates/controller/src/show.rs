@@ -224,6 +224,7 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
         requeues: entry.requeues,
         states,
         states_left_out,
+        queue: entry.queue.clone(),
     }
 }
 

@@ -1,12 +1,15 @@
 //! What a site sets from the command line or a file: parameters, classes, hours, queues. All of a
 //! change is checked on a copy and then applied, or nothing of it is.
 
-use super::bank::{account_name, group_of_name, user_of_name};
+use super::bank::{
+    Bank, account_name, bank_changes, bank_of, group_of_name, set_allowance, user_of_name,
+};
 use super::driver::Driver;
 use super::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{Core, Event};
-use tutti_types::limits::QUEUES_MAX;
+use tutti_core::{Core, Event, check_rule_by_use};
+use tutti_types::class::AfterUse;
+use tutti_types::limits::{QUEUES_MAX, RULE_TIME_MAX};
 use tutti_types::param::Shown;
 use tutti_types::queue::QueueScope;
 use tutti_types::{
@@ -33,7 +36,9 @@ const SAME: &str = "same";
 struct Site {
     settings: Settings,
     class_users: BTreeMap<ClassName, Allowed>,
+    class_after: BTreeMap<ClassName, AfterUse>,
     queues: BTreeMap<QueueName, QueueSpec>,
+    bank: Bank,
 }
 
 impl Site {
@@ -43,7 +48,9 @@ impl Site {
         Self {
             settings: core.settings().clone(),
             class_users: users.map(|(class, allowed)| (class, allowed.clone())).collect(),
+            class_after: core.rules_by_use().clone(),
             queues: core.queues().clone(),
+            bank: bank_of(core),
         }
     }
 
@@ -58,6 +65,24 @@ pub(super) fn allowed_text(allowed: Option<&Allowed>) -> String {
     let users = allowed.users.iter().map(|&user| BankAccount::User(user));
     let groups = allowed.groups.iter().map(|&group| BankAccount::Group(group));
     users.chain(groups).map(account_name).collect::<Vec<_>>().join(",")
+}
+
+/// A rule by use, as people write it.
+pub(super) fn after_text(rule: Option<&AfterUse>) -> String {
+    rule.map_or(NONE.into(), |rule| format!("{}:{}", rule.used, rule.class))
+}
+
+fn after_of(text: &str) -> Result<Option<AfterUse>, String> {
+    if text == NONE {
+        return Ok(None);
+    }
+    let wrong = || format!("after={text}: write TIME:CLASS, such as 10m:production, or none");
+    let (used, class) = text.split_once(':').ok_or_else(wrong)?;
+    let used = parse_duration(used).map_err(|error| format!("after: {error}"))?;
+    if used == Nanos::ZERO || used > RULE_TIME_MAX || class.is_empty() {
+        return Err(format!("{}; TIME is more than 0 and at most a year", wrong()));
+    }
+    Ok(Some(AfterUse { used, class: ClassName::new(class) }))
 }
 
 fn allowed_of(text: &str) -> Result<Allowed, String> {
@@ -84,6 +109,9 @@ fn settings_of(spec: &QueueSpec) -> Vec<QueueSetting> {
     let mut all = Vec::new();
     if !spec.allowed.is_all() {
         all.push(setting(None, "users", allowed_text(Some(&spec.allowed))));
+    }
+    if spec.default {
+        all.push(setting(None, "default", "yes".into()));
     }
     let defaults = [
         ("nodes", spec.nodes.clone()),
@@ -207,6 +235,8 @@ impl Driver {
         let period = during.as_ref().map(|during| during.parse::<Period>());
         let period = period.transpose().map_err(|error| error.to_string())?;
         match (section, period) {
+            (Section::Bank, None) => set_allowance(&mut site.bank, name, value),
+            (Section::Bank, Some(_)) => Err("allowances can't be by hours; write 100h/day".into()),
             (Section::Params, None) => set_param(&mut site.settings.params, name, value),
             (Section::Class(class), None) => set_class(site, class, name, value),
             (Section::Queue(queue), period) => self.set_queue(site, queue, (period, name, value)),
@@ -214,7 +244,7 @@ impl Driver {
                 let mut overrides = site.settings.period(period).cloned().unwrap_or_default();
                 match section {
                     Section::Class(class) => override_rule(&mut overrides, class, name, value)?,
-                    Section::Params | Section::Queue(_) => {
+                    Section::Params | Section::Queue(_) | Section::Bank => {
                         override_param(&mut overrides, name, value)?;
                     }
                 }
@@ -231,6 +261,9 @@ impl Driver {
         (period, name, value): (Option<Period>, &str, &str),
     ) -> Result<(), String> {
         check_name(&queue.0)?;
+        if &*queue.0 == NONE {
+            return Err("-q none stands for no queue; give the queue another name".into());
+        }
         if name.is_empty() && value == "remove" {
             let known = site.queues.remove(queue).is_some();
             return if known { Ok(()) } else { Err(no_queue(&site.queues, queue)) };
@@ -246,6 +279,13 @@ impl Driver {
                 spec.nodes = set(value);
                 if let Some(list) = &spec.nodes {
                     self.named(list).map_err(|error| format!("nodes: {error}"))?;
+                }
+            }
+            ("default", None) => {
+                spec.default = match value {
+                    "yes" => true,
+                    "no" | NONE => false,
+                    _ => return Err(format!("default={value}: write yes or no")),
                 }
             }
             ("default_class", None) => spec.class = set(value).map(|class| ClassName::new(&class)),
@@ -288,6 +328,25 @@ impl Driver {
                 .into());
             }
         }
+        let mut defaults = site.queues.iter().filter(|(_, spec)| spec.default);
+        if let (Some((one, _)), Some((other, _))) = (defaults.next(), defaults.next()) {
+            let line = line_of(one).max(line_of(other));
+            let reason = format!(
+                "queues {one} and {other} can't both be the default; set default=no for one first"
+            );
+            return Err(at_line(line, reason).into());
+        }
+        for (class, rule) in &site.class_after {
+            let known = |class: &ClassName| site.settings.classes.contains_key(class);
+            let rules = |class: &ClassName| site.class_after.get(class);
+            check_rule_by_use(class, rule, known, rules).map_err(|error| {
+                let about = |it: &&Setting| {
+                    it.section == Section::Class(class.clone()) && it.name == "after"
+                };
+                let line = settings.iter().filter(about).map(|it| it.line).next().unwrap_or(0);
+                at_line(line, format!("class {class}: after: {error}"))
+            })?;
+        }
         for queue in before.queues.keys().filter(|queue| !site.queues.contains_key(queue)) {
             let jobs = self.core.queue_jobs(queue);
             if jobs > 0 {
@@ -321,6 +380,20 @@ impl Driver {
     ) -> Result<(), Problem> {
         let groups = || who.groups.iter().copied().chain([who.gid]).map(GroupId);
         let user = UserId(who.uid);
+        match &request.queue {
+            Some(name) if &*name.0 == NONE => request.queue = None,
+            Some(_) => {}
+            None => {
+                let usable = |spec: &QueueSpec| spec.default && spec.allowed.allows(user, groups());
+                let mut queues = self.core.queues().iter();
+                request.queue = queues.find(|(_, spec)| usable(spec)).map(|(name, _)| name.clone());
+            }
+        }
+        let niced = self.core.params().niced_are_standby() && request.launch.nice > 0;
+        if niced && !request.names_class {
+            request.class = ClassName::new("standby");
+            request.names_class = true;
+        }
         let queue = request.queue.as_ref();
         // The core declines a queue that is unknown.
         if let Some((name, spec)) = queue.and_then(|name| self.core.queues().get_key_value(name)) {
@@ -430,6 +503,13 @@ fn set_class(site: &mut Site, class: &ClassName, name: &str, value: &str) -> Res
             site.class_users.insert(class.clone(), allowed);
             Ok(())
         }
+        "after" => {
+            match after_of(value)? {
+                Some(rule) => site.class_after.insert(class.clone(), rule),
+                None => site.class_after.remove(class),
+            };
+            Ok(())
+        }
         name => set_rule(spec, name, value),
     }
 }
@@ -495,6 +575,7 @@ fn changes(before: &Site, after: &Site) -> (Vec<Event>, Vec<String>) {
             events.push(Event::SetClassUsers { class: class.clone(), allowed: is });
         }
     }
+    after_changes(before, after, &mut events, &mut lines);
     for (period, overrides) in &new.periods {
         if old.period(*period) != Some(overrides) {
             lines.push(format!("values during {period} change"));
@@ -502,7 +583,27 @@ fn changes(before: &Site, after: &Site) -> (Vec<Event>, Vec<String>) {
         }
     }
     queue_changes(before, after, &mut events, &mut lines);
+    bank_changes((&before.bank, &after.bank), &mut events, &mut lines);
     (events, lines)
+}
+
+/// Rules by use: those that go come first, so that no circle is made on the way.
+fn after_changes(before: &Site, after: &Site, events: &mut Vec<Event>, lines: &mut Vec<String>) {
+    let (old, new) = (&before.class_after, &after.class_after);
+    let names: BTreeSet<&ClassName> = old.keys().chain(new.keys()).collect();
+    let changed = names.into_iter().filter(|name| old.get(*name) != new.get(*name));
+    let mut sets = Vec::new();
+    for class in changed {
+        let (was, is) = (after_text(old.get(class)), after_text(new.get(class)));
+        lines.push(format!("class {class}: after was {was} and is {is} now"));
+        if old.contains_key(class) {
+            events.push(Event::SetClassAfter { class: class.clone(), rule: None });
+        }
+        if let Some(rule) = new.get(class).cloned() {
+            sets.push(Event::SetClassAfter { class: class.clone(), rule: Some(rule) });
+        }
+    }
+    events.append(&mut sets);
 }
 
 fn queue_changes(before: &Site, after: &Site, events: &mut Vec<Event>, lines: &mut Vec<String>) {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::{JobId, NodeId, Rank, RequestId};
+use tutti_types::ids::{ClassName, JobId, NodeId, Rank, RequestId};
 use tutti_types::job::{ControlMethod, Outcome};
 use tutti_types::refusal::Refusal;
 use tutti_types::time::ClusterTime;
@@ -101,5 +101,21 @@ pub enum Action {
     WakeAt {
         /// When; [`ClusterTime::NEVER`] withdraws the wish.
         at: ClusterTime,
+    },
+    /// An administrator's move has broken a promise: tell the owner of the job.
+    PromiseBroken {
+        /// The job that was promised a start.
+        job: JobId,
+        /// When it was to start at the latest.
+        at: ClusterTime,
+        /// The job that was moved.
+        by: JobId,
+    },
+    /// A rule gave a job another class: from now on its reports name that one.
+    Reclassed {
+        /// Which job.
+        job: JobId,
+        /// Its class.
+        class: ClassName,
     },
 }

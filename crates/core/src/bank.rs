@@ -8,6 +8,9 @@
 //!
 //! An allowance counts from when it was first set; a change of it leaves what was used as it was.
 //!
+//! An allowance may be for a day, a week or a month: with the next one, its use counts from nothing.
+//! When a period begins is for the driver to say, since only it knows a calendar.
+//!
 //! When exactly it is spent depends on turns to come. So it is looked at again when it could be at
 //! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
 
@@ -16,7 +19,7 @@ use crate::state::record::Record;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::account::{Balance, BankAccount, ProcessorTime};
+use tutti_types::account::{Balance, BankAccount, BankPeriod, ProcessorTime, Renewal};
 use tutti_types::ids::{ClassName, JobId};
 use tutti_types::job::JobSpec;
 use tutti_types::limits::BANK_GRAIN;
@@ -95,6 +98,33 @@ impl Core {
         }
     }
 
+    /// An administrator has an account count from nothing again with each period, or only once.
+    pub(crate) fn on_set_bank_period(&mut self, account: BankAccount, renewal: Option<Renewal>) {
+        match renewal.filter(|_| self.bank.accounts.contains_key(&account)) {
+            Some(renewal) => drop(self.renewals.insert(account, renewal)),
+            None => drop(self.renewals.remove(&account)),
+        }
+    }
+
+    /// A period has begun: what accounts with this period used before counts no more. What was left
+    /// of an allowance is not added to the next.
+    pub(crate) fn on_bank_period(&mut self, period: BankPeriod, began_ms: u64) {
+        for (account, renewal) in &mut self.renewals {
+            if renewal.period == period && renewal.began_ms < began_ms {
+                renewal.began_ms = began_ms;
+                if let Some(balance) = self.bank.accounts.get_mut(account) {
+                    balance.used = ProcessorTime::default();
+                }
+            }
+        }
+    }
+
+    /// The accounts that count from nothing again with each period.
+    #[must_use]
+    pub const fn renewals(&self) -> &BTreeMap<BankAccount, Renewal> {
+        &self.renewals
+    }
+
     /// An administrator sets an allowance, or closes the account.
     pub(crate) fn on_set_bank(&mut self, account: BankAccount, allowance: Option<ProcessorTime>) {
         if self.bank.accounts.is_empty() {
@@ -109,7 +139,10 @@ impl Core {
         }
         match allowance {
             Some(allowance) => self.bank.accounts.entry(account).or_default().allowance = allowance,
-            None => drop(self.bank.accounts.remove(&account)),
+            None => {
+                self.bank.accounts.remove(&account);
+                self.renewals.remove(&account);
+            }
         }
     }
 

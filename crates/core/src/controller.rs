@@ -13,6 +13,7 @@ pub use former::FormerCore;
 
 use crate::action::Action;
 use crate::bank::Bank;
+use crate::by_use::RulesByUse;
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::ledger::Ledger;
@@ -40,6 +41,7 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use tutti_types::access::Access;
+use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, QueueName, Rank, RequestId, RowId};
 use tutti_types::job::{EndReason, JobSpec, TaskStatus};
@@ -112,6 +114,12 @@ pub struct Core {
     pub(crate) queues: Queues,
     /// The waiting jobs that are kept out of the line.
     pub(crate) holds: BTreeMap<JobId, HeldBy>,
+    /// The classes that jobs get once they have used so much.
+    pub(crate) by_use: RulesByUse,
+    /// The accounts that count from nothing again with each period.
+    pub(crate) renewals: BTreeMap<BankAccount, Renewal>,
+    /// The jobs that go on beyond their time limits.
+    pub(crate) overrun: BTreeSet<JobId>,
 }
 
 impl Core {
@@ -161,6 +169,9 @@ impl Core {
             quick: Quick::default(),
             queues: Queues::default(),
             holds: BTreeMap::new(),
+            by_use: RulesByUse::new(),
+            renewals: BTreeMap::new(),
+            overrun: BTreeSet::new(),
         };
         core.follow_settings();
         core
@@ -185,6 +196,7 @@ impl Core {
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         let now = self.advance(now, event);
+        let at_stake = self.promises_at_stake(event);
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.leave_out(*job),
@@ -228,6 +240,12 @@ impl Core {
             Event::Hold { job, by } => self.on_hold(*job, *by),
             Event::Release { job, by } => self.on_release(*job, *by),
             Event::SetJobClass { job, class } => self.on_set_job_class(*job, class),
+            Event::SetClassAfter { class, rule } => self.on_set_class_after(class, rule.as_ref()),
+            Event::SetBankPeriod { account, renewal } => {
+                self.on_set_bank_period(*account, *renewal);
+            }
+            Event::BankPeriod { period, began_ms } => self.on_bank_period(*period, *began_ms),
+            Event::MoveJob { job, before } => self.on_move_job(*job, *before),
             Event::MovedOut { job } => self.on_moved_out(*job),
             Event::MovedIn { job } => self.on_moved_in(*job),
             Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
@@ -250,6 +268,7 @@ impl Core {
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
         self.settle(now, event, actions);
+        self.note_overridden(event, &at_stake, actions);
     }
 
     /// Moves the accounts on to the time of an event, which is returned, and notes what it may change.
@@ -272,6 +291,7 @@ impl Core {
     fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         self.carry_out_due(now, event, actions);
         self.reclassify();
+        self.follow_rules_by_use(actions);
         self.drop_kept_rows();
         self.let_in();
         if self.policy().plans() {
@@ -305,6 +325,7 @@ impl Core {
             self.queue.reconsider();
             self.seat_queued(now);
         }
+        self.preempt_overrun();
     }
 
     /// Whether any home moved.
@@ -381,6 +402,9 @@ impl Core {
             quick,
             queues,
             holds,
+            by_use,
+            renewals,
+            overrun,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -391,6 +415,7 @@ impl Core {
         (sent_all, sent, held, outbox, deadlines, plans, aside, absent).hash(&mut digest);
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
+        (by_use, renewals, overrun).hash(&mut digest);
         digest.finish()
     }
 
@@ -739,6 +764,9 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Submit { .. }
         | Event::SubmitTo { .. }
         | Event::SetClassUsers { .. }
+        | Event::SetClassAfter { .. }
+        | Event::SetBankPeriod { .. }
+        | Event::BankPeriod { .. }
         | Event::SubmitHeld { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
@@ -762,6 +790,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Hold { .. }
         | Event::Release { .. }
         | Event::SetJobClass { .. }
+        | Event::MoveJob { .. }
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::FrontEndLost { .. }
@@ -791,6 +820,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::Hold { .. }
         | Event::Release { .. }
         | Event::SetJobClass { .. }
+        | Event::MoveJob { .. }
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::SetParams { .. }
@@ -806,6 +836,9 @@ const fn is_interference(event: &Event) -> bool {
         | Event::Submit { .. }
         | Event::SubmitTo { .. }
         | Event::SetClassUsers { .. }
+        | Event::SetClassAfter { .. }
+        | Event::SetBankPeriod { .. }
+        | Event::BankPeriod { .. }
         | Event::SubmitHeld { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::access::{Grantee, Origin};
-use tutti_types::account::{BankAccount, ProcessorTime};
-use tutti_types::class::ClassSpec;
+use tutti_types::account::{BankAccount, BankPeriod, ProcessorTime, Renewal};
+use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
 };
@@ -302,5 +302,36 @@ pub enum Event {
         job: JobId,
         /// The class, which exists.
         class: ClassName,
+    },
+    /// An administrator gives a waiting job another place in line. Promises that this breaks are named
+    /// by [`Action::PromiseBroken`](crate::Action::PromiseBroken).
+    MoveJob {
+        /// Which job.
+        job: JobId,
+        /// The waiting job just before which it stands; `None`: it stands before all.
+        before: Option<JobId>,
+    },
+    /// An administrator sets the class that jobs of another class get by their use.
+    SetClassAfter {
+        /// The class whose jobs are meant.
+        class: ClassName,
+        /// The rule, already checked by [`check_rule_by_use`](crate::check_rule_by_use); `None`: there
+        /// is to be none.
+        rule: Option<AfterUse>,
+    },
+    /// An administrator has an account count from nothing again with each period. Nothing happens to
+    /// an account without an allowance.
+    SetBankPeriod {
+        /// Whose account.
+        account: BankAccount,
+        /// How often, and when the present period began; `None`: never.
+        renewal: Option<Renewal>,
+    },
+    /// A period of accounts has begun. Sent by the driver, at once or later.
+    BankPeriod {
+        /// Which period.
+        period: BankPeriod,
+        /// When it began, in milliseconds since 1970.
+        began_ms: u64,
     },
 }

@@ -272,6 +272,8 @@ impl Forecast {
                     | Action::Timetables { .. }
                     | Action::Signal { .. }
                     | Action::Requeued { .. }
+                    | Action::PromiseBroken { .. }
+                    | Action::Reclassed { .. }
                     | Action::WakeAt { .. } => {}
                 }
             }
@@ -387,7 +389,9 @@ impl Forecast {
 
 impl Core {
     /// When a job that waits starts at the latest, if it is promised that.
-    fn promised_start(&self, job: JobId) -> Option<ClusterTime> {
+    /// When a waiting job starts at the latest, by what it is promised now; `None`: nothing is.
+    #[must_use]
+    pub fn promised_start(&self, job: JobId) -> Option<ClusterTime> {
         let record = self.jobs.get(&job)?;
         if !matches!(record.phase, Phase::Queued { .. }) {
             return None;

@@ -35,6 +35,16 @@ pub enum ClassStays {
         /// The queue.
         queue: QueueName,
     },
+    /// Jobs of another class get it by their use.
+    #[error(
+        "jobs of class {of} become of class {class} by their use; `tutti params --class {of} after=none` first"
+    )]
+    FollowsUse {
+        /// The class.
+        class: ClassName,
+        /// The other one.
+        of: ClassName,
+    },
     /// Its rules are otherwise in some hours.
     #[error(
         "rules of the class {class} are otherwise {period}; `tutti params --during \"{period}\" --forget` first"
@@ -68,6 +78,9 @@ impl Core {
         if let Some((queue, _)) = queues.find(|(_, spec)| spec.class.as_ref() == Some(class)) {
             return Some(ClassStays::HasQueue { class: name(), queue: queue.clone() });
         }
+        if let Some(of) = self.rule_that_names(class) {
+            return Some(ClassStays::FollowsUse { class: name(), of: of.clone() });
+        }
         let mut periods = self.settings.periods.iter();
         let period = periods.find(|(_, overrides)| overrides.classes.contains_key(class))?.0;
         Some(ClassStays::HasPeriod { class: name(), period })
@@ -77,6 +90,7 @@ impl Core {
         if self.why_class_stays(class).is_none() {
             self.settings.classes.remove(class);
             self.queues.forget_class(class);
+            self.by_use.remove(class);
             self.take_settings(now);
         }
     }

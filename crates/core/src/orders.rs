@@ -62,7 +62,7 @@ impl Core {
     /// Gives a job another class, or has it go back to that one when its owner's allowance is not
     /// spent any more. An unknown class changes nothing.
     pub(crate) fn on_set_job_class(&mut self, job: JobId, class: &ClassName) {
-        if !self.classes.contains_key(class) {
+        if !self.classes.contains_key(class) || self.is_overrun(job) {
             return;
         }
         let Some(record) = self.jobs.get_mut(&job) else { return };
@@ -77,7 +77,8 @@ impl Core {
     /// A job is of another class than before: its place, shares and promises are looked at anew.
     pub(crate) fn after_reclass(&mut self, job: JobId) {
         let Some(record) = self.jobs.get(&job) else { return };
-        self.matrix.reclass(job, &record.spec.class);
+        let class = self.seat_class(job, &record.spec.class);
+        self.matrix.reclass(job, &class);
         if self.queue.waiting.contains(&job) {
             self.line_up(job);
         }

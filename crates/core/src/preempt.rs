@@ -75,8 +75,9 @@ impl Core {
     }
 
     fn house_again(&mut self, job: JobId, row: Option<RowId>, place: Place) -> bool {
+        let Some(record) = self.jobs.get(&job) else { return false };
+        let class = self.seat_class(job, &record.spec.class);
         let Some(record) = self.jobs.get_mut(&job) else { return false };
-        let class = record.spec.class.clone();
         let owner = Owner::of(&record.spec);
         let Some(residence) = record.residence_mut().filter(|it| it.place == Place::Aside) else {
             return false;
@@ -194,7 +195,7 @@ impl Core {
                 let here = record.residence().is_some_and(Residence::may_come_back);
                 here && !self.awaits_resource(record)
             };
-            if self.jobs.get(&job).is_some_and(may_come) {
+            if self.jobs.get(&job).is_some_and(may_come) && !self.yields_to_line(job) {
                 self.move_in(job, self.row_with_its_processors(job));
             }
         }

@@ -104,6 +104,10 @@ pub(crate) struct Queue {
 pub(crate) struct Waiting {
     /// What it is tried by, before the order of acceptance.
     key: u64,
+    /// The job in whose place it stands: itself, unless it was moved.
+    pub(crate) anchor: JobId,
+    /// Its place before that job; the job itself is the last.
+    pub(crate) index: u32,
     pub(crate) job: JobId,
     pub(crate) processors: u64,
     /// How long it may have its processors, in nanoseconds.
@@ -113,7 +117,8 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// A job's entry in an order by arrival.
     pub(crate) fn of(job: JobId, spec: &JobSpec, machine: Widths) -> Self {
-        Self { key: 0, job, processors: processors(spec, machine), holds: holds(spec) }
+        let (key, anchor, index) = (0, job, u32::MAX);
+        Self { key, anchor, index, job, processors: processors(spec, machine), holds: holds(spec) }
     }
 
     /// What stands behind it at the earliest.
@@ -196,7 +201,7 @@ impl Queue {
     /// The first in line. A job that was promised a start stays first, whatever its user uses.
     pub(crate) fn first(&self) -> Option<JobId> {
         if !self.line.has_lanes() {
-            return self.waiting.first().copied();
+            return self.by_arrival().next();
         }
         let promised = self.promise.filter(Promise::is_said).map(|promise| promise.job);
         promised.or_else(|| self.line.first())
@@ -220,7 +225,7 @@ impl Queue {
         let lanes = self.line.has_lanes();
         let promised = self.promise.filter(|promise| lanes && promise.is_said());
         let promised = promised.map(|promise| promise.job);
-        let by_arrival = (!lanes).then(|| self.waiting.iter().map(|&job| (job, None)));
+        let by_arrival = (!lanes).then(|| self.by_arrival().map(|job| (job, None)));
         let by_users = lanes.then(|| {
             let others = self.line.in_order(quantum, now);
             let others = others.filter(move |(job, _)| Some(*job) != promised);
@@ -275,8 +280,14 @@ impl Queue {
     }
 
     fn entry(&self, job: JobId, spec: &JobSpec, machine: Widths) -> Waiting {
-        let key = if self.discipline == Discipline::Sjbf { estimate(spec) } else { 0 };
-        Waiting { key, ..Waiting::of(job, spec, machine) }
+        let stand = self.line.stand(job);
+        let key = stand.map_or_else(|| self.key_of(spec), |stand| stand.key);
+        Waiting { key, ..Waiting::of(job, spec, machine).moved_to(stand) }
+    }
+
+    /// By what a job is tried that was not moved.
+    pub(crate) fn key_of(&self, spec: &JobSpec) -> u64 {
+        if self.discipline == Discipline::Sjbf { estimate(spec) } else { 0 }
     }
 }
 
@@ -593,6 +604,7 @@ impl Core {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         let owner = Owner::of(&record.spec);
         self.queue.remove(job, &record.spec, machine);
+        self.queue.line.forget_move(job);
         self.queues.started(job, &record.spec);
         if self.params.placement() == Placement::RoundRobin
             && let Some(next) = after(&parts, self.nodes.in_turn())

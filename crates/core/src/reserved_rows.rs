@@ -155,12 +155,15 @@ impl Core {
             let record = self.jobs.get(job).filter(|_| self.queue.waiting.contains(job));
             record.is_some_and(|record| record.spec.class == *class)
         };
+        let line = &self.queue.line;
         let users = self.quick.waiting.get(class)?.iter();
         let firsts = users.filter_map(|(&user, jobs)| {
-            let first = jobs.iter().copied().find(is_there)?;
-            Some((self.queue.line.score(user), first))
+            let own = |job: &JobId| is_there(job) && line.stand(*job).is_none();
+            let first = jobs.iter().copied().find(own)?;
+            Some((line.rank_of(first, user), first))
         });
-        firsts.min().map(|(_, job)| job)
+        let moved = line.moved().filter(is_there).map(|job| (line.rank_of(job, UserId(0)), job));
+        firsts.chain(moved).min().map(|(_, job)| job)
     }
 
     fn look_for_quick(&mut self) {
@@ -189,7 +192,9 @@ impl Core {
         let (machine, lay) = (self.machine(), self.policy().placement);
         let mut count = 0;
         for row in self.matrix.kept_by(class) {
-            count += 1;
+            // A row where all are of another class by now keeps none of the class out.
+            let classes = self.matrix.row(row).map(|row| &row.classes);
+            count += u32::from(classes.is_none_or(|it| it.is_empty() || it.contains_key(class)));
             if let Ok(parts) = lay(machine, &record.spec, Some(row)) {
                 return Ok((Some(row), parts));
             }

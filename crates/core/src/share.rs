@@ -65,6 +65,11 @@ pub const EXACT_MAX: u64 = 1 << 20;
 /// How many slots all rows together are cut into, about, beyond one for each.
 pub const CUTS_MAX: u64 = 256;
 
+/// What those count as that have only what is otherwise idle: no class can have this name.
+pub(crate) fn idle_only() -> ClassName {
+    ClassName::new("+idle")
+}
+
 /// The sharers that a class belongs to.
 pub(crate) fn sharers(classes: &Classes, class: &ClassName) -> Sharers {
     let share = classes.get(class).map_or(0, ClassSpec::share);
@@ -212,10 +217,15 @@ impl Group<'_> {
 /// The sharers that have a part and are present.
 fn groups<'a>(present: &'a Present, classes: &Classes, rest: u64) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<Option<&ClassName>, Group<'a>> = BTreeMap::new();
+    let idle = idle_only();
     for (row, names) in present {
         for (name, users) in names {
             let share = classes.get(name).map_or(0, |class| u64::from(class.share()));
-            let (key, part) = if share > 0 { (Some(name), share) } else { (None, rest) };
+            let (key, part) = match share {
+                0 if *name == idle => (Some(name), 0),
+                0 => (None, rest),
+                share => (Some(name), share),
+            };
             let group = groups.entry(key).or_insert(Group { part, users: BTreeMap::new() });
             let mut add = |user, weight: u32| {
                 let (most, rows) = group.users.entry(user).or_default();
@@ -230,6 +240,9 @@ fn groups<'a>(present: &'a Present, classes: &Classes, rest: u64) -> Vec<Group<'
                 add(None, 1);
             }
         }
+    }
+    if groups.len() > 1 {
+        groups.retain(|key, _| *key != Some(&idle));
     }
     let mut groups: Vec<Group<'a>> = groups.into_values().collect();
     if let [group] = &mut groups[..] {

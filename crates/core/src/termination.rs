@@ -88,6 +88,10 @@ impl Core {
     fn on_limit(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
         let limit = self.jobs.get(&job).and_then(|record| record.spec.time_limit);
         let is_own = limit.is_some_and(|limit| self.ledger.service(job, now) >= limit);
+        let is_own = is_own && !self.is_overrun(job);
+        if is_own && self.let_overrun(job, actions) {
+            return;
+        }
         let course = self.residence(job).map(|residence| residence.course);
         match course {
             Some(Course::Failing { .. }) if !is_own => {
@@ -144,6 +148,7 @@ impl Core {
             self.queue.remove(job, &record.spec, self.matrix.widths());
             self.queues.forget(job, &record.spec);
             self.holds.remove(&job);
+            self.queue.line.forget_move(job);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
@@ -158,6 +163,7 @@ impl Core {
         self.deadlines.remove(&(residence.deadline, job));
         self.matrix.remove(job);
         self.aside.remove(&job);
+        self.overrun.remove(&job);
         self.drop_hold(job);
         self.migration.rows = true;
         self.migration.turns = true;
@@ -246,7 +252,7 @@ impl Core {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.settings_until);
-        at = at.min(self.by_class.wake).min(self.next_spent(now));
+        at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {
             at = at.min(self.next_turn(now));

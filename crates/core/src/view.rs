@@ -9,7 +9,7 @@
 use crate::controller::Core;
 use crate::frame::Frame;
 use crate::ledger::Moved;
-use crate::line::{InLine, Listed};
+use crate::line::{InLine, Listed, Overridden};
 use crate::matrix::{Column, Seat};
 use crate::policy::{Lack, WaitReason};
 use crate::state::record::Place;
@@ -38,6 +38,8 @@ pub struct JobView<'a> {
     pub former_class: Option<&'a ClassName>,
     /// The queue that it is in, if any.
     pub queue: Option<&'a QueueName>,
+    /// The promise to it that an administrator's move has broken, while it waits.
+    pub overridden: Option<Overridden>,
     /// Where it stands.
     pub state: JobState,
     /// By when it must be done, if it named that.
@@ -207,6 +209,7 @@ impl Core {
         let mut before = None;
         let mut latest = Latest::default();
         (1..).zip(jobs).map(move |(position, (job, listed))| {
+            let listed = listed.filter(|_| !self.is_moved(job));
             let yields = listed.is_some_and(|listed| latest.pass(job, &listed));
             (job, InLine { position, before: before.replace(job), yields })
         })
@@ -393,6 +396,7 @@ impl Core {
             deadline: record.deadline,
             at_risk: self.at_risk(record.id),
             queue: self.queue_of(record.id),
+            overridden: self.overridden(record.id),
             suspended: record.suspended,
             requeues: record.requeues,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
@@ -421,6 +425,9 @@ impl Core {
 
     /// Why a job has no processors under a policy that sets jobs aside.
     fn why_aside(&self, job: JobId, now: ClusterTime) -> WaitReason {
+        if let Some(why) = self.why_yielding(job) {
+            return why;
+        }
         if self.policy().plans() { self.why_planned(job, now) } else { self.why_by_class(job, now) }
     }
 
@@ -480,7 +487,7 @@ impl Core {
                 let first = self.queue.first().filter(|&first| first != job);
                 first.map(|first| self.queue.line.before_in_lane(job).unwrap_or(first))
             }
-            false => self.queue.waiting.range(..job).next_back().copied(),
+            false => self.queue.before_by_arrival(job),
         };
         match (before, blocked) {
             (Some(before), _) => WaitReason::Behind(before),

@@ -562,7 +562,7 @@ pub(crate) fn ended_within(
     most: usize,
 ) -> Result<Vec<EndedJob>, JournalError> {
     let bodies = store.ended(within, most)?;
-    bodies.iter().map(|body| decode(path, "a job that ended", 0, body)).collect()
+    bodies.iter().map(|body| Ok(ended_and_details(path, body)?.0)).collect()
 }
 
 /// See [`Journal::ended_job`].
@@ -572,7 +572,7 @@ pub(crate) fn ended_of(
     job: JobId,
 ) -> Result<Option<EndedJob>, JournalError> {
     let body = store.ended_job(job)?;
-    body.map(|body| decode(path, "a job that ended", 0, &body)).transpose()
+    body.map(|body| Ok(ended_and_details(path, &body)?.0)).transpose()
 }
 
 /// See [`Journal::ended_details`].
@@ -581,15 +581,24 @@ pub(crate) fn details_of(
     path: &Path,
     job: JobId,
 ) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
-    let Some(body) = store.ended_job(job)? else { return Ok(None) };
-    let ended: EndedJob = decode(path, "a job that ended", 0, &body)?;
-    let details = match postcard::take_from_bytes::<EndedJob>(&body) {
-        Ok((_, rest)) if !rest.is_empty() => {
-            Some(decode(path, "what a job that ended was", 0, rest)?)
-        }
-        _ => None,
+    store.ended_job(job)?.map(|body| ended_and_details(path, &body)).transpose()
+}
+
+/// A job that has ended, and the details that may follow, which have its queue.
+fn ended_and_details(
+    path: &Path,
+    body: &[u8],
+) -> Result<(EndedJob, Option<JobDetails>), JournalError> {
+    let (mut ended, rest) = match postcard::take_from_bytes::<EndedJob>(body) {
+        Ok(found) => found,
+        Err(_) => (decode(path, "a job that ended", 0, body)?, &[][..]),
     };
-    Ok(Some((ended, details)))
+    if rest.is_empty() {
+        return Ok((ended, None));
+    }
+    let details: JobDetails = decode(path, "what a job that ended was", 0, rest)?;
+    ended.report.queue.clone_from(&details.queue);
+    Ok((ended, Some(details)))
 }
 
 /// A state that was stored, of this form or of form 4: the one that it is to its last byte.

@@ -223,7 +223,7 @@ impl From<JobReport> for ReportRow {
             submitted: _,
             time_limit_ms: _,
             time_left_ms: _,
-            // A row has no room for it.
+            // The details behind the row have it.
             queue: _,
             // A job that has ended has none.
             resources: _,

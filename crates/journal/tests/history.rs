@@ -99,11 +99,12 @@ fn details() -> JobDetails {
         requeues: 2,
         states: vec![StateChange { state: "queued".into(), at_ms: 7 }],
         states_left_out: 0,
+        queue: Some("short".into()),
     }
 }
 
 #[test]
-fn details_of_a_job_are_kept_behind_its_row_and_lists_do_not_read_them() {
+fn details_of_a_job_are_kept_behind_its_row_and_lists_have_its_queue() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.db");
     let mut journal = open(&path);
@@ -112,7 +113,10 @@ fn details_of_a_job_are_kept_behind_its_row_and_lists_do_not_read_them() {
     journal.store(&blank());
     drop(journal);
     let mut journal = open(&path);
-    assert_eq!(numbers(&journal.ended(&EndedSpan::default(), 9).unwrap()), [2, 1]);
+    let listed = journal.ended(&EndedSpan::default(), 9).unwrap();
+    assert_eq!(numbers(&listed), [2, 1]);
+    let queues: Vec<Option<&str>> = listed.iter().map(|it| it.report.queue.as_deref()).collect();
+    assert_eq!(queues, [None, Some("short")]);
     let mut found = |job| {
         let (ended, details) = journal.ended_details(JobId(job)).unwrap()?;
         Some((ended.report.job.0, details))

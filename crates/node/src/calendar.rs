@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use tutti_types::{ClusterTime, Nanos};
+use tutti_types::{BankPeriod, ClusterTime, Nanos};
 
 pub use tutti_types::parse_week;
 
@@ -86,6 +86,23 @@ pub fn local_time(ms: u64) -> String {
     })
 }
 
+/// When the period began that a moment is in, by this machine's time zone; both in milliseconds since 1970.
+pub fn period_began_ms(period: BankPeriod, now_ms: u64) -> u64 {
+    period_began(period, now_ms, TimeZone::system()).unwrap_or(now_ms)
+}
+
+fn period_began(period: BankPeriod, now_ms: u64, zone: TimeZone) -> Option<u64> {
+    let at = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?;
+    let today = at.to_zoned(zone.clone()).date();
+    let days = i64::from(today.weekday().to_monday_zero_offset());
+    let date = match period {
+        BankPeriod::Day => today,
+        BankPeriod::Week => today.checked_sub(jiff::Span::new().days(days)).ok()?,
+        BankPeriod::Month => today.first_of_month(),
+    };
+    u64::try_from(date.to_zoned(zone).ok()?.timestamp().as_millisecond()).ok()
+}
+
 /// The time of day here, to the second.
 pub fn local_clock(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -103,9 +120,25 @@ fn week_of(at: &Zoned) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use super::{moment, of_zone, parse_week};
+    use super::{moment, of_zone, parse_week, period_began};
+    use jiff::Timestamp;
     use jiff::Zoned;
+    use jiff::tz::TimeZone;
+    use tutti_types::BankPeriod;
     use tutti_types::Nanos;
+
+    #[test]
+    fn periods_begin_at_midnight_of_people_also_where_a_clock_changed() {
+        // Thursday, 2026-10-29; clocks had gone back on Sunday, the 25th.
+        let ms = |text: &str| {
+            u64::try_from(text.parse::<Timestamp>().unwrap().as_millisecond()).unwrap()
+        };
+        let zone = TimeZone::get("Europe/Stockholm").unwrap();
+        let began = |period| period_began(period, ms("2026-10-29T12:00:00Z"), zone.clone());
+        assert_eq!(began(BankPeriod::Day), Some(ms("2026-10-28T23:00:00Z")));
+        assert_eq!(began(BankPeriod::Week), Some(ms("2026-10-25T23:00:00Z")));
+        assert_eq!(began(BankPeriod::Month), Some(ms("2026-09-30T22:00:00Z")));
+    }
 
     #[test]
     fn a_log_from_stockholm_begins_on_a_monday_and_sees_summer_end() {

@@ -510,6 +510,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::Terminate { .. }
                 | Action::Kill { .. }
                 | Action::Requeued { .. }
+                | Action::PromiseBroken { .. }
+                | Action::Reclassed { .. }
                 | Action::Accept { .. }
                 | Action::Decline { .. } => {}
             }

@@ -33,6 +33,41 @@ impl ProcessorTime {
     }
 }
 
+/// After which time an allowance counts from nothing again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum BankPeriod {
+    /// At midnight.
+    Day,
+    /// On Monday at midnight.
+    Week,
+    /// On the first of the month at midnight.
+    Month,
+}
+
+impl BankPeriod {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+}
+
+/// When an allowance counts from nothing again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Renewal {
+    /// How often.
+    pub period: BankPeriod,
+    /// When the period began that its use counts in, in milliseconds since 1970.
+    pub began_ms: u64,
+}
+
 /// What an account has and had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Balance {

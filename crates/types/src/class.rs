@@ -17,6 +17,8 @@ use crate::time::Nanos;
 use crate::timetable::IfAbsent;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// All classes, by name.
@@ -38,7 +40,8 @@ mod at {
     pub(super) const REGULARITY: usize = 11;
     pub(super) const IPC: usize = 12;
     pub(super) const ROWS: usize = 13;
-    pub(super) const COUNT: usize = 14;
+    pub(super) const OVERRUN: usize = 14;
+    pub(super) const COUNT: usize = 15;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -175,6 +178,16 @@ pub const RULES: &[Param; at::COUNT] = &[
         help: "Where jobs take turns: how many rows beyond the parameter rows only its jobs may open.",
         takes: Takes::Live,
     },
+    Param {
+        name: "overrun",
+        kind: ParamKind::Choice(&["end", "standby"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "What becomes of its jobs at their time limit: they end, or go on as standby in what is \
+               otherwise idle.",
+        takes: Takes::Live,
+    },
 ];
 
 /// The rules of one class. A value of this type is always within the ranges of [`RULES`].
@@ -184,6 +197,47 @@ pub const RULES: &[Param; at::COUNT] = &[
 #[serde(into = "BTreeMap<String, u64>", try_from = "BTreeMap<String, u64>")]
 pub struct ClassSpec {
     values: [u64; at::COUNT],
+}
+
+/// What becomes of a job at its time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Overrun {
+    /// It is asked to end.
+    End,
+    /// It goes on as standby, in what is otherwise idle.
+    Standby,
+}
+
+/// A rule by use: the class that a job gets once it has used so much processor time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AfterUse {
+    /// So much processor time, in nanoseconds of one processor; more than none.
+    pub used: Nanos,
+    /// The class that the job gets.
+    pub class: ClassName,
+}
+
+/// Why a rule by use can't be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AfterUseError {
+    /// There is no class of that name.
+    #[error("there is no class {0}; `tutti params` lists those that there are")]
+    Unknown(ClassName),
+    /// A job would come back to a class that it had.
+    #[error("jobs would go round: {}; have one of them name no other class", Chain(.0))]
+    Circle(Vec<ClassName>),
+}
+
+/// Classes that follow on each other.
+struct Chain<'a>(&'a [ClassName]);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(place, class)| {
+            let arrow = if place == 0 { "" } else { " -> " };
+            write!(f, "{arrow}{class}")
+        })
+    }
 }
 
 /// Why the rules of a class can't be accepted.
@@ -339,6 +393,15 @@ impl ClassSpec {
     #[must_use]
     pub fn rows(&self) -> u32 {
         u32::try_from(self.values[at::ROWS]).unwrap_or(0)
+    }
+
+    /// What becomes of its jobs at their time limit.
+    #[must_use]
+    pub const fn overrun(&self) -> Overrun {
+        match self.values[at::OVERRUN] {
+            0 => Overrun::End,
+            _ => Overrun::Standby,
+        }
     }
 
     /// Whether these rules may become those of class `name` beside the others.

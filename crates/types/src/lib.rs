@@ -36,8 +36,8 @@ pub mod time;
 pub mod timetable;
 
 pub use access::{Access, Grantee, Origin};
-pub use account::{Balance, BankAccount, ProcessorTime};
-pub use class::{ClassError, ClassSpec, Classes, default_classes};
+pub use account::{Balance, BankAccount, BankPeriod, ProcessorTime, Renewal};
+pub use class::{AfterUse, AfterUseError, ClassError, ClassSpec, Classes, default_classes};
 pub use constraints::{NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;
 pub use ids::{

@@ -146,6 +146,10 @@ pub const RULE_TIME_MAX: Nanos = Nanos::from_secs(365 * 24 * 3600);
 /// The shortest limit on a job's time that is of any use: launching takes longer.
 pub const TIME_LIMIT_MIN: Nanos = Nanos::from_millis(1);
 
+/// Waiting jobs that administrators may have moved in line: all of them are looked at when one is
+/// moved.
+pub const MOVED_MAX: usize = 1000;
+
 /// Slots that a class may ask for in each frame: more cost a switch each, and come no sooner.
 pub const SLOTS_MAX: u64 = 16;
 

@@ -122,7 +122,8 @@ mod at {
     pub(super) const FOREIGN: usize = 31;
     pub(super) const ORDER: usize = 32;
     pub(super) const HALF_LIFE: usize = 33;
-    pub(super) const COUNT: usize = 34;
+    pub(super) const NICED: usize = 34;
+    pub(super) const COUNT: usize = 35;
 }
 
 /// The policies under which a parameter, or a rule of a class, has an effect; `None`: under all.
@@ -443,6 +444,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                in full.",
         takes: Takes::Live,
     },
+    Param {
+        name: "niced",
+        kind: ParamKind::Choice(&["any", "standby"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "Class of jobs that name none and are submitted with a positive nice value, as by \
+               `nice tutti run`: as without one, or standby.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -626,6 +637,12 @@ impl Params {
             0 => LineOrder::Users,
             _ => LineOrder::Arrival,
         }
+    }
+
+    /// Whether niced jobs that name no class are of class standby.
+    #[must_use]
+    pub const fn niced_are_standby(&self) -> bool {
+        self.values[at::NICED] == 1
     }
 
     /// The time after which use of the machine counts half; `None`: it always counts in full.

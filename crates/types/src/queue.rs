@@ -350,6 +350,8 @@ pub struct QueueSpec {
     pub allowed: Allowed,
     /// The nodes on which its jobs run, as a user writes them; `None`: any.
     pub nodes: Option<String>,
+    /// Whether jobs that name no queue are submitted to it, if their users may use it.
+    pub default: bool,
 }
 
 /// Why a queue can't be.

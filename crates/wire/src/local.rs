@@ -261,6 +261,15 @@ pub enum Request {
         /// Whether the environment is wanted, which only its owner and root may see.
         environment: bool,
     },
+    /// Give a waiting job another place in line: `Moved`.
+    Move {
+        /// Which job.
+        job: JobId,
+        /// The job just before which it stands; `None`: it stands before all.
+        before: Option<JobId>,
+        /// Whether only to report which promises would break.
+        dry_run: bool,
+    },
 }
 
 /// What a setting belongs to.
@@ -272,6 +281,8 @@ pub enum Section {
     Class(ClassName),
     /// A queue.
     Queue(QueueName),
+    /// The bank: the name of a setting is an account.
+    Bank,
 }
 
 /// One thing to set.
@@ -330,6 +341,7 @@ impl Request {
             | Self::Hold { .. }
             | Self::Release { .. }
             | Self::SetJobClass { .. }
+            | Self::Move { .. }
             | Self::SetResources { .. }
             | Self::SetParams { .. }
             | Self::SetClass { .. }
@@ -551,4 +563,27 @@ pub enum Reply {
     },
     /// One job, as it is or was.
     Show(Box<ShowReport>),
+    /// The job has its place, or would have.
+    Moved {
+        /// The jobs whose promised starts that breaks, by number.
+        broken: Vec<BrokenPromise>,
+    },
+    /// What the front end tells its user about the job, as it is.
+    Notice {
+        /// The text.
+        text: String,
+    },
+}
+
+/// A promise that a move breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenPromise {
+    /// The job that was promised a start.
+    pub job: JobId,
+    /// The name of its owner.
+    pub user: String,
+    /// Within how many seconds it was to start at the latest.
+    pub promised_s: u64,
+    /// Within how many seconds it is to start now; nothing: that is not promised.
+    pub now_s: Option<u64>,
 }

@@ -74,7 +74,7 @@ pub struct JobReport {
     pub time_limit_ms: Option<u64>,
     /// What is left of that: the limit less the time that its turns gave it, in milliseconds.
     pub time_left_ms: Option<u64>,
-    /// The queue that it is in, if any; `null` once a later controller has read it from the journal.
+    /// The queue that it is in, if any.
     pub queue: Option<String>,
     /// Counted resources: with the numbers that it has (`licence=0,3`), or what it asked for while it
     /// has none (`licence:2`); nothing once it has ended.
@@ -285,6 +285,8 @@ pub struct BankReport {
     pub used_s: u64,
     /// What is left.
     pub left_s: u64,
+    /// `day`, `week` or `month`, if use counts from nothing again with each; `null`: never.
+    pub period: Option<String>,
 }
 
 /// A user or group with a weight, as `tutti weight` shows it.

@@ -65,6 +65,8 @@ pub struct JobDetails {
     pub states: Vec<StateChange>,
     /// How many changes of its state are left out before the latest [`STATE_CHANGES_MAX`].
     pub states_left_out: u32,
+    /// Its queue, if any.
+    pub queue: Option<String>,
 }
 
 /// What a job asked for, besides tasks, time and class.

@@ -22,6 +22,7 @@ use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{Event, JobState};
 use tutti_node::instance::may_run_instance;
+use tutti_types::limits::MOVED_MAX;
 use tutti_types::{Figures, JobId, NodeId, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::limits::SUSPENDED_PARTS_MAX;
@@ -62,6 +63,18 @@ pub(super) enum Forbidden {
     RankEnded { job: JobId, rank: Rank },
     #[error("job {0} has not ended; `tutti ps -l {0}` shows what it has used so far")]
     NotEnded(JobId),
+    #[error("job {0} has begun or ended; only a job that waits has a place in line to give away")]
+    NoPlace(JobId),
+    #[error(
+        "job {0} is over its time limit and stays of class standby; cancel it, or let it go on"
+    )]
+    Overrun(JobId),
+    #[error("job {0} can't stand before itself; name another job, or --first")]
+    BeforeItself(JobId),
+    #[error(
+        "{MOVED_MAX} jobs that wait were moved, and no more are possible; wait until some have started"
+    )]
+    TooManyMoved,
     #[error("job {0} is queued; none of its tasks has begun")]
     NotBegun(JobId),
     #[error(
@@ -113,7 +126,8 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Resume { .. }
         | Request::Hold { .. }
         | Request::Release { .. }
-        | Request::SetJobClass { .. } => Some(Change::Job),
+        | Request::SetJobClass { .. }
+        | Request::Move { .. } => Some(Change::Job),
         Request::Run(_)
         | Request::Return { .. }
         | Request::Submit(..)
@@ -194,6 +208,9 @@ impl Driver {
             Request::Hold { job } => self.on_hold(token, uid, job),
             Request::Release { job } => self.on_release(token, uid, job),
             Request::SetJobClass { job, class } => self.on_set_job_class(token, uid, job, class),
+            Request::Move { job, before, dry_run } => {
+                self.on_move(token, uid, (job, before), dry_run);
+            }
             Request::Resources => self.reply_resources(token),
             Request::SetResources { settings, jobs_each, lent } => {
                 self.on_set_resources(token, uid, &settings, (jobs_each, lent));

@@ -65,7 +65,9 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     }
     let waits = |&job: &JobId| {
         let resource = core.jobs.get(&job).is_some_and(|record| core.awaits_resource(record));
-        !resource && core.residence(job).is_some_and(Residence::may_come_back)
+        !resource
+            && !core.yields_to_line(job)
+            && core.residence(job).is_some_and(Residence::may_come_back)
     };
     if !core.policy().sets_aside() && found.iter().any(waits) {
         report(Rule::Aside, format!("nothing brings {found:?} back"));

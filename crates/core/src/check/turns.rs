@@ -3,6 +3,7 @@
 use super::{Report, Rule};
 use crate::controller::Core;
 use crate::publish::NodePlan;
+use crate::share;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
@@ -131,6 +132,7 @@ fn check_users(core: &Core, report: &mut Report<'_>) {
     let shares: u64 = core.classes.values().map(|class| u64::from(class.share())).sum();
     let rest = u64::from(SHARE_WHOLE).saturating_sub(shares);
     let part = |class: &ClassName| match core.classes.get(class).map_or(0, ClassSpec::share) {
+        0 if *class == share::idle_only() => (Some(class.clone()), 0),
         0 => (None, rest),
         share => (Some(class.clone()), u64::from(share)),
     };
@@ -145,6 +147,19 @@ fn check_users(core: &Core, report: &mut Report<'_>) {
             theirs.insert(id);
         }
     }
+    // Those that have only what is idle have no part beside others.
+    let idle = Some(share::idle_only());
+    if parts.len() > 1 {
+        parts.remove(&idle);
+    }
+    let mut idle_rows: BTreeSet<RowId> = BTreeSet::new();
+    rows.retain(|(sharers, _), (_, theirs)| {
+        let has_part = parts.contains_key(sharers);
+        if !has_part {
+            idle_rows.append(theirs);
+        }
+        has_part
+    });
     if parts.len() == 1 {
         parts.values_mut().for_each(|part| *part = 1);
     }
@@ -154,7 +169,8 @@ fn check_users(core: &Core, report: &mut Report<'_>) {
     for ((sharers, _), (weight, _)) in &rows {
         *weights.entry(sharers).or_default() += u128::from(*weight);
     }
-    let mut expected: BTreeMap<RowId, (u128, u128)> = BTreeMap::new();
+    let mut expected: BTreeMap<RowId, (u128, u128)> =
+        idle_rows.into_iter().map(|row| (row, (0, 0))).collect();
     for ((sharers, _), (weight, theirs)) in &rows {
         let all = frame * u128::from(parts[sharers]) / whole.max(1);
         let each = all * u128::from(*weight) / weights[sharers] / theirs.len() as u128;

@@ -2,10 +2,9 @@
 
 use super::{Report, Rule};
 use crate::controller::Core;
-use crate::line::{InLine, Listed};
+use crate::line::{FRONT, InLine};
 use crate::policy::classes::ByClass;
 use crate::policy::{Decision, Preemption};
-use crate::queue::Waiting;
 use crate::state::record::Phase;
 use crate::state::record::Place;
 use alloc::collections::BTreeSet;
@@ -27,6 +26,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_reservations(core, report);
     check_by_class(core, report);
     check_bank(core, report);
+    if let Some(job) = core.wrong_class_by_use() {
+        report(Rule::Bank, format!("job {job} has used more than its class allows by its rule"));
+    }
     check_deadlines(core, report);
     check_resources(core, report);
 }
@@ -106,7 +108,8 @@ fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
         }
         for (job, seat) in core.matrix.seats().filter(|(_, seat)| seat.row == id) {
             let came = core.jobs.get(&job).is_some_and(|record| record.former.is_some());
-            if seat.class != *class && !came && core.bank().next().is_none() {
+            let may_change = core.bank().next().is_some() || !core.rules_by_use().is_empty();
+            if seat.class != *class && !came && !may_change && !core.is_overrun(job) {
                 report(Rule::Queue, format!("job {job} of {} is in a row of {class}", seat.class));
             }
         }
@@ -117,7 +120,7 @@ fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
     for (class, _) in core.classes.iter().filter(|(_, spec)| spec.rows() > 0) {
         let of_class = |job: &JobId| {
             let spec = &core.jobs.get(job).filter(|it| it.spec.class == *class)?.spec;
-            Some((core.queue.line.score(spec.owner), *job))
+            Some((core.queue.line.rank_of(*job, spec.owner), *job))
         };
         if let Some((_, job)) = core.queue.waiting.iter().filter_map(of_class).min()
             && let Ok((row, _)) = core.fits_kept(class, job)
@@ -136,14 +139,16 @@ fn check_line(core: &Core, report: &mut Report<'_>) {
     if queue.line.order != core.line_order() {
         report(Rule::Line, format!("it is in order of {:?}", queue.line.order));
     }
+    let waits = |job| core.jobs.get(&job).is_some_and(|record| record.residence().is_none());
+    if let Some(fault) = queue.line.wrong_moves(waits) {
+        report(Rule::Line, fault.into());
+    }
+    check_moves(core, report);
     for &job in &queue.waiting {
         let (Some(listed), Some(record)) = (queue.line.listed(job), core.jobs.get(&job)) else {
             continue;
         };
-        let spec = &record.spec;
-        let priority = core.classes.get(&spec.class).map_or(0, |class| class.priority());
-        let entry = Waiting::of(job, spec, core.matrix.widths());
-        if *listed != (Listed { priority, user: spec.owner, entry }) {
+        if *listed != core.listed(job, &record.spec) {
             report(Rule::Line, format!("job {job} stands as {listed:?}"));
         }
     }
@@ -162,6 +167,39 @@ fn check_line(core: &Core, report: &mut Report<'_>) {
             && queue.line.counted().count() != core.jobs.keys().filter(resident).count())
     {
         report(Rule::Line, "use of other jobs than those that are placed is counted".into());
+    }
+}
+
+/// Each moved job is before the one that it was moved before, and those at the front are before all
+/// that were not moved.
+fn check_moves(core: &Core, report: &mut Report<'_>) {
+    if core.policy().sets_aside() || core.moved_jobs() == 0 {
+        return;
+    }
+    let promised = core.queue.promise.map(|promise| promise.job);
+    let line: Vec<JobId> =
+        core.queue.in_order(core.params.quantum(), core.now).map(|it| it.0).collect();
+    let place = |job: JobId| line.iter().position(|&it| it == job);
+    for job in core.queue.line.moved() {
+        let Some((stand, at)) = core.queue.line.stand(job).zip(place(job)) else { continue };
+        let same_class = |other: JobId| {
+            let priority = |class| core.classes.get(class).map_or(0, |class| class.priority());
+            let record = core.jobs.get(&other)?;
+            (priority(&record.spec.class) == stand.priority).then_some(())
+        };
+        let late = match stand.anchor {
+            FRONT => line[..at].iter().any(|&it| !core.is_moved(it) && Some(it) != promised),
+            anchor => {
+                let stays = !core.is_moved(anchor) && Some(anchor) != promised;
+                stays && same_class(anchor).is_some() && place(anchor).is_some_and(|it| it < at)
+            }
+        };
+        if late {
+            report(
+                Rule::Line,
+                format!("job {job} was moved to {stand:?}, and is late in {line:?}"),
+            );
+        }
     }
 }
 
@@ -245,8 +283,8 @@ fn check_bank(core: &Core, report: &mut Report<'_>) {
     }
     let is_hold = |job| core.migration.holder(job).is_some();
     for (job, seat) in core.matrix.seats().filter(|&(job, _)| !is_hold(job)) {
-        let class = core.jobs.get(&job).map(|record| &record.spec.class);
-        if class != Some(&seat.class) {
+        let class = core.jobs.get(&job).map(|it| core.seat_class(job, &it.spec.class));
+        if class.as_ref() != Some(&seat.class) {
             report(Rule::Bank, format!("job {job} is {class:?}, and its seat {}", seat.class));
         }
     }
@@ -268,7 +306,7 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
             continue;
         };
         let reached = core.ledger.reaches(job, limit);
-        if !residence.ending() && record.takes_turns() && next > reached {
+        if !residence.ending() && !core.is_overrun(job) && record.takes_turns() && next > reached {
             let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");
             report(Rule::Deadlines, what);
         }

@@ -15,10 +15,16 @@
 //! Users alternate in the line as they do when jobs start: in a walk through the line, each job
 //! counts one quantum once it is passed ([`Line::in_order`]).
 //!
+//! An administrator may give a job another place ([`moves`]).
+//!
 //! An entry ([`Waiting`]) stands for one job; it is a type of its own, so that one may stand for
 //! several.
 
+mod moves;
 mod uses;
+
+pub use moves::Overridden;
+pub(crate) use moves::{FRONT, Stand};
 
 use crate::controller::Core;
 use crate::queue::Waiting;
@@ -37,7 +43,7 @@ use tutti_types::params::LineOrder;
 use tutti_types::time::{ClusterTime, Nanos};
 use uses::{Score, Uses};
 
-/// Where a lane stands among those of its level: by use, then by its first job.
+/// Where a lane stands among those of its level: by use, then by the place of its first job.
 type Rank = (Score, JobId);
 
 /// See the module.
@@ -49,6 +55,10 @@ pub(crate) struct Line {
     places: Table<Listed>,
     levels: BTreeMap<Reverse<u64>, Level>,
     uses: Uses,
+    /// The waiting jobs that an administrator has moved.
+    moved: BTreeMap<JobId, Stand>,
+    /// The waiting jobs that were promised something which a move has broken.
+    overridden: BTreeMap<JobId, Overridden>,
 }
 
 /// What a job stands by.
@@ -94,12 +104,14 @@ impl Line {
         self.order == LineOrder::Users
     }
 
-    /// A job of a user with this weight comes into line.
-    pub(crate) fn add(&mut self, listed: Listed, weight: u32) {
+    /// A job comes into line, of a user with this weight, unless it stands in another user's lane.
+    pub(crate) fn add(&mut self, listed: Listed, weight: Option<u32>) {
         let Listed { priority, user, entry } = listed;
         self.remove(entry.job);
         self.places.insert(entry.job, listed);
-        self.uses.weigh(user, weight);
+        if let Some(weight) = weight {
+            self.uses.weigh(user, weight);
+        }
         let level = self.levels.entry(Reverse(priority)).or_default();
         level.lanes.entry(user).or_default().jobs.insert(entry);
         self.rank(user);
@@ -127,7 +139,8 @@ impl Line {
     /// The first job of all.
     pub(crate) fn first(&self) -> Option<JobId> {
         let (_, level) = self.levels.first_key_value()?;
-        level.turns.first_key_value().map(|(&(_, job), _)| job)
+        let (_, user) = level.turns.first_key_value()?;
+        level.lanes.get(user)?.jobs.first().map(|entry| entry.job)
     }
 
     /// Puts the user's lanes where they belong now.
@@ -187,20 +200,20 @@ impl Line {
                 let Some(lane) = level.lanes.get(&user) else { continue };
                 let mut jobs = lane.jobs.iter();
                 if let Some(entry) = jobs.next() {
-                    next.push(Reverse((score, entry.job, lanes.len(), entry)));
+                    next.push(Reverse((score, entry.anchor, lanes.len(), entry)));
                     lanes.push((user, Box::new(jobs)));
                 }
             }
             core::iter::from_fn(move || {
-                let Reverse((score, job, lane, entry)) = next.pop()?;
+                let Reverse((score, _, lane, entry)) = next.pop()?;
                 let (user, jobs) = &mut lanes[lane];
                 let user = *user;
                 if let Some(following) = jobs.next() {
                     let more = self.uses.score_of_start(user, entry.processors, quantum, now);
                     let score = score.saturating_add(more);
-                    next.push(Reverse((score, following.job, lane, following)));
+                    next.push(Reverse((score, following.anchor, lane, following)));
                 }
-                Some((job, Listed { priority, user, entry }))
+                Some((entry.job, Listed { priority, user, entry }))
             })
         })
     }
@@ -220,7 +233,7 @@ impl Line {
                 return Some("other lanes than turns");
             }
             for (&user, lane) in &level.lanes {
-                let first = lane.jobs.first().map(|entry| (self.uses.score(user), entry.job));
+                let first = lane.jobs.first().map(|entry| (self.uses.score(user), entry.anchor));
                 if first != Some(lane.rank) || level.turns.get(&lane.rank) != Some(&user) {
                     return Some("a lane in the wrong place");
                 }
@@ -262,7 +275,7 @@ impl Level {
         }
         match lane.jobs.first() {
             Some(first) => {
-                lane.rank = (score, first.job);
+                lane.rank = (score, first.anchor);
                 self.turns.insert(lane.rank, user);
             }
             None => drop(self.lanes.remove(&user)),
@@ -296,10 +309,9 @@ impl Core {
         let spec = &record.spec;
         self.queue.add(job, spec, self.matrix.widths());
         if self.queue.line.has_lanes() {
-            let priority = self.classes.get(&spec.class).map_or(0, |class| class.priority());
-            let entry = Waiting::of(job, spec, self.matrix.widths());
-            let weight = self.weights.of(spec.owner, spec.group);
-            self.queue.line.add(Listed { priority, user: spec.owner, entry }, weight);
+            let own = self.queue.line.stand(job).is_none();
+            let weight = own.then(|| self.weights.of(spec.owner, spec.group));
+            self.queue.line.add(self.listed(job, spec), weight);
         }
     }
 
@@ -399,8 +411,10 @@ impl Core {
         let line = &mut queue.line;
         let last_of = |user: UserId| {
             let lanes = line.levels.values().filter_map(|level| level.lanes.get(&user));
-            let last =
-                lanes.filter_map(|lane| lane.jobs.iter().last()).map(|entry| entry.job).max();
+            // Jobs of others may have been moved there.
+            let own = |job: &JobId| jobs.get(job).is_some_and(|it| it.spec.owner == user);
+            let entries = lanes.flat_map(|lane| lane.jobs.iter()).map(|entry| entry.job);
+            let last = entries.filter(own).max();
             last.and_then(|job| jobs.get(&job)).map(|record| record.spec.group)
         };
         let waiting: BTreeSet<UserId> =

@@ -124,7 +124,9 @@ impl Machine<'_> {
         };
         let sharers = share::sharers(self.classes, &spec.class);
         let is_same = |(class, owner): &(ClassName, Owner)| {
-            *owner == Owner::of(spec) && share::sharers(self.classes, class) == sharers
+            *owner == Owner::of(spec)
+                && share::sharers(self.classes, class) == sharers
+                && *class != share::idle_only()
         };
         frame.slots.len() <= 1 || row.owners.keys().any(is_same)
     }
@@ -327,6 +329,8 @@ pub enum WaitReason {
         /// The user that holds it.
         by: HeldBy,
     },
+    /// It has run beyond its time limit, and others wait.
+    Overrun,
 }
 
 /// When a job starts. No time within the last second: jobs that leave for it may take longer.
@@ -446,6 +450,9 @@ impl fmt::Display for WaitReason {
                 write!(f, "a limit of its queue is used up: {limit}={most}")
             }
             Self::Held { by } => f.write_str(held(*by)),
+            Self::Overrun => f.write_str(
+                "it is over its time limit, and goes on when no job waits (overrun=standby)",
+            ),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::line::Line;
 use crate::policy::WaitReason;
 use crate::state::ordered::Ordered;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use serde::Deserialize;
 use tutti_types::ids::JobId;
 use tutti_types::params::Discipline;
@@ -16,7 +17,7 @@ pub(crate) struct FormerQueue {
     parked: BTreeSet<JobId>,
     suspended: BTreeSet<JobId>,
     blocked: Option<WaitReason>,
-    backlog: Ordered<Waiting>,
+    backlog: Vec<FormerWaiting>,
     promise: Option<Promise>,
     reservations: BTreeMap<JobId, Reservation>,
     discipline: Discipline,
@@ -25,8 +26,22 @@ pub(crate) struct FormerQueue {
     disturbed: bool,
 }
 
+/// A job in line.
+#[derive(Debug, Deserialize)]
+struct FormerWaiting {
+    key: u64,
+    job: JobId,
+    processors: u64,
+    holds: u64,
+}
+
 impl From<FormerQueue> for Queue {
     fn from(former: FormerQueue) -> Self {
+        let mut backlog = Ordered::default();
+        for FormerWaiting { key, job, processors, holds } in former.backlog {
+            let (anchor, index) = (job, u32::MAX);
+            backlog.insert(Waiting { key, anchor, index, job, processors, holds });
+        }
         Self {
             tried: former.waiting.first().copied(),
             line: Line::default(),
@@ -34,7 +49,7 @@ impl From<FormerQueue> for Queue {
             parked: former.parked,
             suspended: former.suspended,
             blocked: former.blocked,
-            backlog: former.backlog,
+            backlog,
             promise: former.promise,
             reservations: former.reservations,
             discipline: former.discipline,

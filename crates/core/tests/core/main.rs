@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
 
 mod banks;
+mod by_use;
 mod classes;
 mod deadlines;
 mod external_load;
@@ -9,10 +10,12 @@ mod forecasts;
 mod in_time;
 mod limits;
 mod migration;
+mod moves;
 mod nested;
 mod node_loss;
 mod order;
 mod orders;
+mod overrun;
 mod packing;
 mod periods;
 mod placement;

@@ -419,6 +419,12 @@ impl Cluster {
                 }
                 assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
             }
+            Action::PromiseBroken { job, .. } => {
+                assert!(!self.held.contains_key(job), "job {job} had started");
+            }
+            Action::Reclassed { job, class } => {
+                assert!(self.core.classes().contains_key(class), "job {job}: no class {class}");
+            }
             Action::Requeued { job } => {
                 let left = self.held.remove(job).unwrap_or_default();
                 assert!(

@@ -88,6 +88,17 @@ const KINDS: &[Kind] = &[
     (24, Who::Users, |random| Step::HoldJob(random.place(), random.one_in(2))),
     (36, Who::Users, |random| Step::Release(random.place(), random.one_in(2))),
     (24, Who::Everybody, |random| Step::JobClass(random.place(), random.place())),
+    (48, Who::Everybody, |random| {
+        let job = random.place();
+        Step::MoveJob(job, (!random.one_in(3)).then(|| random.place()))
+    }),
+    (12, Who::Everybody, |random| Step::BankPeriod(random.one_in(2), !random.one_in(3))),
+    (12, Who::Everybody, |random| Step::Day(random.below(50))),
+    (24, Who::Everybody, |random| {
+        let class = random.place();
+        let used = random.below(400 * MS);
+        Step::AfterUse(class, (!random.one_in(4)).then(|| (used, random.place())))
+    }),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

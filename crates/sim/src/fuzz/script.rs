@@ -82,7 +82,7 @@ impl Step {
             Self::Submit(spec) | Self::SubmitTo(_, spec) | Self::SubmitHeld(spec, _) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
-            Self::JobClass(..) => false,
+            Self::JobClass(..) | Self::AfterUse(..) => false,
             _ => true,
         }
     }
@@ -101,6 +101,9 @@ impl Step {
             | Self::ForgetClass(_)
             | Self::Weight(..)
             | Self::JobClass(..)
+            | Self::AfterUse(..)
+            | Self::BankPeriod(..)
+            | Self::Day(_)
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)
@@ -119,6 +122,7 @@ impl Step {
             | Self::SubmitHeld(..)
             | Self::HoldJob(..)
             | Self::Release(..)
+            | Self::MoveJob(..)
             | Self::Signal(..)
             | Self::FrontEndLost(_)
             | Self::Node(..)

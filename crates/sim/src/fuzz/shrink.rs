@@ -137,6 +137,14 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::JobClass(job, class) => {
             vec![Step::JobClass(0, class), Step::JobClass(job % 8, class % CLASSES.len())]
         }
+        Step::AfterUse(class, rule) => {
+            let places = CLASSES.len();
+            let rule = rule.map(|(used, other)| (used, other % places));
+            vec![Step::AfterUse(class % places, None), Step::AfterUse(class % places, rule)]
+        }
+        Step::MoveJob(job, before) => {
+            vec![Step::MoveJob(job, None), Step::MoveJob(job % 8, before.map(|it| it % 8))]
+        }
         Step::Resume(job) => vec![Step::Resume(0), Step::Resume(job % 8)],
         Step::Signal(job, rank, signal) => {
             vec![Step::Signal(0, None, signal), Step::Signal(job % 8, rank, signal)]
@@ -163,6 +171,8 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Foreign(..)
         | Step::Resource(..)
         | Step::Bank(..)
+        | Step::BankPeriod(..)
+        | Step::Day(_)
         | Step::Weight(..)
         | Step::ForgetQueue(_)
         | Step::Nonsense(..) => Vec::new(),

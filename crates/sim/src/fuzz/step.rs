@@ -7,9 +7,9 @@ use std::fmt;
 use tutti_core::{Event, HeldBy};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    BankAccount, ClassName, ClusterTime, Figures, Grantee, GroupId, JobId, JobSpec, LoadAverages,
-    Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime, QueueName, Rank, ResourceName,
-    ResourceSpec, TaskStatus, UserId, class, params,
+    AfterUse, BankAccount, BankPeriod, ClassName, ClusterTime, Figures, Grantee, GroupId, JobId,
+    JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime,
+    QueueName, Rank, Renewal, ResourceName, ResourceSpec, TaskStatus, UserId, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -89,6 +89,14 @@ pub enum Step {
     Release(usize, bool),
     /// A job gets the class in this place.
     JobClass(usize, usize),
+    /// An administrator moves a job before another, or before all.
+    MoveJob(usize, Option<usize>),
+    /// A class gets a rule by use: so many nanoseconds of a processor, and the class in this place.
+    AfterUse(usize, Option<(u64, usize)>),
+    /// The account of the user of all jobs, or of the user's group, is renewed each day, or not.
+    BankPeriod(bool, bool),
+    /// A day begins, which is the one of this number.
+    Day(u64),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -212,6 +220,25 @@ impl Step {
                 let (job, class) = (pick(cluster, *job), class_name(*class));
                 cluster.event(Event::SetJobClass { job, class });
             }
+            Self::AfterUse(class, rule) => {
+                let rule = rule
+                    .map(|(used, class)| AfterUse { used: Nanos(used), class: class_name(class) });
+                cluster.event(Event::SetClassAfter { class: class_name(*class), rule });
+            }
+            Self::BankPeriod(of_user, renewed) => {
+                let account = if *of_user { BankAccount::User(user_name(0)) } else { GROUP };
+                let (period, began_ms) = (BankPeriod::Day, 0);
+                let renewal = renewed.then_some(Renewal { period, began_ms });
+                cluster.event(Event::SetBankPeriod { account, renewal });
+            }
+            Self::Day(began_ms) => {
+                let (period, began_ms) = (BankPeriod::Day, *began_ms);
+                cluster.event(Event::BankPeriod { period, began_ms });
+            }
+            Self::MoveJob(job, before) => {
+                let before = before.map(|before| pick(cluster, before));
+                cluster.event(Event::MoveJob { job: pick(cluster, *job), before });
+            }
         }
     }
 }
@@ -293,6 +320,8 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
         Event::Hold { job, by: HeldBy::Owner },
         Event::Release { job, by: HeldBy::Administrator },
         Event::SetJobClass { job, class: class_name(0) },
+        Event::MoveJob { job, before: Some(job) },
+        Event::MoveJob { job, before: None },
         Event::MovedOut { job },
         Event::MovedIn { job },
         Event::Tick,

@@ -10,7 +10,7 @@ use tutti_linux::proc::{ProcessStat, ancestors, command_line};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::is_of_the_system;
-use tutti_types::{ClassName, JobId, Nanos, OnBadExit};
+use tutti_types::{ClassName, JobId, Nanos, OnBadExit, QueueName};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
@@ -136,7 +136,8 @@ fn request(
     adopt: Vec<AdoptedProcess>,
 ) -> JobRequest {
     JobRequest {
-        queue: None,
+        // What runs already waits for no limit.
+        queue: Some(QueueName::new("none")),
         names_class: true,
         class: ClassName::new(&args.class),
         tasks: 1,

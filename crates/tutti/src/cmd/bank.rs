@@ -1,8 +1,9 @@
 //! `tutti bank`.
 
+use super::site_file::{self, Part, Source};
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
-use tutti_client::output::{Align, Table, print_json, print_table};
+use tutti_client::output::{Align, Table, print, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::Nanos;
@@ -17,9 +18,13 @@ Examples:
   tutti bank ada=100h          a user may use 100 hours of processor time
   tutti bank @physics=+50h     50 hours more for a group
   tutti bank ada=none          no limit for a user
+  tutti bank ada=100h/month    100 hours a month: day, week and month begin at midnight
+  tutti bank --toml            all allowances, as a file has them
+  tutti bank --file site.toml  those in the section [bank] of that file
 
 An hour on four processors uses four hours. While an allowance is spent, the \
-jobs of the user, or of the group, count as standby.";
+jobs of the user, or of the group, count as standby. What is left at the end of \
+a period is not added to the next.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
@@ -28,13 +33,31 @@ pub(crate) struct BankArgs {
     #[arg(long)]
     json: bool,
 
+    /// Set the allowances of a TOML file (- for standard input): all of it or nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    file: Option<String>,
+
+    /// With --file: change nothing, and list what would change
+    #[arg(long, requires = "file")]
+    dry_run: bool,
+
+    /// As a file that --file reads
+    #[arg(long, conflicts_with_all = ["file", "json", "settings"])]
+    toml: bool,
+
     /// Allowance of a user (ada=100h) or a group (@physics=2000h): a value, an addition (+10h), or
-    /// none for no limit [default: show all]
+    /// none for no limit; for a period as 100h/month [default: show all]
     #[arg(value_name = "ACCOUNT=TIME")]
     settings: Vec<String>,
 }
 
 pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.file {
+        for change in Source::read(path)?.apply(Part::Bank, args.dry_run)? {
+            print(&format!("{change}\n"))?;
+        }
+        return Ok(Exit::OK);
+    }
     let mut settings = Vec::new();
     for setting in &args.settings {
         match setting.split_once('=') {
@@ -54,6 +77,8 @@ pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
     let Reply::Bank(accounts) = ask(&request)? else { return unexpected() };
     if args.json {
         print_json(&accounts)?;
+    } else if args.toml {
+        print(&site_file::bank(&accounts))?;
     } else {
         print_table(&table(&accounts))?;
     }
@@ -79,11 +104,13 @@ fn say_what_it_changes() -> anyhow::Result<()> {
 
 fn table(accounts: &[BankReport]) -> Table {
     let titles = ["ALLOWANCE", "USED", "LEFT"].map(|title| (title, Align::Right));
-    let mut table = Table::new(&[&[("ACCOUNT", Align::Left)][..], &titles].concat());
-    for BankReport { account, allowance_s, used_s, left_s } in accounts {
+    let (first, last) = ([("ACCOUNT", Align::Left)], [("EACH", Align::Left)]);
+    let mut table = Table::new(&[&first[..], &titles, &last].concat());
+    for BankReport { account, allowance_s, used_s, left_s, period } in accounts {
         let times = [*allowance_s, *used_s, *left_s];
         let times = times.map(|seconds| Nanos::from_secs(seconds).to_string());
-        table.row([account.clone()].into_iter().chain(times));
+        let each = period.clone().unwrap_or_else(|| "-".into());
+        table.row([account.clone()].into_iter().chain(times).chain([each]));
     }
     table
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub(super) const GROUPS: [(&str, &[&str]); 9] = [
     ("Run jobs", &["run", "submit", "adopt", "wait"]),
     ("Look at jobs", &["ps", "show", "logs", "top", "history", "report"]),
-    ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class"]),
+    ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class", "move"]),
     ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),
     ("Administer an instance", &["up", "down", "upgrade"]),
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),

@@ -78,7 +78,7 @@ pub(crate) enum Verb {
     Top(top::TopArgs),
     /// List jobs that have ended, and what they used
     History(history::HistoryArgs),
-    /// Add up what users, groups or classes got
+    /// Add up what users, groups, classes or queues got
     Report(report::ReportArgs),
     /// Replay the journal, and check that the scheduler decides as it did
     Replay(replay::ReplayArgs),
@@ -102,6 +102,8 @@ pub(crate) enum Verb {
     Release(orders::JobsArgs),
     /// Give jobs another class, whether they wait or run
     Class(orders::ClassArgs),
+    /// Move a waiting job in line, as an administrator
+    Move(orders::MoveArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
     /// Show and change queues, which have limits and defaults of jobs
@@ -240,6 +242,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Hold(args) => orders::hold(&args),
         Verb::Release(args) => orders::release(&args),
         Verb::Class(args) => orders::class(&args),
+        Verb::Move(args) => orders::move_job(&args),
         Verb::Params(args) => params::execute(args),
         Verb::Queue(args) => queue::execute(&args),
         Verb::Bank(args) => bank::execute(&args),

@@ -1,12 +1,17 @@
-//! Verbs that change jobs in line: `class`, `hold`, `release`.
+//! Verbs that change jobs in line: `class`, `hold`, `release`, `move`.
 
 use super::job_range::{Several, targets_of, whole_jobs};
 use super::jobs::each;
 use super::submit::order;
 use clap::Args;
+use tutti_client::ask::{ask, unexpected};
+use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_node::say;
 use tutti_types::ClassName;
-use tutti_wire::local::Request;
+use tutti_wire::code::Code;
+use tutti_wire::local::{BrokenPromise, Reply, Request};
+use tutti_wire::units::format_seconds;
 
 const CLASS_EXAMPLES: &str = "\
 Examples:
@@ -57,4 +62,59 @@ pub(crate) fn hold(args: &JobsArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn release(args: &JobsArgs) -> anyhow::Result<Exit> {
     each(&targets_of(&args.jobs, false)?, |target| order(&Request::Release { job: target.job }))
+}
+
+const MOVE_EXAMPLES: &str = "\
+Examples:
+  tutti move 7 --first         job 7 is the first in line
+  tutti move 7 --before 3      job 7 comes just before job 3
+  tutti move 7 --first --dry-run  only list the promises that this would break
+
+The place stays until job 7 starts, also when job 3 has left the line, and over restarts. Jobs
+whose promised start this breaks are listed here, and their owners are told. Deadlines that were
+accepted are kept.";
+
+#[derive(Args, Debug)]
+#[command(after_help = MOVE_EXAMPLES)]
+#[command(group = clap::ArgGroup::new("place").required(true))]
+pub(crate) struct MoveArgs {
+    /// The job that is moved: 7, a name, or last
+    #[arg(value_name = "JOB", value_parser = whole_jobs)]
+    job: Several,
+
+    /// Before all jobs in line
+    #[arg(long, group = "place")]
+    first: bool,
+
+    /// Just before this job
+    #[arg(long, value_name = "JOB", group = "place", value_parser = whole_jobs)]
+    before: Option<Several>,
+
+    /// Change nothing, and list the promises that the move would break
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) fn move_job(args: &MoveArgs) -> anyhow::Result<Exit> {
+    let one = |several: &Several| match targets_of(std::slice::from_ref(several), false)?[..] {
+        [target] => Ok(target.job),
+        _ => Err(coded(Code::Improper, "several jobs are meant; move one at a time")),
+    };
+    let (job, dry_run) = (one(&args.job)?, args.dry_run);
+    let before = args.before.as_ref().map(one).transpose()?;
+    let Reply::Moved { broken } = ask(&Request::Move { job, before, dry_run })? else {
+        return unexpected();
+    };
+    for BrokenPromise { job, user, promised_s, now_s } in broken {
+        let promised = format_seconds(promised_s);
+        let now = now_s.map_or("no start is promised".to_owned(), |it| {
+            format!("a start within {} is promised", format_seconds(it))
+        });
+        let word = if dry_run { "would" } else { "does" };
+        say!(
+            "tutti: job {job} of {user} was promised a start within {promised}; the move {word} break \
+             that, and {now} now"
+        );
+    }
+    Ok(Exit::OK)
 }

@@ -175,9 +175,10 @@ fn environment() -> String {
 }
 
 /// What verbs read of their environment.
-pub(super) const READ: [(&str, &str); 4] = [
+pub(super) const READ: [(&str, &str); 5] = [
     ("TUTTI_DIR", "State directory of the instance to use, instead of the one that is found"),
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
+    ("TUTTI_QUEUE", "Queue of jobs that name none with `-q`; none: no queue"),
     ("TUTTI_SINGLETONS", "Accept several tasks of an Open MPI program, each a world of its own"),
     ("COLUMNS", "Width of tables, where the output is no terminal"),
 ];

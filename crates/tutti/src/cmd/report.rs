@@ -1,4 +1,4 @@
-//! `tutti report`: what users, groups or classes got, from the jobs that have ended.
+//! `tutti report`: what users, groups, classes or queues got, from the jobs that have ended.
 
 use super::ask_of_the_past;
 use clap::{Args, ValueEnum};
@@ -20,6 +20,7 @@ const HELP: &str = "\
 Examples:
   tutti report                          by user, all that the history has
   tutti report --by class --since 7d    the last week, by class
+  tutti report --by queue               by queue; - is for jobs in none
   tutti report --by group --since 2026-03-01 --until 2026-04-01 --csv
 
 Columns:
@@ -41,6 +42,8 @@ pub(crate) enum By {
     Group,
     /// Classes.
     Class,
+    /// Queues; `-` is for jobs in none.
+    Queue,
 }
 
 #[derive(Args, Debug)]
@@ -137,6 +140,7 @@ struct Job {
     user: String,
     gid: u32,
     class: String,
+    queue: String,
     ending: Ending,
     processors: u64,
     ended_ms: u64,
@@ -155,6 +159,7 @@ impl From<EndedReport> for Job {
             gid,
             // The class of the submission, also where an allowance was spent since.
             class: job.former_class.unwrap_or(job.class),
+            queue: job.queue.unwrap_or_else(|| "-".into()),
             ending,
             processors: job.processors.into(),
             ended_ms,
@@ -203,6 +208,7 @@ fn report(jobs: &[Job], by: By, span: (u64, u64), processors: u64) -> Report {
         let name = match by {
             By::User => job.user.clone(),
             By::Class => job.class.clone(),
+            By::Queue => job.queue.clone(),
             By::Group => groups.entry(job.gid).or_insert_with(|| group_name(job.gid)).clone(),
         };
         sums.entry(name).or_default().add(job, span);
@@ -265,6 +271,7 @@ fn table(report: &Report) -> Table {
         By::User => "USER",
         By::Group => "GROUP",
         By::Class => "CLASS",
+        By::Queue => "QUEUE",
     };
     let mut table = Table::new(&[
         (name, Align::Left),
@@ -335,6 +342,7 @@ mod tests {
             user: user.into(),
             gid: 0,
             class: "production".into(),
+            queue: "-".into(),
             ending,
             processors,
             ended_ms,

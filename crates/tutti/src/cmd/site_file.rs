@@ -11,6 +11,8 @@
 //! user_jobs = 2
 //! [queue.short.during."22:00-06:00"]
 //! user_jobs = 8
+//! [bank]
+//! ada = "100h/month"
 //! ```
 
 use anyhow::Context;
@@ -22,7 +24,9 @@ use tutti_node::codes::coded;
 use tutti_types::{ClassName, QueueName};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request, Section, Setting};
-use tutti_wire::report::{ClassReport, ParamReport, PeriodReport, QueueReport, QueueSetting};
+use tutti_wire::report::{
+    BankReport, ClassReport, ParamReport, PeriodReport, QueueReport, QueueSetting,
+};
 
 /// The largest file that is read, in bytes: far more than all settings take.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -34,6 +38,8 @@ pub(super) enum Part {
     Queues,
     /// Parameters, classes and hours.
     Params,
+    /// Allowances of processor time.
+    Bank,
 }
 
 /// A file, or a set of settings that is built in.
@@ -107,6 +113,7 @@ impl Source {
         if settings.is_empty() {
             let sections = match part {
                 Part::Queues => "[queue.NAME]",
+                Part::Bank => "[bank]",
                 Part::Params => "[params], [class.NAME] or [during.\"HOURS\".params]",
             };
             let reason = format!("{} sets nothing: it has no {sections}", self.name);
@@ -174,12 +181,17 @@ impl Reading<'_> {
             let inner = table_of(line, &name, value)?;
             match (&*name, self.part) {
                 ("queue", Part::Queues) => self.queues(inner)?,
+                ("bank", Part::Bank) => {
+                    let place = Place { section: Section::Bank, during: None };
+                    self.values(inner, &place)?;
+                }
                 ("params", Part::Params) => self.values(inner, &Place::params(None))?,
                 ("class", Part::Params) => self.classes(inner, None)?,
                 ("during", Part::Params) => self.hours(inner)?,
-                ("queue" | "params" | "class" | "during", _) => {}
+                ("queue" | "params" | "class" | "during" | "bank", _) => {}
                 _ => {
-                    let known = "[params], [class.NAME], [during.\"HOURS\".params], [queue.NAME]";
+                    let known =
+                        "[params], [class.NAME], [during.\"HOURS\".params], [queue.NAME], [bank]";
                     return Err((line, format!("there is no section {name:?}; there are {known}")));
                 }
             }
@@ -328,6 +340,17 @@ fn line(name: &str, value: &str) -> String {
         _ => text(value),
     };
     format!("{} = {shown}\n", key(name))
+}
+
+/// Allowances as a file that sets them again.
+pub(super) fn bank(accounts: &[BankReport]) -> String {
+    let mut file = String::from("[bank]\n");
+    for BankReport { account, allowance_s, period, .. } in accounts {
+        let period = period.as_ref().map_or(String::new(), |period| format!("/{period}"));
+        let allowance = tutti_types::Nanos::from_secs(*allowance_s);
+        file.push_str(&line(account, &format!("{allowance}{period}")));
+    }
+    file
 }
 
 /// Queues as a file that makes them again.

@@ -1,6 +1,6 @@
-//! Orders about jobs in line: hold, release, another class.
+//! Orders about jobs in line: hold, release, another class or place.
 
-use crate::harness::{Instance, NOBODY, Running};
+use crate::harness::{Instance, NOBODY, Running, eventually};
 
 #[test]
 fn a_held_job_begins_when_it_is_released() {
@@ -62,4 +62,136 @@ fn an_owner_can_hold_and_reclass_own_jobs_and_an_administrator_all() {
     for job in [&job, &waits, &own] {
         instance.tutti(&["cancel", "--now", job]).expect(0);
     }
+}
+
+/// A job that takes all processors, and those that wait behind it.
+fn line_of(instance: &Instance, waiting: usize) -> (u64, Vec<u64>) {
+    let submit = || {
+        let rest = ["--exclusive", "-t", "1h", "-o", "/dev/null", "sleep", &instance.nap];
+        instance.submit(&rest)
+    };
+    let runs = submit();
+    instance.wait_for_state(runs, "running");
+    (runs, (0..waiting).map(|_| submit()).collect())
+}
+
+#[test]
+fn a_moved_job_starts_next_and_keeps_its_place_over_a_restart() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "policy=space", "discipline=fcfs"]).expect(0);
+    let (runs, jobs) = line_of(&instance, 4);
+    let number = |place: usize| jobs[place].to_string();
+    let places = || jobs.iter().map(|&job| instance.job(job)["position"].as_u64().unwrap());
+    instance.tutti(&["move", &number(3), "--before", &number(1)]).expect(0);
+    assert_eq!(places().collect::<Vec<_>>(), [1, 3, 4, 2]);
+    instance.tutti(&["move", &number(2), "--first"]).expect(0);
+    crate::recovery::kill_daemon(&instance, "controller");
+    assert_eq!(places().collect::<Vec<_>>(), [2, 4, 1, 3]);
+    let words = instance.tutti(&["replay"]).expect(0).text();
+    assert!(words.contains(&format!("moves job {} before all others", number(2))), "{words}");
+    // What is wrong is said, and changes nothing.
+    let own = runs.to_string();
+    instance.tutti(&["move", &own, "--first"]).expect(1).says("has begun or ended").says("[T080]");
+    let refused = instance.tutti(&["move", &number(0), "--before", &number(0)]).expect(1);
+    refused.says("can't stand before itself").says("[T026]");
+    instance.tutti(&["move", "999", "--first"]).expect(1).says("[T021]");
+    instance.tutti(&["move", &number(0)]).expect(2).says("--first");
+    instance.tutti(&["move", &number(0), "--first", "--before", &number(1)]).expect(2);
+    assert_eq!(places().collect::<Vec<_>>(), [2, 4, 1, 3]);
+    instance.tutti(&["cancel", "--now", &own]).expect(0);
+    instance.wait_for_state(jobs[2], "running");
+    instance.tutti(&["cancel", "--now", "--all"]).expect(0);
+}
+
+#[test]
+fn promises_that_a_move_breaks_are_named_to_the_administrator_and_the_owner() {
+    let instance = Instance::of_the_system().up();
+    instance.tutti(&["params", "policy=space", "discipline=conservative"]).expect(0);
+    let (runs, jobs) = line_of(&instance, 1);
+    let front = ["run", "--exclusive", "-t", "1h", "sleep", &instance.nap];
+    let front = Running::start(instance.command_as(Some(NOBODY), &front));
+    eventually("the job of the front end waits", || (instance.jobs().len() == 3).then_some(()));
+    let promised = instance.jobs()[2]["job"].as_u64().unwrap();
+    let last = instance.submit(&["--exclusive", "-t", "1h", "-o", "/dev/null", "true"]);
+    let moved = last.to_string();
+    // Only an administrator may.
+    let as_owner = ["move", &promised.to_string(), "--first"];
+    let refused = Running::start(instance.command_as(Some(NOBODY), &as_owner)).wait().expect(1);
+    refused.says("only root, or the owner of the instance").says("[T020]");
+    let says = |words: &[&str], what: &str| {
+        let named = format!("job {promised} of nobody was promised a start within");
+        instance.tutti(words).expect(0).says(&named).says(what);
+    };
+    let before = promised.to_string();
+    says(&["move", &moved, "--before", &before, "--dry-run"], "the move would break that");
+    assert_eq!(instance.job(last)["position"], 3, "nothing was moved");
+    says(&["move", &moved, "--before", &before], "the move does break that");
+    assert_eq!(instance.job(last)["position"], 2);
+    let reason = instance.job(promised)["reason"].to_string();
+    assert!(
+        reason.contains(&format!("fell to job {last}, which an administrator moved")),
+        "{reason}"
+    );
+    instance.tutti(&["cancel", "--now", &runs.to_string(), &jobs[0].to_string(), &moved]).expect(0);
+    instance.wait_for_state(promised, "running");
+    assert_eq!(instance.job(promised)["reason"], "");
+    instance.tutti(&["cancel", "--now", &before]).expect(0);
+    front.wait().expect(137).says(&format!("fell to job {last}, which an administrator moved"));
+}
+
+#[test]
+fn a_job_becomes_of_the_class_that_a_rule_by_use_names() {
+    let instance = Instance::new().up();
+    let class =
+        |of: &str, rule: &str| instance.tutti(&["params", "--class", of, &format!("after={rule}")]);
+    class("interactive", "500ms:production").expect(0);
+    class("production", "1h:standby").expect(0);
+    let circle = class("standby", "2h:interactive").expect(1);
+    circle.says("jobs would go round: standby -> interactive -> production -> standby");
+    class("standby", "2h:nosuch").expect(1).says("there is no class nosuch");
+    for wrong in ["2h", "2h:", "0s:standby", "soon:standby"] {
+        class("benchmark", wrong).expect(1).says("[T");
+    }
+    let busy = ["-o", "/dev/null", "--class", "interactive", "sh", "-c", "while :; do :; done"];
+    let job = instance.submit(&busy);
+    eventually("the job has used enough", || {
+        (instance.job(job)["class"] == "production").then_some(())
+    });
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(137);
+    let history = instance.tutti(&["history", "--json", &job.to_string()]).expect(0).json();
+    assert_eq!(history["job"]["class"], "production");
+    class("production", "none").expect(0);
+    let file = instance.tutti(&["params", "--toml"]).expect(0).text();
+    assert!(file.contains("after = \"500ms:production\""), "{file}");
+}
+
+#[test]
+fn a_debugged_job_is_of_class_benchmark_and_a_niced_one_of_class_standby_if_a_site_says_so() {
+    let instance = Instance::new().up();
+    let class = |words: &[&str]| {
+        let job = instance.submit(&[words, &["--hold", "-o", "/dev/null", "true"]].concat());
+        instance.job(job)["class"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(class(&["--debug"]), "benchmark");
+    instance.tutti(&["submit", "--debug", "--class", "standby", "true"]).expect(2);
+    let niced = || {
+        let mut command =
+            instance.command(&["submit", "--parsable", "--hold", "-o", "/dev/null", "true"]);
+        let program = command.get_program().to_owned();
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let mut nice = std::process::Command::new("nice");
+        nice.args(["-n", "1"])
+            .arg(program)
+            .args(args)
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command = nice;
+        let job = Running::start(command).wait().expect(0).text().trim().parse().unwrap();
+        instance.job(job)["class"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(niced(), "production");
+    instance.tutti(&["params", "niced=standby"]).expect(0);
+    assert_eq!(niced(), "standby");
+    assert_eq!(class(&["--class", "production"]), "production");
+    instance.tutti(&["cancel", "--now", "--all"]).expect(0);
 }

@@ -128,3 +128,74 @@ fn parameters_go_to_a_file_and_back() {
     assert_eq!(queues.as_array().unwrap().len(), 7);
     instance.tutti(&["queue", "--preset", "nosuch"]).expect(1).says("llnl-t3d");
 }
+
+#[test]
+fn a_job_that_names_no_queue_is_in_that_of_its_environment_or_the_default() {
+    let instance = Instance::new().up();
+    instance.tutti(&["queue", "short", "user_jobs=4", "default=yes"]).expect(0);
+    let both = instance.tutti(&["queue", "long", "default=yes"]).expect(1);
+    both.says("queues long and short can't both be the default");
+    instance.tutti(&["queue", "long", "jobs=4", "default=perhaps"]).expect(1).says("yes or no");
+    instance.tutti(&["queue", "long", "jobs=4"]).expect(0);
+    instance.tutti(&["queue", "none", "jobs=4"]).expect(1).says("another name");
+    let queue = |options: &[&str], named: Option<&str>| {
+        let words = [&["submit", "--parsable", "-o", "/dev/null"], options, &["true"]].concat();
+        let mut command = instance.command(&words);
+        if let Some(name) = named {
+            command.env("TUTTI_QUEUE", name);
+        }
+        let job = Running::start(command).wait().expect(0).text().trim().to_owned();
+        instance.tutti(&["wait", &job]).expect(0);
+        instance.job(job.parse().unwrap())["queue"].clone()
+    };
+    assert_eq!(queue(&[], None), "short");
+    assert_eq!(queue(&[], Some("long")), "long");
+    assert_eq!(queue(&["-q", "short"], Some("long")), "short");
+    assert_eq!(queue(&["-q", "none"], Some("long")), Value::Null);
+    assert_eq!(queue(&[], Some("none")), Value::Null);
+    let file = instance.tutti(&["queue", "--toml"]).expect(0).text();
+    assert!(file.contains("default = \"yes\""), "{file}");
+    // A later controller knows the queue of a job that has ended.
+    crate::recovery::kill_daemon(&instance, "controller");
+    assert!(instance.tutti(&["history", "1"]).expect(0).text().contains(", queue short"));
+    let report = instance.tutti(&["report", "--by", "queue", "--json"]).expect(0).json();
+    let mut rows: Vec<(String, u64)> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap().to_owned(), row["jobs"].as_u64().unwrap()))
+        .collect();
+    rows.sort();
+    assert_eq!(rows, [("-".into(), 2), ("long".into(), 1), ("short".into(), 2)]);
+}
+
+#[test]
+fn allowances_of_a_file_are_set_together_and_renewed_by_period() {
+    let instance = Instance::new().up();
+    let own = crate::harness::own_name();
+    let text = format!(
+        "# site\n[queue.short]\njobs = 2\n[bank]\n{own} = \"100h/month\"\n\"@0\" = \"2h\"\n"
+    );
+    instance.script("site.toml", &text);
+    let bank = |words: &[&str]| instance.tutti(&[&["bank"], words].concat());
+    let dry = bank(&["--file", "site.toml", "--dry-run"]).expect(0).text();
+    assert!(dry.contains("100h/month") || dry.contains("4d4h/month"), "{dry}");
+    assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
+    bank(&["--file", "site.toml"]).expect(0);
+    let listed = bank(&["--json"]).expect(0).json();
+    let of = |place: usize, field: &str| listed[place][field].clone();
+    assert_eq!((of(0, "allowance_s"), of(0, "period")), (360_000.into(), "month".into()));
+    assert_eq!((of(1, "allowance_s"), of(1, "period")), (7200.into(), Value::Null));
+    let printed = bank(&["--toml"]).expect(0).text();
+    instance.script("again.toml", &printed);
+    assert_eq!(bank(&["--file", "again.toml"]).expect(0).text(), "", "it is as it was");
+    // One wrong line: nothing of the file is set.
+    instance.script("wrong.toml", &format!("[bank]\n{own} = \"1h\"\n\"@0\" = \"2h/year\"\n"));
+    bank(&["--file", "wrong.toml"]).expect(1).says("wrong.toml:3:").says("day, week or month");
+    assert_eq!(bank(&["--json"]).expect(0).json(), listed);
+    bank(&[&format!("{own}=+1h")]).expect(0);
+    let more = bank(&["--json"]).expect(0).json();
+    assert_eq!((&more[0]["allowance_s"], &more[0]["period"]), (&363_600.into(), &"month".into()));
+    bank(&[&format!("{own}=none"), "@0=none"]).expect(0);
+    assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
+}

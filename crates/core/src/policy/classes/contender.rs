@@ -23,9 +23,9 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    const fn rank(&self) -> impl Ord + use<> {
+    fn rank(&self, core: &Core) -> impl Ord + use<> {
         let Self { job, priority, since, processors, ending } = *self;
-        (Reverse(ending), Reverse(priority), since, Reverse(processors), job)
+        (Reverse(ending), core.contends_by(job, (priority, since, processors)))
     }
 
     /// The same with as many processors as it would get: a job that wants nodes to itself gets more
@@ -56,7 +56,7 @@ impl Core {
     pub(crate) fn contenders(&self) -> Vec<Contender> {
         let jobs = self.aside.iter().chain(&self.queue.waiting);
         let mut contenders: Vec<Contender> = jobs.filter_map(|&job| self.contender(job)).collect();
-        contenders.sort_unstable_by_key(Contender::rank);
+        contenders.sort_by_cached_key(|contender| contender.rank(self));
         contenders
     }
 

@@ -141,20 +141,21 @@ impl Core {
     }
 
     /// Starts jobs that wait and were promised nothing, wherever they fit: those at risk first,
-    /// then in the order of acceptance.
+    /// then in the order of acceptance, but for those that an administrator has moved.
     fn start_unpromised(&mut self, now: ClusterTime) {
         let machine = self.matrix.blank().free();
-        let mut waiting: Vec<(Claim, JobId)> = Vec::new();
+        let mut waiting = Vec::new();
         for &job in &self.queue.waiting {
             if let Some(record) = self.jobs.get(&job)
                 && self.plans.promise(job).is_none()
             {
-                waiting.push((self.claim(job, record, 0), job));
+                let claim = self.claim(job, record, 0);
+                waiting.push((claim, self.queue.line.place(job)));
             }
         }
         waiting.sort_unstable();
         let mut failures = 0;
-        for (_, job) in waiting {
+        for (_, (.., job)) in waiting {
             if failures == BACKFILL_TRIES_MAX {
                 return;
             }

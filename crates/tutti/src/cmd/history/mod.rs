@@ -189,8 +189,9 @@ fn ended_table(jobs: &[EndedReport]) -> Table {
 
 fn describe(history: &HistoryReport) -> String {
     let job = &history.job;
+    let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));
     let mut text = format!(
-        "job {} ({}) of {}, {}: exit {}, {}; it ended {} ago\n",
+        "job {} ({}) of {}, {}{queue}: exit {}, {}; it ended {} ago\n",
         job.job,
         job.name,
         job.user,

@@ -6,8 +6,8 @@ use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
 use tutti_types::{
-    BankAccount, ClassName, ClassSpec, ClusterTime, Grantee, JobSpec, Nanos, NodeId, NodeSpec,
-    Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus, default_classes,
+    AfterUse, BankAccount, ClassName, ClassSpec, ClusterTime, Grantee, JobSpec, Nanos, NodeId,
+    NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus, default_classes,
 };
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -89,6 +89,12 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
         Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
+        Event::MoveJob { job, before: None } => {
+            format!("an administrator moves job {job} before all others in line")
+        }
+        Event::MoveJob { job, before: Some(before) } => {
+            format!("an administrator moves job {job} before job {before}")
+        }
         Event::MovedOut { job } => format!("job {job} has left its processors"),
         Event::MovedIn { job } => format!("job {job} is back on processors"),
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
@@ -134,13 +140,17 @@ fn of_settings(event: &Event) -> String {
     }
 }
 
+fn whose(account: BankAccount) -> String {
+    match account {
+        BankAccount::User(user) => format!("user {user}"),
+        BankAccount::Group(group) => format!("group {group}"),
+    }
+}
+
 fn of_users(event: &Event) -> Option<String> {
     Some(match event {
         Event::SetBank { account, allowance } => {
-            let whose = match account {
-                BankAccount::User(user) => format!("user {user}"),
-                BankAccount::Group(group) => format!("group {group}"),
-            };
+            let whose = whose(*account);
             match allowance {
                 Some(allowance) => {
                     let seconds = Nanos::from_secs(allowance.seconds());
@@ -150,10 +160,7 @@ fn of_users(event: &Event) -> Option<String> {
             }
         }
         Event::SetWeight { account, weight } => {
-            let account = match account {
-                BankAccount::User(user) => format!("user {user}"),
-                BankAccount::Group(group) => format!("group {group}"),
-            };
+            let account = whose(*account);
             match weight {
                 Some(weight) => format!("{account} has weight {weight}"),
                 None => format!("{account} has no weight of its own"),
@@ -165,6 +172,21 @@ fn of_users(event: &Event) -> Option<String> {
                 format!("{}={}", param.name, Shown(param, value))
             };
             format!("queue {name}: {}", list(spec.limits.iter().map(limit)))
+        }
+        Event::SetBankPeriod { account: of, renewal: None } => {
+            format!("the allowance of {} is not renewed", whose(*of))
+        }
+        Event::SetBankPeriod { account: of, renewal: Some(renewal) } => {
+            format!("the allowance of {} is for a {}", whose(*of), renewal.period.name())
+        }
+        Event::BankPeriod { period, .. } => {
+            format!("a {} begins for allowances", period.name())
+        }
+        Event::SetClassAfter { class, rule: None } => {
+            format!("jobs of class {class} keep it, whatever they use")
+        }
+        Event::SetClassAfter { class, rule: Some(AfterUse { used, class: to }) } => {
+            format!("jobs of class {class} become of class {to} after {} of use", short(*used))
         }
         Event::SetClassUsers { class, allowed } if allowed.is_all() => {
             format!("all users may use class {class}")
@@ -209,6 +231,13 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         }
         Action::Terminate { job, node } => format!("job {job} is asked to end on node {node}"),
         Action::Kill { job, node } => format!("job {job} is killed on node {node}"),
+        Action::Reclassed { job, class } => {
+            format!("job {job} is of class {class} by what it has used")
+        }
+        Action::PromiseBroken { job, at: promised, by } => {
+            let within = short(promised.since(at));
+            format!("job {job} was promised a start within {within}; job {by} was moved before it")
+        }
         Action::Requeued { job } => format!("job {job} is queued again"),
         Action::Ended { job, outcome: Outcome { reason, exit_code, service } } => {
             format!("job {job} has ended: {reason}, exit {exit_code}, after {}", short(*service))

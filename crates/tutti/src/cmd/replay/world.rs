@@ -259,6 +259,12 @@ impl<'a> World<'a> {
             Event::Hold { job, by } => Event::Hold { job: here(&job)?, by },
             Event::Release { job, by } => Event::Release { job: here(&job)?, by },
             Event::SetJobClass { job, class } => Event::SetJobClass { job: here(&job)?, class },
+            Event::MoveJob { job, before: None } => {
+                Event::MoveJob { job: here(&job)?, before: None }
+            }
+            Event::MoveJob { job, before: Some(before) } => {
+                Event::MoveJob { job: here(&job)?, before: Some(here(&before)?) }
+            }
             Event::FrontEndLost { job } => Event::FrontEndLost { job: here(&job)? },
             Event::SetParams { mut params } => {
                 (self.overrides)(&mut params);
@@ -358,6 +364,8 @@ impl<'a> World<'a> {
                 self.clearing.remove(&job);
             }
             Action::Signal { .. }
+            | Action::PromiseBroken { .. }
+            | Action::Reclassed { .. }
             | Action::Decline { .. }
             | Action::Timetable { .. }
             | Action::Timetables { .. }

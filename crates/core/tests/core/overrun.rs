@@ -1,0 +1,125 @@
+//! Jobs that go on beyond their time limits, in what is otherwise idle.
+
+use crate::cluster::{Cluster, job, params};
+use tutti_core::{Event, JobState, Place, WaitReason};
+use tutti_types::{ClassName, ClusterTime, JobId, JobSpec, Nanos, TaskStatus};
+
+fn cluster(values: &[(&str, u64)], policy: &str) -> Cluster {
+    let mut params = params(&[&[("quantum", 100_000_000)], values].concat());
+    params.choose("policy", policy).unwrap();
+    let mut c = Cluster::new(params);
+    c.join(0, 2);
+    let name = ClassName::new("production");
+    let spec = c.core.classes()[&name].with("overrun", 1).unwrap();
+    c.event(Event::SetClass { class: name, spec });
+    c
+}
+
+fn limited(processors: u32, ms: u64) -> JobSpec {
+    let (time_limit, grace) = (Some(Nanos::from_millis(ms)), Nanos::ZERO);
+    JobSpec { class: ClassName::new("production"), time_limit, grace, ..job(processors) }
+}
+
+fn served_ms(c: &Cluster, job: JobId) -> u64 {
+    c.core.job(job, ClusterTime(c.now)).unwrap().service.0 / 1_000_000
+}
+
+fn place(c: &Cluster, job: JobId) -> Option<Place> {
+    let view = c.core.job(job, ClusterTime(c.now))?;
+    matches!(view.state, JobState::Running { .. }).then_some(view.place)
+}
+
+#[test]
+fn a_job_over_its_limit_goes_on_as_standby_only_where_its_class_says_so() {
+    for policy in ["gang", "space", "classes"] {
+        let mut c = cluster(&[], policy);
+        let goes_on = c.submit(limited(1, 500));
+        let spec = JobSpec { class: ClassName::new("interactive"), ..limited(1, 500) };
+        let ends = c.submit(spec);
+        c.advance_ms(700);
+        assert_eq!(place(&c, ends), None, "{policy}: it is to end");
+        assert_eq!(place(&c, goes_on), Some(Place::Home), "{policy}");
+        let view = c.core.job(goes_on, ClusterTime(c.now)).unwrap();
+        assert_eq!(&*view.spec.class.0, "standby", "{policy}");
+        assert!(c.core.is_overrun(goes_on));
+        // No class that its owner gives it counts.
+        c.event(Event::SetJobClass { job: goes_on, class: ClassName::new("benchmark") });
+        let view = c.core.job(goes_on, ClusterTime(c.now)).unwrap();
+        assert_eq!(&*view.spec.class.0, "standby", "{policy}");
+        c.end_job(goes_on, TaskStatus::Exited(0));
+        c.drain();
+    }
+}
+
+#[test]
+fn it_has_no_turn_while_others_use_all_processors() {
+    let mut c = cluster(&[("rows", 4)], "gang");
+    let over = c.submit(limited(2, 300));
+    c.advance_ms(400);
+    assert!(c.core.is_overrun(over));
+    c.advance_ms(1000);
+    assert_eq!(served_ms(&c, over), 1400, "alone, it has all turns");
+    let other = c.submit(job(2));
+    c.advance_ms(2000);
+    let before = served_ms(&c, over);
+    c.advance_ms(3000);
+    assert_eq!(served_ms(&c, over), before, "the other uses both processors");
+    c.end_task(other, 0, TaskStatus::Exited(0));
+    c.end_job(other, TaskStatus::Exited(0));
+    c.advance_ms(1000);
+    assert!(served_ms(&c, over) > before, "both are idle again");
+    c.drain();
+}
+
+#[test]
+fn it_runs_on_processors_that_others_leave_idle() {
+    let mut c = cluster(&[("rows", 4)], "gang");
+    let over = c.submit(limited(1, 300));
+    let wide = c.submit(job(2));
+    c.advance_ms(1000);
+    assert!(c.core.is_overrun(over));
+    c.finish(wide);
+    let narrow = c.submit(job(1));
+    let before = served_ms(&c, over);
+    c.advance_ms(1000);
+    assert_eq!(served_ms(&c, over), before + 1000, "beside the other");
+    assert!(served_ms(&c, narrow) >= 990);
+    c.drain();
+}
+
+#[test]
+fn it_is_preempted_for_the_first_in_line_and_comes_back_when_none_waits() {
+    for discipline in ["fcfs", "easy", "sjbf", "conservative"] {
+        let mut c = cluster(&[], "space");
+        let mut params = c.core.params().clone();
+        params.choose("discipline", discipline).unwrap();
+        c.event(Event::SetParams { params });
+        let over = c.submit(limited(2, 300));
+        c.advance_ms(400);
+        let next = c.submit(limited(2, 60_000));
+        c.arrive();
+        assert_eq!(place(&c, next), Some(Place::Home), "{discipline}");
+        let last = c.submit(limited(2, 60_000));
+        assert_eq!(place(&c, over), Some(Place::Aside), "{discipline}");
+        let view = c.core.job(over, ClusterTime(c.now)).unwrap();
+        assert_eq!(view.why_aside, Some(WaitReason::Overrun));
+        c.finish(next);
+        assert_eq!(place(&c, last), Some(Place::Home), "{discipline}");
+        c.finish(last);
+        c.arrive();
+        assert_eq!(place(&c, over), Some(Place::Home), "{discipline}: none waits");
+        c.end_job(over, TaskStatus::Exited(0));
+        c.drain();
+    }
+}
+
+#[test]
+fn a_job_with_a_deadline_ends_at_its_limit() {
+    let mut c = cluster(&[], "deadline");
+    let spec = JobSpec { deadline: Some(Nanos::from_secs(5)), ..limited(1, 500) };
+    let job = c.submit(spec);
+    c.advance_ms(700);
+    assert!(!c.core.is_overrun(job));
+    assert_eq!(place(&c, job), None, "it is to end");
+    c.drain();
+}
