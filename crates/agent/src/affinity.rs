@@ -135,11 +135,11 @@ impl Agent {
         }
         let task = |&rank: &Rank| {
             let own = job.own_processors(rank).unwrap_or_else(|| new.clone());
-            Some((self.tracker.list_of((id, rank))?, own))
+            Some((self.processes.tracker.list_of((id, rank))?, own))
         };
         let tasks: Vec<(List, Vec<u32>)> = job.roots.keys().filter_map(task).collect();
         let change = job.masks.begin();
-        self.beside.start(self.owner_of(id), move || {
+        self.processes.beside.start(self.owner_of(id), move || {
             let is_done = change.make(id, &tasks);
             Box::new(move |agent: &mut Self| {
                 if let Some(job) = agent.jobs.get_mut(&id).filter(|_| is_done) {
@@ -151,25 +151,25 @@ impl Agent {
 
     /// Has processes brought back that may run elsewhere than their jobs, if it is time to look.
     pub(super) fn watch_affinity(&mut self, now_ns: u64) {
-        if self.affinity.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
+        if self.processes.affinity.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
             return;
         }
-        self.affinity.due_ns = None;
+        self.processes.affinity.due_ns = None;
         let tasks = self.unheld();
         if tasks.is_empty() {
             return;
         }
-        self.affinity.is_looking = true;
-        let from = self.affinity.next.take();
-        self.beside.start(WATCH, move || {
+        self.processes.affinity.is_looking = true;
+        let from = self.processes.affinity.next.take();
+        self.processes.beside.start(WATCH, move || {
             let next = look_at_all(&tasks, from);
             Box::new(move |agent: &mut Self| {
                 let ended_ns = clock::monotonic_ns();
                 let took_ns = ended_ns.saturating_sub(now_ns);
-                agent.affinity.is_looking = false;
-                agent.affinity.next = next;
+                agent.processes.affinity.is_looking = false;
+                agent.processes.affinity.next = next;
                 let pause_ns = LOOK_NS.max(took_ns.saturating_mul(100));
-                agent.affinity.due_ns = Some(ended_ns + pause_ns);
+                agent.processes.affinity.due_ns = Some(ended_ns + pause_ns);
             })
         });
     }
@@ -181,7 +181,8 @@ impl Agent {
             let lives = |rank: &&Rank| !job.ended.contains_key(rank);
             let unheld = |&rank: &Rank| {
                 let (task, change) = ((id, rank), job.masks.current());
-                let (list, processors) = (self.tracker.list_of(task)?, job.processors.iter());
+                let (list, processors) =
+                    (self.processes.tracker.list_of(task)?, job.processors.iter());
                 Some(Unheld { task, list, processors: processors.collect(), change })
             };
             job.roots.keys().filter(lives).filter_map(unheld).collect()

@@ -65,7 +65,7 @@ impl Beside {
 impl Agent {
     /// Takes in what threads have done.
     pub(super) fn on_done_beside(&mut self) {
-        for then in self.beside.take() {
+        for then in self.processes.beside.take() {
             then(self);
         }
     }

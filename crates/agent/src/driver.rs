@@ -98,14 +98,14 @@ const OTHERS: u64 = 9;
 /// Threads have done something.
 const DONE: u64 = 10;
 
-pub(super) struct Agent {
-    pub(super) options: AgentOptions,
-    pub(super) poller: Poller,
-    signals: SignalFd,
+/// The cgroups of jobs, or why there are none.
+pub(super) struct Groups {
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
-    pub(super) switch: Switch,
-    timetable_parts: TimetableParts,
+}
+
+/// The lease of this node, and what others know of it.
+pub(super) struct Leases {
     pub(super) lease: Lease,
     /// Whether it held when that was last looked at.
     pub(super) lease_held: bool,
@@ -115,22 +115,29 @@ pub(super) struct Agent {
     pub(super) shortened: Option<ClusterTime>,
     /// The thread that looks after what an earlier agent has left.
     pub(super) former: Former,
-    pub(super) settings: Settings,
-    load: LoadReports,
-    taken: Taken,
+}
+
+/// Load reports and external load.
+pub(super) struct External {
+    pub(super) load: LoadReports,
+    pub(super) taken: Taken,
     pub(super) foreign: Foreign,
+}
+
+/// Genealogy, affinity, and work beside the loop.
+pub(super) struct Processes {
     pub(super) tracker: Tracker,
     pub(super) affinity: Affinity,
     pub(super) endings: Vec<Ending>,
     pub(super) beside: Beside,
-    /// What the keeper has reported of launches of which a task's leftovers are being killed.
-    pub(super) held_back: BTreeMap<LaunchId, Vec<FromKeeper>>,
     /// By job; the first of each is under way.
     pub(super) orders: BTreeMap<JobId, VecDeque<Order>>,
-    pub(super) tree: Tree,
-    welcomed: bool,
-    /// Why the parent was lost, when that was last said.
-    loss: String,
+}
+
+/// The connection to the keeper, and what the keeper has reported.
+pub(super) struct Keeping {
+    /// What the keeper has reported of launches of which a task's leftovers are being killed.
+    pub(super) held_back: BTreeMap<LaunchId, Vec<FromKeeper>>,
     pub(super) keeper: Option<Link>,
     /// Launches that were known when it was connected with: its welcome says which of them it holds. What was sent
     /// there since then it has not looked at before it wrote that.
@@ -142,18 +149,47 @@ pub(super) struct Agent {
     pub(super) held: Vec<HeldJob>,
     pub(super) keeper_pid: i32,
     pub(super) tasks_max: u32,
-    retry_at_ns: Option<u64>,
-    retry_ns: u64,
-    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) retry_at_ns: Option<u64>,
+    pub(super) retry_ns: u64,
+}
+
+/// How far the agent is in service: joined, stopping, upgrading.
+pub(super) struct Service {
+    pub(super) welcomed: bool,
+    /// Why the parent was lost, when that was last said.
+    pub(super) loss: String,
     pub(super) stopping: bool,
     /// Until when it waits to be told that the controller knows of its leaving.
-    leaves_by_ns: Option<u64>,
+    pub(super) leaves_by_ns: Option<u64>,
     /// The parent process: the supervisor.
-    parent: Pid,
+    pub(super) parent: Pid,
     /// The other process that told it to end.
-    sent_away: Option<u32>,
+    pub(super) sent_away: Option<u32>,
     /// The order to upgrade to another executable that the supervisor has not answered.
     pub(super) upgrade: Option<UnderWay>,
+}
+
+pub(super) struct Agent {
+    pub(super) options: AgentOptions,
+    pub(super) poller: Poller,
+    signals: SignalFd,
+    /// The cgroups of jobs, or why there are none.
+    pub(super) groups: Groups,
+    pub(super) switch: Switch,
+    timetable_parts: TimetableParts,
+    /// The lease of this node, and what others know of it.
+    pub(super) leases: Leases,
+    pub(super) settings: Settings,
+    /// Load reports and external load.
+    pub(super) external: External,
+    /// Genealogy, affinity, and work beside the loop.
+    pub(super) processes: Processes,
+    /// The connection to the keeper, and what the keeper has reported.
+    pub(super) keeping: Keeping,
+    pub(super) tree: Tree,
+    /// How far the agent is in service: joined, stopping, upgrading.
+    pub(super) service: Service,
+    pub(super) jobs: BTreeMap<JobId, Job>,
 }
 
 /// How to switch, until the controller says.
@@ -208,43 +244,48 @@ impl Agent {
         Ok(Self {
             switch,
             timetable_parts: TimetableParts::default(),
-            former: Former::new(&lease),
-            lease,
-            lease_held: false,
-            told: Told::default(),
-            shortened: None,
+            leases: Leases {
+                former: Former::new(&lease),
+                lease,
+                lease_held: false,
+                told: Told::default(),
+                shortened: None,
+            },
             tree: Tree::new(TreeOptions::of(&options), clock, &poller),
             poller,
             signals,
-            affinity: Affinity::new(hierarchy.as_ref()),
-            hierarchy,
-            no_cgroup,
+            processes: Processes {
+                affinity: Affinity::new(hierarchy.as_ref()),
+                tracker: Tracker::new(),
+                endings: Vec::new(),
+                beside,
+                orders: BTreeMap::new(),
+            },
+            groups: Groups { hierarchy, no_cgroup },
             settings: first_settings(),
-            load: LoadReports::default(),
-            taken,
-            foreign: Foreign::default(),
-            tracker: Tracker::new(),
-            endings: Vec::new(),
-            beside,
-            held_back: BTreeMap::new(),
-            orders: BTreeMap::new(),
-            welcomed: false,
-            loss: String::new(),
-            keeper: None,
-            unsure: BTreeSet::new(),
-            keeper_process: None,
-            keeper_incarnation: None,
-            held: Vec::new(),
-            keeper_pid: 0,
-            tasks_max: 0,
-            retry_at_ns: None,
-            retry_ns: RETRY_MIN_NS,
+            external: External { load: LoadReports::default(), taken, foreign: Foreign::default() },
+            keeping: Keeping {
+                held_back: BTreeMap::new(),
+                keeper: None,
+                unsure: BTreeSet::new(),
+                keeper_process: None,
+                keeper_incarnation: None,
+                held: Vec::new(),
+                keeper_pid: 0,
+                tasks_max: 0,
+                retry_at_ns: None,
+                retry_ns: RETRY_MIN_NS,
+            },
+            service: Service {
+                welcomed: false,
+                loss: String::new(),
+                stopping: false,
+                leaves_by_ns: None,
+                parent: getppid(),
+                sent_away: None,
+                upgrade: None,
+            },
             jobs: BTreeMap::new(),
-            stopping: false,
-            leaves_by_ns: None,
-            parent: getppid(),
-            sent_away: None,
-            upgrade: None,
             options,
         })
     }
@@ -258,7 +299,7 @@ impl Agent {
         }
         self.switch.stop();
         self.tree.close();
-        if let Some(hierarchy) = &self.hierarchy {
+        if let Some(hierarchy) = &self.groups.hierarchy {
             let _ = hierarchy.remove();
         }
         Ok(())
@@ -266,7 +307,7 @@ impl Agent {
 
     /// Whether it was told to end, and the keeper has.
     pub(super) const fn has_ended(&self) -> bool {
-        self.stopping && self.keeper.is_none()
+        self.service.stopping && self.keeping.keeper.is_none()
     }
 
     /// Does what is due, and what has happened asks for.
@@ -275,16 +316,16 @@ impl Agent {
     /// If it was told to end by a process that has no say in it.
     pub(super) fn round(&mut self, ready: &[Ready]) -> anyhow::Result<()> {
         let began_ns = clock::monotonic_ns();
-        if self.retry_at_ns.is_some_and(|at| at <= began_ns) {
+        if self.keeping.retry_at_ns.is_some_and(|at| at <= began_ns) {
             self.connect();
         }
-        if let Some(averages) = self.load.news(began_ns) {
+        if let Some(averages) = self.external.load.news(began_ns) {
             self.tell_controller(FromAgent::Load(averages));
         }
-        if let Some(taken) = self.taken.news(began_ns, self.hierarchy.as_ref()) {
+        if let Some(taken) = self.external.taken.news(began_ns, self.groups.hierarchy.as_ref()) {
             self.tell_controller(FromAgent::Foreign(taken));
         }
-        self.foreign.now_and_then(began_ns, self.hierarchy.as_ref());
+        self.external.foreign.now_and_then(began_ns, self.groups.hierarchy.as_ref());
         let heard = self.tree.on_time(clock::monotonic_ns());
         self.on_heard(heard);
         for event in ready {
@@ -294,8 +335,8 @@ impl Agent {
                 SUPERVISOR => self.on_supervisor(),
                 SIGNALS => self.on_signals(),
                 DONE => self.on_done_beside(),
-                OTHERS => self.taken.on_changes(began_ns),
-                EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
+                OTHERS => self.external.taken.on_changes(began_ns),
+                EVENTS => self.processes.tracker.on_ready(&self.poller, EVENTS),
                 token => {
                     let heard = self.tree.on_ready(token, &self.poller);
                     self.on_heard(heard);
@@ -303,8 +344,8 @@ impl Agent {
             }
         }
         let now_ns = clock::monotonic_ns();
-        if self.tracker.on_time(now_ns, &self.poller, EVENTS) {
-            for ((job, _), name) in self.tracker.new_strays() {
+        if self.processes.tracker.on_time(now_ns, &self.poller, EVENTS) {
+            for ((job, _), name) in self.processes.tracker.new_strays() {
                 self.switch.root(job, Root::from(name));
             }
         }
@@ -313,11 +354,11 @@ impl Agent {
         self.watch_lease();
         self.confirm_lease();
         self.watch_former();
-        if self.leaves_by_ns.is_some_and(|by| by <= now_ns) {
+        if self.service.leaves_by_ns.is_some_and(|by| by <= now_ns) {
             self.close_down();
         }
         self.flush();
-        if let Some(sender) = self.sent_away {
+        if let Some(sender) = self.service.sent_away {
             anyhow::bail!(
                 "got SIGTERM of process {sender}; jobs go on, and another agent is started"
             );
@@ -328,16 +369,16 @@ impl Agent {
     /// When something is to be done though nothing happens.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let due = [
-            self.retry_at_ns,
-            self.leaves_by_ns,
+            self.keeping.retry_at_ns,
+            self.service.leaves_by_ns,
             self.lease_due_ns(),
-            self.former.due_ns(),
-            self.load.due_ns(),
-            self.taken.due_ns(),
-            self.tracker.due_ns(),
-            self.affinity.due_ns(),
+            self.leases.former.due_ns(),
+            self.external.load.due_ns(),
+            self.external.taken.due_ns(),
+            self.processes.tracker.due_ns(),
+            self.processes.affinity.due_ns(),
             self.tree.due_ns(),
-            self.endings.iter().map(|ending| ending.due_ns).min(),
+            self.processes.endings.iter().map(|ending| ending.due_ns).min(),
         ];
         due.into_iter().flatten().min()
     }
@@ -345,36 +386,36 @@ impl Agent {
     /// Connects to every daemon that is not connected. The keeper comes first: what it holds is what the
     /// controller is told at joining.
     pub(super) fn connect(&mut self) {
-        self.retry_at_ns = None;
-        if self.keeper.is_none() {
-            self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
-            self.told = Told::default();
-            self.unsure = self.jobs.values().map(|job| job.launch).collect();
-            if let Some(keeper) = &self.keeper {
-                self.keeper_process = self.watch_end(keeper);
-                self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
+        self.keeping.retry_at_ns = None;
+        if self.keeping.keeper.is_none() {
+            self.keeping.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
+            self.leases.told = Told::default();
+            self.keeping.unsure = self.jobs.values().map(|job| job.launch).collect();
+            if let Some(keeper) = &self.keeping.keeper {
+                self.keeping.keeper_process = self.watch_end(keeper);
+                self.keeping.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
                     .map_or(0, |credentials| credentials.pid);
             }
         }
-        if self.keeper.is_none() && getppid() != self.parent {
+        if self.keeping.keeper.is_none() && getppid() != self.service.parent {
             // The controller ends the rest when it misses us, so that another instance can be started.
             warn!(code = %Code::PartEnded, "the keeper is gone, and the supervisor that would start another; ending"
             );
-            self.stopping = true;
+            self.service.stopping = true;
             return;
         }
-        if !self.tree.has_parent() && self.keeper_incarnation.is_some() {
-            self.welcomed = false;
+        if !self.tree.has_parent() && self.keeping.keeper_incarnation.is_some() {
+            self.service.welcomed = false;
             self.tree.connect(&self.poller);
         }
-        if self.keeper.is_none() || !self.tree.has_parent() {
+        if self.keeping.keeper.is_none() || !self.tree.has_parent() {
             self.retry_later();
         }
     }
 
     fn retry_later(&mut self) {
-        self.retry_at_ns = Some(clock::monotonic_ns() + self.retry_ns);
-        self.retry_ns = (self.retry_ns * 2).min(RETRY_MAX_NS);
+        self.keeping.retry_at_ns = Some(clock::monotonic_ns() + self.keeping.retry_ns);
+        self.keeping.retry_ns = (self.keeping.retry_ns * 2).min(RETRY_MAX_NS);
     }
 
     fn dial(&self, path: &Path, token: u64) -> Option<Link> {
@@ -407,8 +448,8 @@ impl Agent {
             held: self.jobs.values().map(|job| job.launch).collect(),
             attach: bytes_of(&self.options.keeper),
             address: self.options.address(),
-            tasks_max: self.tasks_max,
-            keeper: self.keeper_incarnation.unwrap_or_default(),
+            tasks_max: self.keeping.tasks_max,
+            keeper: self.keeping.keeper_incarnation.unwrap_or_default(),
         });
         self.tree.join(join);
     }
@@ -423,7 +464,7 @@ impl Agent {
             // What it says to that is to be sent, too.
             self.on_heard(heard);
         }
-        if let Some(link) = &mut self.keeper
+        if let Some(link) = &mut self.keeping.keeper
             && link.settle(&self.poller, KEEPER).is_err()
         {
             self.lose_keeper();
@@ -431,25 +472,25 @@ impl Agent {
     }
 
     pub(super) fn tell_controller(&mut self, message: FromAgent) {
-        if self.welcomed {
+        if self.service.welcomed {
             self.tree.report(message.bounded());
         }
     }
 
     /// Sends the controller a part of what was stored here before a barrier.
     pub(super) fn exchange(&mut self, exchange: Exchange) {
-        if self.welcomed {
+        if self.service.welcomed {
             self.tree.exchange(exchange);
         }
     }
 
     /// Whether a controller has said what it knows of this node.
     pub(super) const fn has_joined(&self) -> bool {
-        self.welcomed
+        self.service.welcomed
     }
 
     pub(super) fn tell_keeper(&mut self, message: &ToKeeper) {
-        if let Some(link) = &mut self.keeper {
+        if let Some(link) = &mut self.keeping.keeper {
             link.send(message);
         }
     }
@@ -462,8 +503,8 @@ impl Agent {
                 Heard::Order(order) => self.on_order(order),
                 Heard::Exchanged(exchange) => self.tell_keeper(&ToKeeper::Exchanged(exchange)),
                 Heard::Taken => self.join(),
-                Heard::JoinAgain => self.welcomed = false,
-                Heard::AskAnother => self.retry_at_ns = Some(clock::monotonic_ns()),
+                Heard::JoinAgain => self.service.welcomed = false,
+                Heard::AskAnother => self.keeping.retry_at_ns = Some(clock::monotonic_ns()),
                 Heard::ParentLost(reason) => self.on_parent_lost(&reason),
                 Heard::ClockStepped => self.switch.look_again(),
                 Heard::Lease { until_ns } => self.on_lease(until_ns),
@@ -474,16 +515,16 @@ impl Agent {
     }
 
     fn on_parent_lost(&mut self, reason: &str) {
-        if !self.stopping && self.loss != reason {
+        if !self.service.stopping && self.service.loss != reason {
             warn!(code = %Code::OutOfReach, "lost the controller: {reason}; jobs go on taking turns");
-            reason.clone_into(&mut self.loss);
+            reason.clone_into(&mut self.service.loss);
         }
-        if self.leaves_by_ns.is_some() {
+        if self.service.leaves_by_ns.is_some() {
             self.close_down();
         }
-        let was_welcomed = std::mem::take(&mut self.welcomed);
+        let was_welcomed = std::mem::take(&mut self.service.welcomed);
         if self.tree.has_another_way() {
-            self.retry_at_ns = Some(clock::monotonic_ns());
+            self.keeping.retry_at_ns = Some(clock::monotonic_ns());
         } else if was_welcomed {
             self.retry_soon();
         } else {
@@ -502,7 +543,7 @@ impl Agent {
             ToAgent::TimetablePart { version, slots } => self.timetable_parts.add(version, slots),
             ToAgent::Timetable(timetable) => {
                 let timetable = self.timetable_parts.complete(timetable);
-                self.taken.timetable(&timetable, clock::monotonic_ns());
+                self.external.taken.timetable(&timetable, clock::monotonic_ns());
                 self.follow(&timetable);
                 self.switch.timetable(timetable);
             }
@@ -530,8 +571,8 @@ impl Agent {
     /// By the word of its supervisor.
     fn on_signals(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            if !answers_for(signal.ssi_pid, self.parent) {
-                self.sent_away = Some(signal.ssi_pid);
+            if !answers_for(signal.ssi_pid, self.service.parent) {
+                self.service.sent_away = Some(signal.ssi_pid);
                 continue;
             }
             self.leave();
@@ -541,55 +582,55 @@ impl Agent {
     /// The node goes out of service. The controller takes note before anything is ended here: no task is
     /// said to have failed by it, and a request after the end is told that the node is gone.
     fn leave(&mut self) {
-        if self.stopping || self.leaves_by_ns.is_some() {
+        if self.service.stopping || self.service.leaves_by_ns.is_some() {
             return;
         }
         self.tree.release_children();
-        if self.welcomed {
+        if self.service.welcomed {
             // From then on jobs that were here may run elsewhere.
-            self.lease.end();
+            self.leases.lease.end();
             self.switch.lapse();
             self.tell_controller(FromAgent::Leaving);
-            self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
+            self.service.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
         } else {
             self.close_down();
         }
     }
 
     fn close_down(&mut self) {
-        self.stopping = true;
-        if self.leaves_by_ns.take().is_some() {
+        self.service.stopping = true;
+        if self.service.leaves_by_ns.take().is_some() {
             // What ends here from now on concerns no other process.
-            self.welcomed = false;
+            self.service.welcomed = false;
         }
         self.tell_keeper(&ToKeeper::Stop);
     }
 
     fn take_settings(&mut self, settings: Settings) {
         if settings.lease_since != self.settings.lease_since {
-            self.shortened = Some(settings.lease_since);
+            self.leases.shortened = Some(settings.lease_since);
         }
         self.settings = settings;
         self.tree.take_settings(&settings);
         self.switch.settings(settings);
-        self.load.every(settings.load_interval, clock::monotonic_ns());
+        self.external.load.every(settings.load_interval, clock::monotonic_ns());
         let now_ns = clock::monotonic_ns();
-        self.taken.settings(settings.foreign_milli, settings.held_count, now_ns);
-        self.tracker.set_orphans(settings.orphans);
+        self.external.taken.settings(settings.foreign_milli, settings.held_count, now_ns);
+        self.processes.tracker.set_orphans(settings.orphans);
     }
 
     /// Tells a controller all that it may have missed, and ends what it does not know.
     fn on_welcome(&mut self, settings: Settings, known: &[LaunchId]) {
-        self.welcomed = true;
+        self.service.welcomed = true;
         // The rest of them went with the connection before.
         self.timetable_parts = TimetableParts::default();
-        self.loss.clear();
-        self.retry_ns = RETRY_MIN_NS;
+        self.service.loss.clear();
+        self.keeping.retry_ns = RETRY_MIN_NS;
         // What was confirmed may be lost.
         self.settings.lease_since = ClusterTime(0);
         self.switch.joined();
-        self.load = LoadReports::default();
-        self.taken.forget_told(clock::monotonic_ns());
+        self.external.load = LoadReports::default();
+        self.external.taken.forget_told(clock::monotonic_ns());
         self.take_settings(settings);
         let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
         for launch in held {
@@ -645,14 +686,15 @@ impl Agent {
         if !self.makes_way(launch.id()) {
             return;
         }
-        let group = match self.hierarchy.as_ref().map(|h| h.create(&layout::group_of_job(id))) {
-            Some(Ok(group)) => Some(Arc::new(group)),
-            Some(Err(error)) => {
-                warn!(code = %Code::GoesWithout, "job {id} goes without a cgroup: {error}");
-                None
-            }
-            None => None,
-        };
+        let group =
+            match self.groups.hierarchy.as_ref().map(|h| h.create(&layout::group_of_job(id))) {
+                Some(Ok(group)) => Some(Arc::new(group)),
+                Some(Err(error)) => {
+                    warn!(code = %Code::GoesWithout, "job {id} goes without a cgroup: {error}");
+                    None
+                }
+                None => None,
+            };
         let processors = processors_of(&launch);
         let mut job = Job {
             launch: launch.id(),
@@ -660,7 +702,7 @@ impl Agent {
             owner: Some(launch.credentials.uid),
             ipc_before: IpcBefore::look(&launch),
             step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
-            is_held: self.affinity.hold(id, group.as_deref(), &processors),
+            is_held: self.processes.affinity.hold(id, group.as_deref(), &processors),
             processors,
             group,
             roots: BTreeMap::new(),
@@ -678,7 +720,7 @@ impl Agent {
             strange: false,
         };
         job.check_control(id);
-        self.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
+        self.processes.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.tell_lease();
         let (number, grip) = (job.launch, grip(&job));
@@ -692,7 +734,7 @@ impl Agent {
             self.tell_keeper_at_once(&order);
         }
         self.jobs.insert(id, job);
-        if self.keeper.is_none() {
+        if self.keeping.keeper.is_none() {
             self.lose_job(id);
         }
     }
@@ -700,7 +742,7 @@ impl Agent {
     fn tell_keeper_at_once(&mut self, order: &ToKeeper) {
         self.tell_keeper(order);
         // If it is gone, that is found out when all is flushed.
-        let _ = self.keeper.as_mut().map(Link::flush);
+        let _ = self.keeping.keeper.as_mut().map(Link::flush);
     }
 
     /// Whether a launch may begin. One that is known has; and while something is left of an earlier
@@ -747,8 +789,8 @@ impl Agent {
     }
 
     pub(super) fn retry_soon(&mut self) {
-        self.retry_ns = RETRY_MIN_NS;
-        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_MIN_NS);
+        self.keeping.retry_ns = RETRY_MIN_NS;
+        self.keeping.retry_at_ns = Some(clock::monotonic_ns() + RETRY_MIN_NS);
     }
 }
 

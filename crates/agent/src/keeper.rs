@@ -25,10 +25,10 @@ use tutti_wire::tree::FromAgent;
 
 impl Agent {
     pub(super) fn on_keeper(&mut self) {
-        let Some(link) = &mut self.keeper else { return };
+        let Some(link) = &mut self.keeping.keeper else { return };
         let received = link.receive();
         loop {
-            let Some(link) = &mut self.keeper else { return };
+            let Some(link) = &mut self.keeping.keeper else { return };
             match link.next::<FromKeeper>() {
                 Ok(Some(message)) => self.on_report(message),
                 Ok(None) => break,
@@ -43,21 +43,21 @@ impl Agent {
     /// What it has said before its end still counts.
     pub(super) fn on_keeper_end(&mut self) {
         self.on_keeper();
-        if self.keeper_process.is_some() {
+        if self.keeping.keeper_process.is_some() {
             self.lose_keeper();
         }
     }
 
     fn on_report(&mut self, report: FromKeeper) {
         if let FromKeeper::TaskEnded { launch, .. } | FromKeeper::Cleared { launch, .. } = &report
-            && let Some(reports) = self.held_back.get_mut(launch)
+            && let Some(reports) = self.keeping.held_back.get_mut(launch)
         {
             return reports.push(report);
         }
         match report {
             FromKeeper::Held(parts) => self.on_held(parts),
             FromKeeper::Welcome { incarnation, tasks_max } => {
-                self.tasks_max = tasks_max;
+                self.keeping.tasks_max = tasks_max;
                 self.on_keeper_welcome(incarnation);
             }
             FromKeeper::TaskStarted { launch, rank, root } => {
@@ -96,7 +96,7 @@ impl Agent {
     /// A minder that lives, by its number and start time: it is a child of the keeper.
     fn minder_named(&self, pid: i32) -> Option<Name> {
         let stat = ProcessStat::read(pid).ok()?;
-        let is_child = self.keeper_pid == 0 || stat.ppid == self.keeper_pid;
+        let is_child = self.keeping.keeper_pid == 0 || stat.ppid == self.keeping.keeper_pid;
         is_child.then_some((pid, stat.start_time))
     }
 
@@ -117,9 +117,9 @@ impl Agent {
             count => Begun::Adopted(count),
         };
         if !job.is_held {
-            self.affinity.watch();
+            self.processes.affinity.watch();
         }
-        self.tracker.started((id, rank), root, place, begun);
+        self.processes.tracker.started((id, rank), root, place, begun);
     }
 
     fn on_task_ended(&mut self, launch: LaunchId, rank: Rank, end: (TaskStatus, String, Usage)) {
@@ -127,15 +127,15 @@ impl Agent {
         if left.is_empty() {
             return self.task_has_ended(launch, rank, end);
         }
-        self.held_back.insert(launch, Vec::new());
-        self.beside.start(self.owner_of(launch.job), move || {
+        self.keeping.held_back.insert(launch, Vec::new());
+        self.processes.beside.start(self.owner_of(launch.job), move || {
             let killed = kill_forest(&left);
             Box::new(move |agent: &mut Self| {
                 if let Err(error) = killed {
                     warn!(code = %Code::ProcessStuck, "cannot end what job {} has left: {error}", launch.job);
                 }
                 // Nothing where the job was lost meanwhile.
-                let Some(reports) = agent.held_back.remove(&launch) else { return };
+                let Some(reports) = agent.keeping.held_back.remove(&launch) else { return };
                 agent.task_has_ended(launch, rank, end);
                 reports.into_iter().for_each(|report| agent.on_report(report));
             })
@@ -146,9 +146,9 @@ impl Agent {
     /// have left behind, and it knows which processes have left a cgroup.
     fn what_is_left(&mut self, task: TaskId) -> Vec<Name> {
         let strays = self.jobs.get(&task.0).is_some_and(|it| it.group.is_none() && it.is_adopted());
-        let mut left = self.tracker.runaways(task);
+        let mut left = self.processes.tracker.runaways(task);
         if strays {
-            left.extend(self.tracker.members(task).iter().filter_map(name));
+            left.extend(self.processes.tracker.members(task).iter().filter_map(name));
         }
         left
     }
@@ -161,7 +161,7 @@ impl Agent {
         (status, detail, mut usage): (TaskStatus, String, Usage),
     ) {
         let (job, task) = (launch.job, (launch.job, rank));
-        self.tracker.end_task(task).put_into(&mut usage);
+        self.processes.tracker.end_task(task).put_into(&mut usage);
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
             record.counted.add(&usage);
@@ -177,7 +177,7 @@ impl Agent {
             return self.tell_controller(FromAgent::Cleared { launch, usage });
         }
         self.switch.remove(id);
-        let lives = self.tracker.end(id, &self.poller);
+        let lives = self.processes.tracker.end(id, &self.poller);
         let mut is_strange = false;
         if let Some(job) = self.jobs.get_mut(&id) {
             if let Some(owner) = job.owner {
@@ -206,22 +206,22 @@ impl Agent {
     /// Parts of what the keeper holds; its welcome comes after all of them.
     fn on_held(&mut self, parts: Vec<HeldJob>) {
         for part in parts {
-            let next = match self.held.last_mut() {
+            let next = match self.keeping.held.last_mut() {
                 Some(job) => job.take_in(part),
                 None => Some(part),
             };
-            self.held.extend(next);
+            self.keeping.held.extend(next);
         }
     }
 
     /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
     fn on_keeper_welcome(&mut self, incarnation: u64) {
-        let held = std::mem::take(&mut self.held);
-        let is_another = self.keeper_incarnation.replace(incarnation) != Some(incarnation);
+        let held = std::mem::take(&mut self.keeping.held);
+        let is_another = self.keeping.keeper_incarnation.replace(incarnation) != Some(incarnation);
         for held in &held {
-            self.unsure.remove(&held.launch);
+            self.keeping.unsure.remove(&held.launch);
         }
-        for launch in std::mem::take(&mut self.unsure) {
+        for launch in std::mem::take(&mut self.keeping.unsure) {
             if self.launched(launch).is_some() {
                 self.lose_job(launch.job);
             }
@@ -229,7 +229,7 @@ impl Agent {
         for job in held {
             self.adopt(job);
         }
-        self.former = Former::Known;
+        self.leases.former = Former::Known;
         self.remove_strange_groups();
         if is_another {
             self.tell_controller(FromAgent::Keeper(incarnation));
@@ -289,7 +289,7 @@ impl Agent {
         };
         if job.cleared.is_none() {
             job.check_control(launch.job);
-            if self.former == Former::Suspended && grip(&job).is_by_signals() {
+            if self.leases.former == Former::Suspended && grip(&job).is_by_signals() {
                 // The switch thread suspends them in its own way.
                 if let Some(group) = &job.group {
                     group.calm();
@@ -298,7 +298,7 @@ impl Agent {
             }
             job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
             // Those that it holds have begun; it reports those to come before long.
-            self.tracker.begin(launch.job, [], &self.poller, EVENTS);
+            self.processes.tracker.begin(launch.job, [], &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }
@@ -324,7 +324,7 @@ impl Agent {
 
     /// The groups of all jobs, known or not.
     pub(super) fn job_groups(&self) -> Vec<(String, Cgroup)> {
-        let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
+        let Some(hierarchy) = &self.groups.hierarchy else { return Vec::new() };
         let mut names = hierarchy.children().unwrap_or_default();
         names.retain(|name| layout::is_of_a_job(name));
         let open = |name: String| {
@@ -335,23 +335,23 @@ impl Agent {
     }
 
     pub(super) fn lose_keeper(&mut self) {
-        self.keeper_process = None;
-        self.held.clear();
-        if self.stopping {
-            self.keeper = None;
+        self.keeping.keeper_process = None;
+        self.keeping.held.clear();
+        if self.service.stopping {
+            self.keeping.keeper = None;
             return;
         }
         warn!(code = %Code::PartEnded, "lost the keeper; waiting for it to come back");
-        self.keeper = None;
+        self.keeping.keeper = None;
         self.retry_soon();
     }
 
     /// The tasks of a job went with their keeper.
     pub(super) fn lose_job(&mut self, id: JobId) {
         self.switch.remove(id);
-        self.tracker.end(id, &self.poller);
+        self.processes.tracker.end(id, &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        self.held_back.remove(&job.launch);
+        self.keeping.held_back.remove(&job.launch);
         job.masks.close();
         remove_group(job.group.take().as_deref());
         for &rank in &job.ranks {

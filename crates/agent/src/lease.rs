@@ -150,23 +150,23 @@ impl Agent {
         let now_ns = boottime_ns();
         let left_ns = self.tell_again_ns(now_ns).map(|at_ns| at_ns.saturating_sub(now_ns));
         let tell_ns = left_ns.map(|left_ns| monotonic_ns() + left_ns);
-        tell_ns.into_iter().chain([self.lease.look_again_ns()]).min()
+        tell_ns.into_iter().chain([self.leases.lease.look_again_ns()]).min()
     }
 
     /// When the keeper is to be told what the lease is now, by the clock that counts sleep, which
     /// shows this.
     fn tell_again_ns(&self, now_ns: u64) -> Option<u64> {
-        let until_ns = self.lease.until_ns().filter(|&until_ns| until_ns > now_ns)?;
-        let is_news = self.told.until_ns != Some(until_ns);
-        is_news.then(|| self.told.again_ns(until_ns, self.settings.lease))
+        let until_ns = self.leases.lease.until_ns().filter(|&until_ns| until_ns > now_ns)?;
+        let is_news = self.leases.told.until_ns != Some(until_ns);
+        is_news.then(|| self.leases.told.again_ns(until_ns, self.settings.lease))
     }
 
     /// Suspends what an earlier agent has left running, when the keeper has not told of it in time.
     pub(super) fn watch_former(&mut self) {
-        if self.former.due_ns().is_none_or(|due_ns| due_ns > monotonic_ns()) {
+        if self.leases.former.due_ns().is_none_or(|due_ns| due_ns > monotonic_ns()) {
             return;
         }
-        self.former = Former::Suspended;
+        self.leases.former = Former::Suspended;
         let groups = self.job_groups();
         let suspended = groups.iter().filter(|(_, group)| group.request_freeze().is_ok()).count();
         if suspended > 0 {
@@ -178,15 +178,15 @@ impl Agent {
     /// Sees to it that the switch thread does not sleep while the lease ends: after a sleep of the
     /// whole machine it may.
     pub(super) fn watch_lease(&mut self) {
-        let holds = self.lease.holds();
-        if std::mem::replace(&mut self.lease_held, holds) && !holds {
+        let holds = self.leases.lease.holds();
+        if std::mem::replace(&mut self.leases.lease_held, holds) && !holds {
             self.switch.look_again();
             if !self.jobs.is_empty() {
                 warn!(code = %Code::LeaseOver, "the controller's machine is out of reach; jobs here are suspended"
                 );
                 // So the keeper need not do it.
                 self.switch.lapse();
-                self.told = Told::default();
+                self.leases.told = Told::default();
                 self.tell_keeper(&ToKeeper::Lease { until_ns: None });
             }
         }
@@ -202,29 +202,29 @@ impl Agent {
     /// Tells the controller that leases are as short here as they were made, once that is so: in
     /// this agent, its switch thread, and the keeper, which suspends tasks if the agent does not.
     pub(super) fn confirm_lease(&mut self) {
-        let Some(since) = self.shortened.filter(|_| self.has_joined()) else { return };
+        let Some(since) = self.leases.shortened.filter(|_| self.has_joined()) else { return };
         let left_ns = |until_ns: u64| until_ns.saturating_sub(boottime_ns());
-        let until_ns = self.lease.until_ns();
+        let until_ns = self.leases.lease.until_ns();
         // One without an end is that of the controller's own machine.
         if until_ns.is_some_and(|until_ns| left_ns(until_ns) > self.settings.lease.0) {
             return;
         }
-        let keeper_ns = self.told.until_ns.filter(|_| !self.jobs.is_empty());
+        let keeper_ns = self.leases.told.until_ns.filter(|_| !self.jobs.is_empty());
         if keeper_ns.is_some_and(|told_ns| left_ns(told_ns) > self.settings.lease.0) {
             return;
         }
-        if let Some(keeper) = &mut self.keeper {
+        if let Some(keeper) = &mut self.keeping.keeper {
             // It is told before the controller is.
             let _ = keeper.flush();
         }
-        self.shortened = None;
+        self.leases.shortened = None;
         self.tell_controller(FromAgent::Lease(since));
     }
 
     /// The jobs here may run until that moment of the monotonic clock.
     pub(super) fn on_lease(&mut self, until_ns: u64) {
         let until_ns = boottime_ns().saturating_add(until_ns.saturating_sub(monotonic_ns()));
-        let had_ended = !self.lease.holds();
+        let had_ended = !self.leases.lease.holds();
         if had_ended && !self.has_joined() {
             // What may go on here is not known before; and it is said again before long.
             return;
@@ -233,7 +233,7 @@ impl Agent {
             // Whatever suspended the jobs, the switch thread knows of it before it goes on.
             self.switch.lapse();
         }
-        self.lease.renew(until_ns);
+        self.leases.lease.renew(until_ns);
         if had_ended {
             self.switch.look_again();
         }
@@ -244,13 +244,13 @@ impl Agent {
         warn!(code = %Code::LeaseOver, "nothing was heard of the controller's machine for too long; jobs were suspended"
         );
         self.switch.lapse();
-        self.told = Told::default();
+        self.leases.told = Told::default();
     }
 
     /// The keeper is to know how long tasks may run, and so before the first of a job can start.
     pub(super) fn tell_lease(&mut self) {
-        self.told.until_ns = self.lease.until_ns();
-        if let Some(until_ns) = self.told.until_ns {
+        self.leases.told.until_ns = self.leases.lease.until_ns();
+        if let Some(until_ns) = self.leases.told.until_ns {
             self.tell_keeper(&ToKeeper::Lease { until_ns: Some(until_ns) });
         }
     }

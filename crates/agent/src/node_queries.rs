@@ -57,13 +57,13 @@ impl Agent {
     /// What the kernel has counted until now. Where it counts nothing, only what the ended tasks
     /// used is known.
     fn usages(&mut self) -> Answer {
-        self.tracker.catch_up();
+        self.processes.tracker.catch_up();
         let usage = |(&id, job): (&JobId, &Job)| {
             if let Some(usage) = job.cleared {
                 return (id, usage);
             }
             let mut usage = job.counted;
-            self.tracker.count(id).add_to(&mut usage);
+            self.processes.tracker.count(id).add_to(&mut usage);
             usage.switches = job.switches.load(Ordering::Relaxed);
             match job.group.as_ref().and_then(|group| group.cpu_usage().ok()) {
                 Some(cpu) => {
@@ -97,8 +97,8 @@ impl Agent {
         for rank in job.roots.keys().filter(wanted).copied().collect::<Vec<_>>() {
             let task = (target.job, rank);
             let members = match target.pid {
-                Some(pid) => self.tracker.subtree(task, pid),
-                None => self.tracker.members(task),
+                Some(pid) => self.processes.tracker.subtree(task, pid),
+                None => self.processes.tracker.members(task),
             };
             if let Some(pid) = target.pid.filter(|_| members.is_empty()) {
                 return Answer::Failed(PartError::NotInTask { pid, target }.to_string());
@@ -117,9 +117,9 @@ impl Agent {
 
     fn fares(&mut self) -> Fares {
         let (nodes, jobs) = self.tree.branch();
-        let own = self.hierarchy.as_ref();
+        let own = self.groups.hierarchy.as_ref();
         Fares {
-            foreign_milli: self.foreign.share(monotonic_ns(), own),
+            foreign_milli: self.external.foreign.share(monotonic_ns(), own),
             load_averages_milli: proc::load_averages().ok(),
             memory_free_bytes: proc::memory_available_bytes().ok(),
             processes: u32::try_from(proc::all().len()).unwrap_or(u32::MAX),
@@ -132,17 +132,17 @@ impl Agent {
 
     fn status(&self) -> AgentStatus {
         let report = self.switch.report(0);
-        let own = tutti_node::capability::of_this_process(self.hierarchy.as_ref());
+        let own = tutti_node::capability::of_this_process(self.groups.hierarchy.as_ref());
         AgentStatus {
             node: self.options.node.clone(),
             pid: std::process::id().cast_signed(),
-            keeper_pid: self.keeper_pid,
-            cgroup: match self.hierarchy {
+            keeper_pid: self.keeping.keeper_pid,
+            cgroup: match self.groups.hierarchy {
                 Some(_) => own.cgroup,
-                None => self.no_cgroup.clone(),
+                None => self.groups.no_cgroup.clone(),
             },
-            process_events: self.tracker.process_events(),
-            io_counted: own.io_counted || self.tracker.counts_io(),
+            process_events: self.processes.tracker.process_events(),
+            io_counted: own.io_counted || self.processes.tracker.counts_io(),
             realtime: report.realtime,
             switches: report.switches,
             stragglers: report.stragglers,

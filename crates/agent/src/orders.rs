@@ -90,7 +90,7 @@ impl Agent {
             Some(rank) => [rank].into(),
             None => job.roots.keys().copied().collect(),
         };
-        let orders = self.orders.entry(id).or_default();
+        let orders = self.processes.orders.entry(id).or_default();
         if orders.len() > WAITING_MAX {
             return Some(Answer::Failed(format!(
                 "{WAITING_MAX} orders about parts of job {id} wait already; try again when some are done"
@@ -106,7 +106,9 @@ impl Agent {
     /// Goes on with the first order of a job, and those after it, until something is to be done
     /// beside the loop.
     fn go_on_with_orders(&mut self, id: JobId) {
-        while let Some(order) = self.orders.get_mut(&id).and_then(|orders| orders.front_mut()) {
+        while let Some(order) =
+            self.processes.orders.get_mut(&id).and_then(|orders| orders.front_mut())
+        {
             let (kind, target, launch) = (order.kind, order.target, order.launch);
             let Some(rank) = order.ranks.pop_front() else {
                 self.end_order(id, Answer::Done);
@@ -121,7 +123,7 @@ impl Agent {
                 return;
             }
         }
-        self.orders.remove(&id);
+        self.processes.orders.remove(&id);
     }
 
     fn begin(&mut self, kind: Kind, target: Target, task: TaskId) -> Result<Step, PartError> {
@@ -140,12 +142,12 @@ impl Agent {
             Ok(Step::Done) => false,
             Ok(Step::Beside(work)) => {
                 let owner = self.owner_of(id);
-                let order = self.orders.get(&id).and_then(VecDeque::front);
+                let order = self.processes.orders.get(&id).and_then(VecDeque::front);
                 let (launch, rank) = match order {
                     Some(order) => (order.launch, order.target.rank.unwrap_or_default()),
                     None => return false,
                 };
-                self.beside.start(owner, move || {
+                self.processes.beside.start(owner, move || {
                     let act = work();
                     Box::new(move |agent| {
                         // The job may have ended meanwhile, and another launch of it have begun.
@@ -168,7 +170,7 @@ impl Agent {
     }
 
     fn end_order(&mut self, id: JobId, answer: Answer) {
-        let order = self.orders.get_mut(&id).and_then(VecDeque::pop_front);
+        let order = self.processes.orders.get_mut(&id).and_then(VecDeque::pop_front);
         if let Some(Order { query, .. }) = order {
             self.tell_controller(FromAgent::Answer { query, answer });
         }

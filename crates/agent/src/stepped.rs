@@ -108,7 +108,7 @@ impl Stepped {
 
     /// Whether anything here goes by that time: jobs run only while the lease holds.
     pub fn holds_lease(&self) -> bool {
-        self.agent.lease.holds()
+        self.agent.leases.lease.holds()
     }
 
     /// Whether the controller knows of it.

@@ -271,7 +271,7 @@ impl Agent {
         meant.retain(|rank| ranks.is_empty() || ranks.contains(rank));
         let mut names = BTreeSet::new();
         for rank in meant {
-            let members = self.tracker.members((launch.job, rank));
+            let members = self.processes.tracker.members((launch.job, rank));
             let is_meant = |it: &&Member| number == SIGCONT || is_in_group_of_a_top(it, &members);
             names.extend(members.iter().filter(is_meant).filter_map(name));
         }
@@ -336,7 +336,7 @@ impl Agent {
         let signalled = self.signal_part(target, task, u8::try_from(SIGTERM).unwrap_or(15))?;
         Ok(signalled.then(move |agent| {
             // From now on, since it may take long to have all of it go on.
-            agent.endings.push(ending);
+            agent.processes.endings.push(ending);
             agent.continue_part(target, task, means, found)
         }))
     }
@@ -374,11 +374,11 @@ impl Agent {
 
     /// Kills what should have ended by now.
     pub(super) fn end_due(&mut self, now_ns: u64) {
-        if self.endings.is_empty() {
+        if self.processes.endings.is_empty() {
             return;
         }
         let due: Vec<Ending> =
-            self.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
+            self.processes.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
         for ending in due {
             // Nothing is left of a job that has ended, and its cgroups may be those of a later
             // launch.
@@ -402,14 +402,14 @@ impl Agent {
         }
         let mut found = BTreeSet::new();
         for &(pid, start_time) in &ending.processes {
-            let members = self.tracker.subtree(ending.task, pid);
+            let members = self.processes.tracker.subtree(ending.task, pid);
             if members.first().and_then(name) == Some((pid, start_time)) {
                 found.extend(members.iter().filter_map(name));
             }
         }
         let found: Vec<Name> = found.into_iter().collect();
         let (job, is_frozen) = (ending.task.0, self.is_frozen(ending.task));
-        self.beside.start(self.owner_of(job), move || {
+        self.processes.beside.start(self.owner_of(job), move || {
             // No process can make another in a group that is frozen.
             let killed = match is_frozen {
                 true => signal_forest(&found, SIGKILL).map(drop),
@@ -440,9 +440,9 @@ impl Agent {
     /// The processes that are meant, each before those below it.
     fn processes_of(&mut self, target: Target, task: TaskId) -> Result<Vec<Name>, PartError> {
         let members = match target.pid {
-            None => self.tracker.members(task),
+            None => self.processes.tracker.members(task),
             Some(pid) => {
-                let members = self.tracker.subtree(task, pid);
+                let members = self.processes.tracker.subtree(task, pid);
                 if members.is_empty() {
                     return Err(PartError::NotInTask { pid, target });
                 }

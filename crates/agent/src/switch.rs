@@ -312,6 +312,13 @@ impl Switch {
     }
 }
 
+/// Records of the latest switches.
+struct History {
+    records: VecDeque<SwitchRecord>,
+    /// How many jobs they name together.
+    records_jobs: usize,
+}
+
 struct Thread {
     inbox: Receiver<Order>,
     bell: Bell,
@@ -325,9 +332,8 @@ struct Thread {
     pending: VecDeque<Timetable>,
     members: BTreeMap<JobId, Member>,
     haste: Haste,
-    records: VecDeque<SwitchRecord>,
-    /// How many jobs they name together.
-    records_jobs: usize,
+    /// Records of the latest switches.
+    history: History,
     report: Report,
     stopping: bool,
     /// When the thread woke up, and when it must look again if nothing wakes it.
@@ -361,8 +367,7 @@ impl Thread {
             pending: VecDeque::new(),
             members: BTreeMap::new(),
             haste: Haste::default(),
-            records: VecDeque::new(),
-            records_jobs: 0,
+            history: History { records: VecDeque::new(), records_jobs: 0 },
             report: Report { realtime, ..Report::default() },
             stopping: false,
             woken: ClusterTime(0),
@@ -472,9 +477,9 @@ impl Thread {
             }
             Order::Settings(settings) => self.settings = settings,
             Order::Report { count, answer } => {
-                let skip = self.records.len().saturating_sub(count);
+                let skip = self.history.records.len().saturating_sub(count);
                 let _ = answer.send(Report {
-                    records: self.records.iter().skip(skip).cloned().collect(),
+                    records: self.history.records.iter().skip(skip).cloned().collect(),
                     realtime: self.report.realtime.clone(),
                     ..self.report
                 });
@@ -644,12 +649,14 @@ impl Thread {
     }
 
     fn record(&mut self, record: SwitchRecord) {
-        self.records_jobs += record.left.len() + record.came.len();
-        while self.records.len() == RECORDS_MAX || self.records_jobs > SWITCH_RECORD_JOBS_MAX {
-            let Some(oldest) = self.records.pop_front() else { break };
-            self.records_jobs -= oldest.left.len() + oldest.came.len();
+        self.history.records_jobs += record.left.len() + record.came.len();
+        while self.history.records.len() == RECORDS_MAX
+            || self.history.records_jobs > SWITCH_RECORD_JOBS_MAX
+        {
+            let Some(oldest) = self.history.records.pop_front() else { break };
+            self.history.records_jobs -= oldest.left.len() + oldest.came.len();
         }
-        self.records.push_back(record);
+        self.history.records.push_back(record);
     }
 
     /// Suspends jobs and waits until they have stopped, or for the time that one may take; gives

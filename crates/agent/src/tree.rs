@@ -145,12 +145,8 @@ struct Refused {
     until_ns: u64,
 }
 
-/// See the head of the file.
-pub(super) struct Tree {
-    options: TreeOptions,
-    /// Where others reach this agent; empty if they don't.
-    address: String,
-    routes: Routes,
+/// The way to the parent: the parent, and the search for one.
+struct Above {
     up: Option<Up>,
     candidates: Candidates,
     /// The name of the node that is being asked; empty where it is not known.
@@ -162,9 +158,12 @@ pub(super) struct Tree {
     awaits_time: bool,
     life: u64,
     attempt: u64,
+}
+
+/// What is below this agent, and what it sends to the parent for it.
+struct Branch {
     children: BTreeMap<Child, Below>,
     fan_out: usize,
-    lease: Vouched,
     /// The agents that were sent on to which child, and has not joined there yet.
     sent_on: BTreeMap<String, Child>,
     upward: Upward,
@@ -172,10 +171,18 @@ pub(super) struct Tree {
     /// Children that have asked what time it is, and have no answer.
     asking: BTreeSet<Child>,
     passing: Passing,
+}
+
+/// Streams to other nodes, and the sockets at which users ask for them.
+struct Ways {
     tunnels: Tunnels,
     tunnelled: Vec<Tunnelled>,
     gate: Option<UnixListener>,
     door: Option<UnixListener>,
+}
+
+/// The port for other machines, and connections that have not joined.
+struct Entrance {
     port: Option<TcpListener>,
     endpoint: Option<Endpoint>,
     renewal: Renewal,
@@ -189,6 +196,10 @@ pub(super) struct Tree {
     /// When connections are taken again, if there was no descriptor for one.
     accept_again_ns: Option<u64>,
     next_token: u64,
+}
+
+/// Cluster time: the estimate, and its source on the controller's machine.
+struct TimeSource {
     clock: ClusterClock,
     estimator: Estimator,
     /// On the controller's machine: which cluster time it has.
@@ -201,6 +212,25 @@ pub(super) struct Tree {
     untrusted: Option<Untrusted>,
     /// How far off the time may be, as the controller was told.
     told_error: Nanos,
+}
+
+/// See the head of the file.
+pub(super) struct Tree {
+    options: TreeOptions,
+    /// Where others reach this agent; empty if they don't.
+    address: String,
+    routes: Routes,
+    /// The way to the parent: the parent, and the search for one.
+    above: Above,
+    /// What is below this agent, and what it sends to the parent for it.
+    branch: Branch,
+    lease: Vouched,
+    /// Streams to other nodes, and the sockets at which users ask for them.
+    ways: Ways,
+    /// The port for other machines, and connections that have not joined.
+    entrance: Entrance,
+    /// Cluster time: the estimate, and its source on the controller's machine.
+    time: TimeSource,
     heard: Vec<Heard>,
 }
 
@@ -210,44 +240,54 @@ impl Tree {
         let heads = options.membership.as_ref().map(|membership| membership.head.clone());
         let mut tree = Self {
             routes: Routes::new(options.name.clone(), options.is_root()),
-            members: Members::of(options.place.clone()),
+            entrance: Entrance {
+                members: Members::of(options.place.clone()),
+                port: None,
+                endpoint: None,
+                renewal: Renewal::default(),
+                strangers: BTreeMap::new(),
+                guests: BTreeMap::new(),
+                refused: BTreeMap::new(),
+                is_crowded: false,
+                accept_again_ns: None,
+                next_token: FIRST_TOKEN,
+            },
             options,
             address: String::new(),
-            up: None,
-            candidates: Candidates::new(heads.unwrap_or_default()),
-            expected: String::new(),
-            without_parent_ns: None,
-            awaits_time: false,
-            life: u64::from(process_id()) ^ (monotonic_ns() << 16),
-            attempt: 0,
-            children: BTreeMap::new(),
-            fan_out: usize::MAX,
+            above: Above {
+                up: None,
+                candidates: Candidates::new(heads.unwrap_or_default()),
+                expected: String::new(),
+                without_parent_ns: None,
+                awaits_time: false,
+                life: u64::from(process_id()) ^ (monotonic_ns() << 16),
+                attempt: 0,
+            },
+            branch: Branch {
+                children: BTreeMap::new(),
+                fan_out: usize::MAX,
+                sent_on: BTreeMap::new(),
+                upward: Upward::default(),
+                orders: BTreeMap::new(),
+                asking: BTreeSet::new(),
+                passing: Passing::default(),
+            },
             lease: Vouched::default(),
-            sent_on: BTreeMap::new(),
-            upward: Upward::default(),
-            orders: BTreeMap::new(),
-            asking: BTreeSet::new(),
-            passing: Passing::default(),
-            tunnels: Tunnels::default(),
-            tunnelled: Vec::new(),
-            gate: None,
-            door: None,
-            port: None,
-            endpoint: None,
-            renewal: Renewal::default(),
-            strangers: BTreeMap::new(),
-            guests: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            is_crowded: false,
-            accept_again_ns: None,
-            next_token: FIRST_TOKEN,
-            clock,
-            source: ClockSource::default(),
-            system: None,
-            untrusted: None,
-            estimator: Estimator::default(),
-            era: 0,
-            told_error: Nanos::ZERO,
+            ways: Ways {
+                tunnels: Tunnels::default(),
+                tunnelled: Vec::new(),
+                gate: None,
+                door: None,
+            },
+            time: TimeSource {
+                clock,
+                source: ClockSource::default(),
+                system: None,
+                untrusted: None,
+                estimator: Estimator::default(),
+                era: 0,
+                told_error: Nanos::ZERO,
+            },
             heard: Vec::new(),
         };
         #[cfg(feature = "simulation")]
@@ -268,19 +308,19 @@ impl Tree {
     fn open_doors(&mut self, poller: &Poller) -> anyhow::Result<()> {
         let Some(membership) = &self.options.membership else { return Ok(()) };
         let for_all = !self.options.private;
-        self.gate = Some(listen(&self.options.gate, for_all, GATE, poller)?);
+        self.ways.gate = Some(listen(&self.options.gate, for_all, GATE, poller)?);
         if !membership.head.is_empty() {
-            self.door = Some(listen(&self.options.controller, for_all, DOOR, poller)?);
+            self.ways.door = Some(listen(&self.options.controller, for_all, DOOR, poller)?);
         }
         Ok(())
     }
 
     /// Leaves nothing behind.
     pub(super) fn close(&mut self) {
-        if self.gate.take().is_some() {
+        if self.ways.gate.take().is_some() {
             let _ = std::fs::remove_file(&self.options.gate);
         }
-        if self.door.take().is_some() {
+        if self.ways.door.take().is_some() {
             let _ = std::fs::remove_file(&self.options.controller);
         }
     }
@@ -288,22 +328,22 @@ impl Tree {
     /// What the controller says: how many children there may be, from now on, while those that are
     /// there stay; and how long a lease is.
     pub(super) fn take_settings(&mut self, settings: &Settings) {
-        self.fan_out = usize::try_from(settings.fan_out).unwrap_or(usize::MAX).max(1);
+        self.branch.fan_out = usize::try_from(settings.fan_out).unwrap_or(usize::MAX).max(1);
         self.lease.lasts(settings.lease);
-        self.source = settings.clock;
-        self.estimator.hurry(self.ask_every_ns());
+        self.time.source = settings.clock;
+        self.time.estimator.hurry(self.ask_every_ns());
         self.pass_lease_on();
     }
 
     /// How many nodes are below this one, and how many jobs have parts here or there.
     pub(super) fn branch(&self) -> (usize, usize) {
-        (self.routes.counts().values().sum(), self.passing.jobs())
+        (self.routes.counts().values().sum(), self.branch.passing.jobs())
     }
 
     /// On the controller's machine: cluster time is so far ahead of the clock that both have.
     pub(super) fn learn_time(&mut self, ahead_ns: u64) {
-        self.era = boot() ^ ahead_ns;
-        if self.options.is_root() && self.clock.correct(Correction::ahead(ahead_ns)) {
+        self.time.era = boot() ^ ahead_ns;
+        if self.options.is_root() && self.time.clock.correct(Correction::ahead(ahead_ns)) {
             self.heard.push(Heard::ClockStepped);
         }
     }
@@ -313,12 +353,12 @@ impl Tree {
         let due = [
             self.up_due_ns(),
             self.down_due_ns(),
-            self.renewal.due_ns(),
-            self.accept_again_ns,
-            self.room_at_ns().filter(|_| self.is_crowded),
-            self.strangers.values().map(|stranger| stranger.until_ns).min(),
-            self.guests.values().map(|guest| guest.until_ns).min(),
-            self.refused.values().map(|refused| refused.until_ns).min(),
+            self.entrance.renewal.due_ns(),
+            self.entrance.accept_again_ns,
+            self.room_at_ns().filter(|_| self.entrance.is_crowded),
+            self.entrance.strangers.values().map(|stranger| stranger.until_ns).min(),
+            self.entrance.guests.values().map(|guest| guest.until_ns).min(),
+            self.entrance.refused.values().map(|refused| refused.until_ns).min(),
         ];
         due.into_iter().flatten().min()
     }
@@ -333,9 +373,9 @@ impl Tree {
 
     /// Does what is due, and gives what concerns the agent itself.
     pub(super) fn on_time(&mut self, now_ns: u64) -> Vec<Heard> {
-        self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
-        self.guests.retain(|_, guest| guest.until_ns > now_ns);
-        self.refused.retain(|_, refused| refused.until_ns > now_ns);
+        self.entrance.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
+        self.entrance.guests.retain(|_, guest| guest.until_ns > now_ns);
+        self.entrance.refused.retain(|_, refused| refused.until_ns > now_ns);
         self.look_up(now_ns);
         self.look_down(now_ns);
         self.look_at_certificate(now_ns);
@@ -349,12 +389,12 @@ impl Tree {
             GATE => self.on_gate(poller),
             DOOR => self.on_door(poller),
             PORT => self.on_port(poller),
-            token if self.strangers.contains_key(&token) => self.on_stranger(token),
-            token if self.tunnels.is_end(token) => {
-                self.tunnels.on_ready(token, &mut self.tunnelled);
+            token if self.entrance.strangers.contains_key(&token) => self.on_stranger(token),
+            token if self.ways.tunnels.is_end(token) => {
+                self.ways.tunnels.on_ready(token, &mut self.ways.tunnelled);
             }
-            token if self.guests.contains_key(&token) => self.on_guest(token, poller),
-            token if self.refused.contains_key(&token) => self.on_refused(token, poller),
+            token if self.entrance.guests.contains_key(&token) => self.on_guest(token, poller),
+            token if self.entrance.refused.contains_key(&token) => self.on_refused(token, poller),
             token => self.on_child(token),
         }
         self.pass_on(poller);
@@ -380,21 +420,21 @@ impl Tree {
 
     /// Whether there are parts of streams to be passed on.
     fn settle_tunnels(&mut self, poller: &Poller) -> bool {
-        if self.tunnels.is_empty() {
+        if self.ways.tunnels.is_empty() {
             return false;
         }
-        let mut tunnels = std::mem::take(&mut self.tunnels);
+        let mut tunnels = std::mem::take(&mut self.ways.tunnels);
         let mut parts = Vec::new();
         tunnels.settle(poller, |place| self.is_busy(place), &mut parts);
-        self.tunnels = tunnels;
+        self.ways.tunnels = tunnels;
         let any = !parts.is_empty();
-        self.tunnelled.extend(parts);
+        self.ways.tunnelled.extend(parts);
         any
     }
 
     fn send_gathered(&mut self) {
-        while let Some((child, orders)) = self.orders.pop_first() {
-            if let Some(below) = self.children.get_mut(&child) {
+        while let Some((child, orders)) = self.branch.orders.pop_first() {
+            if let Some(below) = self.branch.children.get_mut(&child) {
                 for batch in batches(orders) {
                     below.neighbour.send(&ToBranch::Orders(batch));
                 }
@@ -404,13 +444,16 @@ impl Tree {
     }
 
     fn settle_neighbours(&mut self, poller: &Poller) {
-        if let Some(up) = &mut self.up
+        if let Some(up) = &mut self.above.up
             && let Err(error) = up.neighbour.settle::<FromBranch>(poller)
         {
             self.lose_parent(&error.whole());
         }
-        self.strangers.retain(|&token, stranger| stranger.link.settle(poller, token).is_ok());
+        self.entrance
+            .strangers
+            .retain(|&token, stranger| stranger.link.settle(poller, token).is_ok());
         let broken: Vec<(Child, LinkError)> = self
+            .branch
             .children
             .iter_mut()
             .filter_map(|(&child, below)| {

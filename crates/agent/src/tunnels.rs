@@ -42,6 +42,17 @@ pub(super) struct Opening {
     pub(super) uid: u32,
 }
 
+/// Bytes for the socket, and what of them it has taken.
+#[derive(Debug)]
+struct Outgoing {
+    /// Bytes for the socket that it has not taken yet.
+    pending: Vec<u8>,
+    /// What of them it has taken.
+    written: usize,
+    /// The first of them that did not come from the other end, which is told nothing of them.
+    unsaid: usize,
+}
+
 /// One end of a stream, which is a connection here.
 #[derive(Debug)]
 struct End {
@@ -55,12 +66,7 @@ struct End {
     to: Place,
     /// What was read from the socket before it became an end, and has not been sent.
     said: Vec<u8>,
-    /// Bytes for the socket that it has not taken yet.
-    pending: Vec<u8>,
-    /// What of them it has taken.
-    written: usize,
-    /// The first of them that did not come from the other end, which is told nothing of them.
-    unsaid: usize,
+    outgoing: Outgoing,
     /// Bytes that may be sent to the other end.
     credit: usize,
     /// Bytes that were passed on and of which the other end has not been told.
@@ -120,9 +126,7 @@ impl Tunnels {
             from,
             to,
             said: Vec::new(),
-            written: 0,
-            unsaid: unsaid.len(),
-            pending: unsaid,
+            outgoing: Outgoing { written: 0, unsaid: unsaid.len(), pending: unsaid },
             credit: TUNNEL_WINDOW_BYTES,
             taken: 0,
             read_all: false,
@@ -212,17 +216,18 @@ impl Tunnels {
             Part::Bytes(_) if end.got_all => {}
             Part::Bytes(data) => {
                 end.is_untouched = false;
-                let waiting = end.pending.len() - end.written - end.unsaid;
+                let waiting =
+                    end.outgoing.pending.len() - end.outgoing.written - end.outgoing.unsaid;
                 // A client that sends more than it may gets its stream cut, and no other.
                 if waiting + data.len() > TUNNEL_WINDOW_BYTES {
                     end.is_cut = true;
                     end.take_no_more();
                 } else {
-                    if end.written >= TAKEN_BYTES {
-                        end.pending.drain(..end.written);
-                        end.written = 0;
+                    if end.outgoing.written >= TAKEN_BYTES {
+                        end.outgoing.pending.drain(..end.outgoing.written);
+                        end.outgoing.written = 0;
                     }
-                    end.pending.extend_from_slice(&data);
+                    end.outgoing.pending.extend_from_slice(&data);
                 }
             }
             Part::Taken(bytes) => {
@@ -233,7 +238,7 @@ impl Tunnels {
                     && end.is_untouched
                     && end.to == Place::Controller
                 {
-                    end.pending = answer(refused);
+                    end.outgoing.pending = answer(refused);
                 }
                 end.got_all = true;
             }
@@ -270,7 +275,7 @@ impl Tunnels {
                 end.read_all = true;
                 out.push(end.part(tunnel, Part::End(None)));
             }
-            let all = end.got_all && end.pending.is_empty();
+            let all = end.got_all && end.outgoing.pending.is_empty();
             if end.taken >= TAKEN_BYTES && !end.got_all {
                 let taken = u32::try_from(end.taken).unwrap_or(u32::MAX);
                 end.taken = 0;
@@ -286,7 +291,7 @@ impl Tunnels {
             }
             let may_read = !end.read_all && end.said.is_empty();
             let read = may_read && end.credit > 0 && !is_busy(end.to);
-            let interest = Interest { read, write: !end.pending.is_empty() };
+            let interest = Interest { read, write: !end.outgoing.pending.is_empty() };
             end.watch_for(interest, poller);
         }
         for tunnel in over {
@@ -340,18 +345,18 @@ impl End {
     /// What waits for the socket, and all that still comes for it, is thrown away.
     fn take_no_more(&mut self) {
         self.got_all = true;
-        self.pending.clear();
-        self.written = 0;
-        self.unsaid = 0;
+        self.outgoing.pending.clear();
+        self.outgoing.written = 0;
+        self.outgoing.unsaid = 0;
     }
 
     fn write(&mut self) -> io::Result<()> {
-        while self.written < self.pending.len() {
-            match self.socket.write(&self.pending[self.written..]) {
+        while self.outgoing.written < self.outgoing.pending.len() {
+            match self.socket.write(&self.outgoing.pending[self.outgoing.written..]) {
                 Ok(count) => {
-                    let own = count.min(self.unsaid);
-                    self.unsaid -= own;
-                    self.written += count;
+                    let own = count.min(self.outgoing.unsaid);
+                    self.outgoing.unsaid -= own;
+                    self.outgoing.written += count;
                     self.taken += count - own;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -359,8 +364,8 @@ impl End {
                 Err(error) => return Err(error),
             }
         }
-        self.pending.clear();
-        self.written = 0;
+        self.outgoing.pending.clear();
+        self.outgoing.written = 0;
         Ok(())
     }
 }
@@ -488,7 +493,7 @@ mod tests {
                 told += more as usize;
             }
             let end = &tunnels.ends[&tunnel];
-            let waiting = end.pending.len() - end.written - end.unsaid;
+            let waiting = end.outgoing.pending.len() - end.outgoing.written - end.outgoing.unsaid;
             assert_eq!(told + end.taken, sent - waiting);
             tunnels.on_part(from_there(tunnel, bytes(told + TUNNEL_WINDOW_BYTES - sent)));
             sent = told + TUNNEL_WINDOW_BYTES;

@@ -24,7 +24,7 @@ impl Agent {
     /// Passes the order on. It is answered when the supervisor refuses, at once if it can't be
     /// told.
     pub(super) fn upgrade(&mut self, query: u64, program: &Path) -> Option<Answer> {
-        if self.upgrade.is_some() {
+        if self.service.upgrade.is_some() {
             return Some(Answer::Failed("an upgrade of it is under way already".into()));
         }
         let given = Order::give(&self.options.supervisor, program).and_then(|order| {
@@ -34,7 +34,7 @@ impl Agent {
         });
         match given {
             Ok(order) => {
-                self.upgrade = Some(UnderWay { query, order });
+                self.service.upgrade = Some(UnderWay { query, order });
                 None
             }
             Err(error) => {
@@ -45,14 +45,14 @@ impl Agent {
 
     /// The supervisor has something to say to that.
     pub(super) fn on_supervisor(&mut self) {
-        let Some(going) = &mut self.upgrade else { return };
+        let Some(going) = &mut self.service.upgrade else { return };
         let Some(heard) = going.order.heard() else { return };
         let answer = match heard {
             Ok(_) => Answer::Done,
             Err(error) => Answer::Failed(format!("{error:#}")),
         };
         let query = going.query;
-        self.upgrade = None;
+        self.service.upgrade = None;
         self.tell_controller(FromAgent::Answer { query, answer });
     }
 }

@@ -33,6 +33,30 @@ use tutti_wire::{Role, TooLong};
 /// How often nodes say how busy they are, where that matters: as often as the kernel counts.
 const LOAD_INTERVAL: Nanos = Nanos::from_secs(5);
 
+/// What was launched on the node, and what is known of it.
+pub(super) struct Launches {
+    /// What was launched there and has not been forgotten.
+    pub(super) launched: BTreeSet<LaunchId>,
+    /// Launches of which nothing was heard yet: an agent that ended may not have read them.
+    pub(super) unconfirmed: BTreeMap<LaunchId, Unconfirmed>,
+    /// Those by an earlier controller, since its keeper was known, of which it may never have
+    /// heard.
+    pub(super) remembered: BTreeSet<LaunchId>,
+}
+
+/// How the node went, and what it still has from before.
+pub(super) struct Absence {
+    /// Whether it is to be forgotten as soon as nothing of ours runs there.
+    pub(super) is_removed: bool,
+    /// How it went when it was last up.
+    pub(super) gone: Gone,
+    /// When it counts as lost, while its agent is not there.
+    pub(super) missed: Option<Missed>,
+    /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it
+    /// still ends what is left from before it was lost: until then it has not joined.
+    pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
+}
+
 /// A node, as far as the core need not know it.
 pub(super) struct NodeEntry {
     /// Its host name.
@@ -51,13 +75,8 @@ pub(super) struct NodeEntry {
     pub(super) tasks_max: u32,
     /// The latest timetable, for an agent that comes back.
     pub(super) timetable: Option<Timetable>,
-    /// What was launched there and has not been forgotten.
-    pub(super) launched: BTreeSet<LaunchId>,
-    /// Launches of which nothing was heard yet: an agent that ended may not have read them.
-    pub(super) unconfirmed: BTreeMap<LaunchId, Unconfirmed>,
-    /// Those by an earlier controller, since its keeper was known, of which it may never have
-    /// heard.
-    pub(super) remembered: BTreeSet<LaunchId>,
+    /// What was launched on the node, and what is known of it.
+    pub(super) launches: Launches,
     /// What tells its keeper from an earlier one.
     pub(super) keeper: Option<u64>,
     /// When a controller first heard of that keeper.
@@ -66,15 +85,8 @@ pub(super) struct NodeEntry {
     pub(super) joined: ClusterTime,
     /// Which change to shorter leases its agent has confirmed; zero: none.
     pub(super) confirmed: ClusterTime,
-    /// Whether it is to be forgotten as soon as nothing of ours runs there.
-    pub(super) is_removed: bool,
-    /// How it went when it was last up.
-    pub(super) gone: Gone,
-    /// When it counts as lost, while its agent is not there.
-    pub(super) missed: Option<Missed>,
-    /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it
-    /// still ends what is left from before it was lost: until then it has not joined.
-    pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
+    /// How the node went, and what it still has from before.
+    pub(super) absence: Absence,
 }
 
 /// How a node went.
@@ -133,25 +145,24 @@ impl NodeEntry {
             keeper: None,
             keeper_since: ClusterTime::default(),
             timetable: None,
-            launched: BTreeSet::new(),
-            unconfirmed: BTreeMap::new(),
-            remembered: BTreeSet::new(),
+            launches: Launches {
+                launched: BTreeSet::new(),
+                unconfirmed: BTreeMap::new(),
+                remembered: BTreeSet::new(),
+            },
             joined: ClusterTime::default(),
             confirmed: ClusterTime::default(),
-            is_removed: false,
-            gone: Gone::Lost,
-            missed: None,
-            residue: None,
+            absence: Absence { is_removed: false, gone: Gone::Lost, missed: None, residue: None },
         }
     }
 
     /// Nothing more is to be known of the job there; gives which launch of it was there, if any
     /// was.
     pub(super) fn forget(&mut self, job: JobId) -> Option<LaunchId> {
-        let launch = self.launched.iter().find(|launch| launch.job == job).copied()?;
-        self.unconfirmed.remove(&launch);
-        self.remembered.remove(&launch);
-        self.launched.remove(&launch);
+        let launch = self.launches.launched.iter().find(|launch| launch.job == job).copied()?;
+        self.launches.unconfirmed.remove(&launch);
+        self.launches.remembered.remove(&launch);
+        self.launches.launched.remove(&launch);
         Some(launch)
     }
 
@@ -174,7 +185,7 @@ pub(super) fn ranks_of(placed: &PlacementView) -> impl Iterator<Item = Rank> + u
 impl Driver {
     pub(super) fn node_name(&self, node: NodeId) -> String {
         let known = self.nodes.get(&node).map(|entry| entry.name.as_str());
-        let name = known.or_else(|| self.removals.name_of(node));
+        let name = known.or_else(|| self.cluster.removals.name_of(node));
         name.map_or_else(|| format!("node-{node}"), str::to_owned)
     }
 
@@ -184,8 +195,8 @@ impl Driver {
         if self.core.timetable(node).is_some() {
             return format!("node {} lost its tasks", self.node_name(node));
         }
-        let gone = self.nodes.get(&node).map(|entry| entry.gone);
-        let gone = gone.unwrap_or(match self.removals.name_of(node) {
+        let gone = self.nodes.get(&node).map(|entry| entry.absence.gone);
+        let gone = gone.unwrap_or(match self.cluster.removals.name_of(node) {
             Some(_) => Gone::Removed,
             None => Gone::Lost,
         });
@@ -202,10 +213,10 @@ impl Driver {
         if let ToAgent::Launch { launch, shares } = &message {
             for (node, share) in shares {
                 let Some(entry) = self.nodes.get_mut(node) else { continue };
-                entry.launched.insert(launch.id());
+                entry.launches.launched.insert(launch.id());
                 let launch = Launch { share: share.clone(), ..launch.clone() };
                 let was_sent = entry.agent.is_some();
-                entry.unconfirmed.insert(launch.id(), Unconfirmed { launch, was_sent });
+                entry.launches.unconfirmed.insert(launch.id(), Unconfirmed { launch, was_sent });
             }
         }
         for (branch, nodes) in self.by_branch(&nodes) {
@@ -235,7 +246,7 @@ impl Driver {
                     entry.note_detail(Rank(0), Code::TooMuchAsked.mark(&detail));
                 }
                 let (reason, at_once) = (EndReason::TaskFailed, true);
-                self.follow_ups.push_back(Event::Cancel { job, reason, at_once });
+                self.decision.follow_ups.push_back(Event::Cancel { job, reason, at_once });
                 false
             }
         }
@@ -437,7 +448,7 @@ impl Driver {
 
     /// Whether it was launched on this node, as far as is known here.
     fn is_launched(&self, node: NodeId, launch: LaunchId) -> bool {
-        self.nodes.get(&node).is_some_and(|entry| entry.launched.contains(&launch))
+        self.nodes.get(&node).is_some_and(|entry| entry.launches.launched.contains(&launch))
     }
 
     /// The latest launch of a job.
@@ -447,8 +458,8 @@ impl Driver {
 
     fn confirm(&mut self, node: NodeId, launch: LaunchId) {
         if let Some(entry) = self.nodes.get_mut(&node) {
-            entry.unconfirmed.remove(&launch);
-            entry.remembered.remove(&launch);
+            entry.launches.unconfirmed.remove(&launch);
+            entry.launches.remembered.remove(&launch);
         }
     }
 
@@ -496,8 +507,8 @@ impl Driver {
                 node
             }
             None => {
-                self.next_node = self.next_node.saturating_add(1);
-                NodeId(self.next_node - 1)
+                self.cluster.next_node = self.cluster.next_node.saturating_add(1);
+                NodeId(self.cluster.next_node - 1)
             }
         };
         let now = self.now();
@@ -513,8 +524,8 @@ impl Driver {
         entry.attach.clone_from(&join.attach);
         entry.address.clone_from(&join.address);
         entry.tasks_max = join.tasks_max;
-        entry.missed = None;
-        entry.residue = None;
+        entry.absence.missed = None;
+        entry.absence.residue = None;
         self.note_keeper(node);
         if is_here {
             self.count_anew(node);
@@ -524,10 +535,10 @@ impl Driver {
         self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
-        let launched = entry.launched.clone();
+        let launched = entry.launches.launched.clone();
         let left = self.left_of(&held, &launched);
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
-        let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
+        let (clock_ahead_ns, settings) = (self.clock.clock_ahead.0, self.agent_settings());
         self.send_order(token, joiner, ToAgent::Welcome { node, clock_ahead_ns, settings, known });
         if up {
             if let Some(timetable) = timetable {
@@ -545,7 +556,7 @@ impl Driver {
     /// the former holder of its name was, and may still run something.
     fn may_not_join(&mut self, name: &str, key: [u8; 32], known: Option<NodeId>) -> Option<String> {
         let key = Fingerprint::from_bytes(key);
-        let members = self.members.as_mut();
+        let members = self.cluster.members.as_mut();
         let objection = members.and_then(|members| members.objection(name, None, key));
         objection.or_else(|| {
             self.is_being_removed(known?).then(|| {
@@ -565,19 +576,19 @@ impl Driver {
         if residue.is_empty() {
             self.apply(&Event::NodeJoined { node, spec });
         } else if let Some(entry) = self.nodes.get_mut(&node) {
-            entry.residue = Some((spec, residue));
+            entry.absence.residue = Some((spec, residue));
         }
     }
 
     /// Whether a report is of what a lost node brought back, which no one waits for.
     fn is_residue(&self, node: NodeId, launch: LaunchId) -> bool {
-        let residue = self.nodes.get(&node).and_then(|entry| entry.residue.as_ref());
+        let residue = self.nodes.get(&node).and_then(|entry| entry.absence.residue.as_ref());
         residue.is_some_and(|(_, launches)| launches.contains(&launch))
     }
 
     fn on_residue_cleared(&mut self, node: NodeId, launch: LaunchId) {
         let Some(entry) = self.nodes.get_mut(&node) else { return };
-        if let Some((spec, mut residue)) = entry.residue.take() {
+        if let Some((spec, mut residue)) = entry.absence.residue.take() {
             residue.remove(&launch);
             self.join_when_clear(node, spec, residue);
         }
@@ -645,11 +656,11 @@ impl Driver {
     /// is unknown by now.
     fn unread_launch(&self, node: NodeId, id: LaunchId, same_keeper: bool) -> Option<Launch> {
         let entry = self.nodes.get(&node)?;
-        if let Some(Unconfirmed { launch, was_sent }) = entry.unconfirmed.get(&id) {
+        if let Some(Unconfirmed { launch, was_sent }) = entry.launches.unconfirmed.get(&id) {
             return (same_keeper || !was_sent).then(|| launch.clone());
         }
         let is_doubtful = !same_keeper || self.core.is_in_doubt();
-        if is_doubtful || !entry.remembered.contains(&id) || !self.is_latest(id) {
+        if is_doubtful || !entry.launches.remembered.contains(&id) || !self.is_latest(id) {
             return None;
         }
         let job = id.job;
@@ -704,13 +715,13 @@ impl Driver {
     /// What was on a node is gone.
     pub(super) fn lose_node(&mut self, node: NodeId, gone: Gone) {
         if let Some(entry) = self.nodes.get_mut(&node) {
-            entry.gone = if entry.is_removed { Gone::Removed } else { gone };
-            entry.missed = None;
-            entry.launched.clear();
-            entry.unconfirmed.clear();
-            entry.remembered.clear();
-            let (name, past) = (&entry.name, entry.gone.past());
-            match entry.gone {
+            entry.absence.gone = if entry.absence.is_removed { Gone::Removed } else { gone };
+            entry.absence.missed = None;
+            entry.launches.launched.clear();
+            entry.launches.unconfirmed.clear();
+            entry.launches.remembered.clear();
+            let (name, past) = (&entry.name, entry.absence.gone.past());
+            match entry.absence.gone {
                 Gone::Lost => warn!(code = %Code::NodeLost, "node {name} {past}"),
                 // As was asked.
                 Gone::Down | Gone::Removed => info!("node {name} {past}"),

@@ -53,78 +53,126 @@ const DISK: u64 = 1;
 /// How long an ending instance waits for its jobs to be cleared away.
 const STOP_PATIENCE_NS: u64 = 15_000_000_000;
 
-/// The controller.
-pub(super) struct Driver {
-    pub(super) core: Core,
-    pub(super) memory: Memory,
+/// Cluster time against this machine's clock, and moments of this controller.
+pub(super) struct Clock {
     /// How far cluster time is ahead of this machine's clock.
     pub(super) clock_ahead: Nanos,
     /// Whether the next controller hears of that, and of gaps in the journal, by a file of the instance.
     pub(super) has_clock_file: bool,
-    pub(super) instance: Instance,
+    pub(super) started: ClusterTime,
+    pub(super) active: ClusterTime,
+}
+
+/// Members of the cluster, and what agents were told.
+pub(super) struct Cluster {
     /// The machines that may join, if there is a cluster.
     pub(super) members: Option<Members>,
-    pub(super) poller: Poller,
-    pub(super) connections: BTreeMap<u64, Connection>,
-    connections_max: usize,
-    /// When connections are accepted again; never: they are.
-    accept_again: ClusterTime,
-    /// The connections that have come, and may have said something already.
-    newcomers: Vec<u64>,
-    /// Clients with a message that waits for its turn.
-    unread: BTreeSet<u64>,
-    /// What is queued for the clients of each user, in bytes.
-    unsent: BTreeMap<u32, usize>,
-    /// When the next connection that takes nothing may have to go.
-    stalled_due: ClusterTime,
-    next_token: u64,
-    pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     /// The number of the next node that is new: none is given twice.
     pub(super) next_node: u32,
-    pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
+    /// The clients that wait for nodes to be taken out.
+    pub(super) removals: super::removal::Removals,
+    /// What agents were told of parameters.
+    pub(super) told_settings: Option<tutti_wire::tree::Settings>,
+}
+
+/// The poller, and the bounds on connections.
+pub(super) struct Intake {
+    pub(super) poller: Poller,
+    pub(super) connections_max: usize,
+    /// When connections are accepted again; never: they are.
+    pub(super) accept_again: ClusterTime,
+    /// The connections that have come, and may have said something already.
+    pub(super) newcomers: Vec<u64>,
+    /// Clients with a message that waits for its turn.
+    pub(super) unread: BTreeSet<u64>,
+    /// What is queued for the clients of each user, in bytes.
+    pub(super) unsent: BTreeMap<u32, usize>,
+    /// When the next connection that takes nothing may have to go.
+    pub(super) stalled_due: ClusterTime,
+    pub(super) next_token: u64,
+}
+
+/// Jobs that have ended, and which nodes still know of them.
+pub(super) struct Ends {
     pub(super) ended: EndedJobs,
+    /// Jobs that have ended, of which nodes still know.
+    pub(super) forgetting: super::end_acks::Forgetting,
+}
+
+/// What is kept for each user, and what is known of users.
+pub(super) struct Users {
     /// By what the latest jobs would be asked for again.
     pub(super) submitted: super::idempotency::Submitted,
     /// What the jobs of each user keep here.
     pub(super) shelves: BTreeMap<u32, Shelf>,
     /// What has been let go of since memory was last given back, in bytes.
-    given_up_bytes: usize,
+    pub(super) given_up_bytes: usize,
     /// The hard limits on resources that this process has.
     pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
     /// The users for which other machines vouched.
     pub(super) accounts: super::remote_identity::Accounts,
+}
+
+/// Requests without an answer yet.
+pub(super) struct Pending {
     /// Requests for jobs that came before the first node.
     pub(super) early: Vec<super::requests::Deferred>,
     /// Whether they wait: until a node has joined since this controller began; others it may remember.
     pub(super) waits_for_nodes: bool,
-    next_request: u64,
     pub(super) questions: super::node_queries::Questions,
-    /// Forecasts that clients wait for.
-    pub(super) forecasts: super::forecasts::Forecasts,
+}
+
+/// The decision in progress: the core's actions, and events that follow.
+pub(super) struct Decision {
+    pub(super) next_request: u64,
     /// The places of all jobs in line since the latest event: one pass for all answers until the next.
     pub(super) line: std::cell::OnceCell<BTreeMap<JobId, tutti_core::InLine>>,
-    /// The clients that wait for nodes to be taken out.
-    pub(super) removals: super::removal::Removals,
+    pub(super) actions: Vec<Action>,
+    /// What the actions in progress made happen at once.
+    pub(super) follow_ups: VecDeque<Event>,
+}
+
+/// When something is due: a wish of the core, the calendar, the end.
+pub(super) struct Due {
     pub(super) wake_at: ClusterTime,
     /// When people's clocks are looked at.
     pub(super) calendar_due: ClusterTime,
     /// When the earliest of the jobs that have ended may be too old.
     pub(super) history_due: ClusterTime,
-    /// Jobs that have ended, of which nodes still know.
-    pub(super) forgetting: super::end_acks::Forgetting,
-    /// What agents were told of parameters.
-    pub(super) told_settings: Option<tutti_wire::tree::Settings>,
-    pub(super) started: ClusterTime,
     /// The parent process: the supervisor.
-    parent: Pid,
-    active: ClusterTime,
+    pub(super) parent: Pid,
     /// Set when the instance is to end: the asker, and when patience is over.
-    stopping: Option<(Vec<u64>, ClusterTime)>,
-    stop_sent: bool,
-    actions: Vec<Action>,
-    /// What the actions in progress made happen at once.
-    pub(super) follow_ups: VecDeque<Event>,
+    pub(super) stopping: Option<(Vec<u64>, ClusterTime)>,
+    pub(super) stop_sent: bool,
+}
+
+/// The controller.
+pub(super) struct Driver {
+    pub(super) core: Core,
+    pub(super) memory: Memory,
+    /// Cluster time against this machine's clock, and moments of this controller.
+    pub(super) clock: Clock,
+    pub(super) instance: Instance,
+    /// Members of the cluster, and what agents were told.
+    pub(super) cluster: Cluster,
+    /// The poller, and the bounds on connections.
+    pub(super) intake: Intake,
+    pub(super) connections: BTreeMap<u64, Connection>,
+    pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
+    pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
+    /// Jobs that have ended, and which nodes still know of them.
+    pub(super) ends: Ends,
+    /// What is kept for each user, and what is known of users.
+    pub(super) users: Users,
+    /// Requests without an answer yet.
+    pub(super) pending: Pending,
+    /// The decision in progress: the core's actions, and events that follow.
+    pub(super) decision: Decision,
+    /// Forecasts that clients wait for.
+    pub(super) forecasts: super::forecasts::Forecasts,
+    /// When something is due: a wish of the core, the calendar, the end.
+    pub(super) due: Due,
 }
 
 /// Runs a controller until its instance ends.
@@ -137,7 +185,7 @@ pub fn main(options: ControllerOptions) -> anyhow::Result<()> {
     let private = options.instance.private;
     let mut driver = Driver::new(options.instance)?;
     let listener = state_dir::listen(&path, !private)?;
-    driver.poller.add(&listener, LISTENER, Interest::READ)?;
+    driver.intake.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
     driver.memory.journal.close(&driver.core);
     if driver.instance.private {
@@ -165,7 +213,7 @@ impl Driver {
         let members = place.membership()?.map(|_| Members::of(place));
         let jobs_known = reach.map_or(0, |reach| reach.jobs);
         let mut driver = Self::over(instance, members, opened, former, jobs_known)?;
-        driver.has_clock_file = true;
+        driver.clock.has_clock_file = true;
         time_base::keep(&driver.instance, driver.as_former());
         driver.memory.reach = ReachFile::open(&driver.instance);
         driver.say_reach();
@@ -174,7 +222,7 @@ impl Driver {
 
     /// What the next one is to know of this one.
     pub(super) const fn as_former(&self) -> Former {
-        Former { ahead: self.clock_ahead, has_gap: self.memory.has_gap }
+        Former { ahead: self.clock.clock_ahead, has_gap: self.memory.has_gap }
     }
 
     /// One that takes over what a journal has, and is at least as far ahead of the machine's clock as the one
@@ -193,49 +241,60 @@ impl Driver {
         poller.add(journal.wake(), DISK, Interest::READ)?;
         let mut driver = Self {
             core: blank_core(),
-            members,
+            cluster: Cluster {
+                members,
+                next_node: 0,
+                removals: super::removal::Removals::default(),
+                told_settings: None,
+            },
             memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
-            clock_ahead,
-            has_clock_file: false,
+            clock: Clock { clock_ahead, has_clock_file: false, started: now, active: now },
             instance,
-            poller,
+            intake: Intake {
+                poller,
+                connections_max: connections::connections_max(),
+                accept_again: ClusterTime::NEVER,
+                newcomers: Vec::new(),
+                unread: BTreeSet::new(),
+                unsent: BTreeMap::new(),
+                stalled_due: ClusterTime::NEVER,
+                next_token: DISK + 1,
+            },
             connections: BTreeMap::new(),
-            connections_max: connections::connections_max(),
-            accept_again: ClusterTime::NEVER,
-            newcomers: Vec::new(),
-            unread: BTreeSet::new(),
-            unsent: BTreeMap::new(),
-            stalled_due: ClusterTime::NEVER,
-            next_token: DISK + 1,
             nodes: BTreeMap::new(),
-            next_node: 0,
             jobs: BTreeMap::new(),
-            ended: EndedJobs::default(),
-            submitted: super::idempotency::Submitted::default(),
-            shelves: BTreeMap::new(),
-            given_up_bytes: 0,
-            hard_limits: own_hard_limits(),
-            user_names: BTreeMap::new(),
-            accounts: super::remote_identity::Accounts::default(),
-            early: Vec::new(),
-            waits_for_nodes: true,
-            next_request: 0,
-            questions: super::node_queries::Questions::default(),
+            ends: Ends {
+                ended: EndedJobs::default(),
+                forgetting: super::end_acks::Forgetting::default(),
+            },
+            users: Users {
+                submitted: super::idempotency::Submitted::default(),
+                shelves: BTreeMap::new(),
+                given_up_bytes: 0,
+                hard_limits: own_hard_limits(),
+                user_names: BTreeMap::new(),
+                accounts: super::remote_identity::Accounts::default(),
+            },
+            pending: Pending {
+                early: Vec::new(),
+                waits_for_nodes: true,
+                questions: super::node_queries::Questions::default(),
+            },
+            decision: Decision {
+                next_request: 0,
+                line: std::cell::OnceCell::new(),
+                actions: Vec::new(),
+                follow_ups: VecDeque::new(),
+            },
             forecasts: super::forecasts::Forecasts::default(),
-            line: std::cell::OnceCell::new(),
-            removals: super::removal::Removals::default(),
-            wake_at: ClusterTime::NEVER,
-            calendar_due: ClusterTime::NEVER,
-            history_due: ClusterTime::NEVER,
-            forgetting: super::end_acks::Forgetting::default(),
-            told_settings: None,
-            started: now,
-            parent: supervisor(),
-            active: now,
-            stopping: None,
-            stop_sent: false,
-            actions: Vec::new(),
-            follow_ups: VecDeque::new(),
+            due: Due {
+                wake_at: ClusterTime::NEVER,
+                calendar_due: ClusterTime::NEVER,
+                history_due: ClusterTime::NEVER,
+                parent: supervisor(),
+                stopping: None,
+                stop_sent: false,
+            },
         };
         driver.remember(history, former.is_none(), jobs_known);
         Ok(driver)
@@ -245,15 +304,17 @@ impl Driver {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.finished() {
             let deadline = self.deadline();
-            let own_ns = deadline.0.saturating_sub(self.clock_ahead.0);
-            self.poller.wait((deadline != ClusterTime::NEVER).then_some(own_ns), &mut ready)?;
+            let own_ns = deadline.0.saturating_sub(self.clock.clock_ahead.0);
+            self.intake
+                .poller
+                .wait((deadline != ClusterTime::NEVER).then_some(own_ns), &mut ready)?;
             if ready.iter().any(|event| event.token == LISTENER) {
                 self.accept(listener);
             }
             self.round(&ready);
-            if self.accept_again <= self.now() {
-                self.accept_again = ClusterTime::NEVER;
-                self.poller.modify(listener, LISTENER, Interest::READ)?;
+            if self.intake.accept_again <= self.now() {
+                self.intake.accept_again = ClusterTime::NEVER;
+                self.intake.poller.modify(listener, LISTENER, Interest::READ)?;
             }
         }
         Ok(())
@@ -262,7 +323,7 @@ impl Driver {
     /// Takes in what has happened, does what is due, and ends with everything stored and sent. What agents tell comes
     /// first, however it came: a request is answered by how things are now.
     pub(super) fn round(&mut self, ready: &[Ready]) {
-        let mut spoken = std::mem::take(&mut self.newcomers);
+        let mut spoken = std::mem::take(&mut self.intake.newcomers);
         for event in ready {
             match event.token {
                 LISTENER => {}
@@ -283,7 +344,7 @@ impl Driver {
             self.take_messages(token, received);
         }
         // Where a user's connections wait for those that do not read, verbs that have just been called come first.
-        for token in std::mem::take(&mut self.unread).into_iter().rev() {
+        for token in std::mem::take(&mut self.intake.unread).into_iter().rev() {
             self.take_messages(token, Ok(()));
         }
         self.on_time();
@@ -292,31 +353,32 @@ impl Driver {
 
     /// The moment of an event: the controller's clock is what cluster time is.
     pub(super) fn now(&self) -> ClusterTime {
-        ClusterTime(clock::monotonic_ns()) + self.clock_ahead
+        ClusterTime(clock::monotonic_ns()) + self.clock.clock_ahead
     }
 
     /// Whether the supervisor, which would start again what fails, has ended itself.
     pub(super) fn is_abandoned(&self) -> bool {
-        getppid() != self.parent
+        getppid() != self.due.parent
     }
 
     pub(super) fn deadline(&self) -> ClusterTime {
-        if !self.unread.is_empty() || self.is_foretelling() {
+        if !self.intake.unread.is_empty() || self.is_foretelling() {
             return ClusterTime(0);
         }
-        let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
-        deadline = deadline.min(self.stalled_due);
-        deadline = deadline.min(self.misses_due()).min(self.removals.due());
-        deadline = deadline.min(self.history_due).min(self.time_due());
-        deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
+        let mut deadline =
+            self.due.wake_at.min(self.intake.accept_again).min(self.due.calendar_due);
+        deadline = deadline.min(self.intake.stalled_due);
+        deadline = deadline.min(self.misses_due()).min(self.cluster.removals.due());
+        deadline = deadline.min(self.due.history_due).min(self.time_due());
+        deadline = deadline.min(self.ends.forgetting.due()).min(self.pending.questions.due());
         deadline = deadline.min(self.forecasts_due());
-        if self.waits_for_nodes && !self.early.is_empty() {
+        if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
         for abandoned in self.memory.abandoned.values() {
             deadline = deadline.min(abandoned.until);
         }
-        if let Some((_, patience)) = &self.stopping {
+        if let Some((_, patience)) = &self.due.stopping {
             deadline = deadline.min(*patience);
         } else if let Some(idle) = self.idle_end() {
             deadline = deadline.min(idle);
@@ -327,7 +389,7 @@ impl Driver {
     /// When the journal is to have another entry, whatever happens: if the machine's clock begins anew, cluster
     /// time goes on after the last one, and jobs keep what they have waited until then.
     fn time_due(&self) -> ClusterTime {
-        match self.jobs.is_empty() || self.stopping.is_some() {
+        match self.jobs.is_empty() || self.due.stopping.is_some() {
             true => ClusterTime::NEVER,
             false => self.core.now() + TIME_ENTERED_EVERY,
         }
@@ -338,33 +400,33 @@ impl Driver {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
             || self.connections.values().any(|c| matches!(c.kind, Kind::Client(_)));
-        let is_alone = self.instance.private && self.members.is_none();
-        (is_alone && !used).then(|| self.active + limit)
+        let is_alone = self.instance.private && self.cluster.members.is_none();
+        (is_alone && !used).then(|| self.clock.active + limit)
     }
 
     fn on_time(&mut self) {
         let now = self.now();
-        if now >= self.wake_at.min(self.time_due()) {
-            self.wake_at = ClusterTime::NEVER;
+        if now >= self.due.wake_at.min(self.time_due()) {
+            self.due.wake_at = ClusterTime::NEVER;
             self.apply(&Event::Tick);
         }
-        if now >= self.calendar_due {
+        if now >= self.due.calendar_due {
             self.watch_calendar();
         }
         self.look_after_missed(now);
         self.cut_off(now);
-        if now >= self.questions.due() {
+        if now >= self.pending.questions.due() {
             self.close_overdue(now);
         }
-        if now >= self.history_due {
+        if now >= self.due.history_due {
             self.forget_history();
         }
-        if self.waits_for_nodes && now >= self.nodes_due() {
+        if self.pending.waits_for_nodes && now >= self.nodes_due() {
             self.stop_waiting_for_nodes();
         }
         self.give_up_fronts(now);
         self.foretell();
-        if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
+        if self.due.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
             info!("idle for long enough; ending");
             self.stop(None);
         }
@@ -390,7 +452,7 @@ impl Driver {
 
     /// Applies the events that carrying out earlier ones has caused.
     pub(super) fn follow_up(&mut self) {
-        while let Some(event) = self.follow_ups.pop_front() {
+        while let Some(event) = self.decision.follow_ups.pop_front() {
             self.decide(&event, None);
         }
     }
@@ -402,10 +464,10 @@ impl Driver {
         mut submission: Option<Submission>,
     ) -> Option<Result<JobId, Refusal>> {
         let mut answer = None;
-        let mut actions = std::mem::take(&mut self.actions);
+        let mut actions = std::mem::take(&mut self.decision.actions);
         let now = self.now();
-        self.active = now;
-        self.line.take();
+        self.clock.active = now;
+        self.decision.line.take();
         self.core.apply(now, event, &mut actions);
         self.memory.journal.note(now, event, &actions, &self.core);
         self.ask_disk_for(event);
@@ -421,7 +483,7 @@ impl Driver {
                 action => self.carry_out(action),
             }
         }
-        self.actions = actions;
+        self.decision.actions = actions;
         if let Event::Suspend { job } | Event::Resume { job } = event {
             self.note_state(*job);
         }
@@ -430,8 +492,8 @@ impl Driver {
     }
 
     pub(super) fn next_request(&mut self) -> RequestId {
-        self.next_request += 1;
-        RequestId(self.next_request)
+        self.decision.next_request += 1;
+        RequestId(self.decision.next_request)
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -473,11 +535,11 @@ impl Driver {
             // Jobs are suspended in place: a job in no timetable leaves its processors free.
             Action::MoveOut { job } => {
                 self.note_state(job);
-                self.follow_ups.push_back(Event::MovedOut { job });
+                self.decision.follow_ups.push_back(Event::MovedOut { job });
             }
             Action::MoveIn { job } => {
                 self.note_state(job);
-                self.follow_ups.push_back(Event::MovedIn { job });
+                self.decision.follow_ups.push_back(Event::MovedIn { job });
             }
             Action::Kill { job, node } => {
                 self.note_ending(job);
@@ -492,7 +554,7 @@ impl Driver {
             }
             Action::PromiseBroken { job, .. } => self.on_promise_broken(job),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
-            Action::WakeAt { at } => self.wake_at = at,
+            Action::WakeAt { at } => self.due.wake_at = at,
         }
     }
 
@@ -602,7 +664,7 @@ impl Driver {
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, details.as_ref());
         self.forget_later(job);
-        self.ended.push(ended);
+        self.ends.ended.push(ended);
         self.watch_history();
         for token in entry.front.into_iter().chain(entry.waiting).chain(entry.waiting_begun) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
@@ -617,19 +679,19 @@ impl Driver {
 
     /// What a job was to run need not be known any more.
     pub(super) fn let_go(&mut self, uid: u32, launch: Kept) {
-        let Some(shelf) = self.shelves.get_mut(&uid) else { return };
+        let Some(shelf) = self.users.shelves.get_mut(&uid) else { return };
         let before = shelf.bytes();
         shelf.let_go(launch, &mut self.memory.journal);
         let given_up = before - shelf.bytes();
         if shelf.bytes() == 0 {
-            self.shelves.remove(&uid);
+            self.users.shelves.remove(&uid);
         }
         self.note_given_up(given_up);
     }
 
     /// So much memory is free, about.
     pub(super) const fn note_given_up(&mut self, bytes: usize) {
-        self.given_up_bytes = self.given_up_bytes.saturating_add(bytes);
+        self.users.given_up_bytes = self.users.given_up_bytes.saturating_add(bytes);
     }
 
     /// Ends a round: what happened is stored, and only then sent.
@@ -638,8 +700,8 @@ impl Driver {
         self.ask_disk(self.now());
         self.send_orders();
         self.settle_connections();
-        if self.given_up_bytes > GIVEN_UP_BYTES {
-            self.given_up_bytes = 0;
+        if self.users.given_up_bytes > GIVEN_UP_BYTES {
+            self.users.given_up_bytes = 0;
             heap::give_back();
         }
     }
@@ -649,10 +711,10 @@ impl Driver {
     /// Begins to end the instance; `asker` is told when it has ended.
     pub(super) fn stop(&mut self, asker: Option<u64>) {
         let patience = self.now() + tutti_types::Nanos(STOP_PATIENCE_NS);
-        match &mut self.stopping {
+        match &mut self.due.stopping {
             Some((askers, _)) => askers.extend(asker),
             None => {
-                self.stopping = Some((asker.into_iter().collect(), patience));
+                self.due.stopping = Some((asker.into_iter().collect(), patience));
                 // The journal of a user's own goes with it.
                 let event = if self.instance.private { Event::ShutDown } else { Event::GoDown };
                 self.apply(&event);
@@ -662,20 +724,20 @@ impl Driver {
 
     /// Whether all is done: no job is left, and the agents have gone after they were told to.
     pub(super) fn finished(&mut self) -> bool {
-        let Some((askers, patience)) = &self.stopping else { return false };
+        let Some((askers, patience)) = &self.due.stopping else { return false };
         let askers = askers.clone();
         let impatient = self.now() >= *patience;
         let now = self.now();
         let is_over = self.core.jobs(now).all(|view| matches!(view.state, JobState::Queued { .. }));
-        if !self.stop_sent && (is_over || impatient) {
-            self.stop_sent = true;
+        if !self.due.stop_sent && (is_over || impatient) {
+            self.due.stop_sent = true;
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.tell_node(node, ToAgent::Stop);
             }
             self.settle();
         }
         let agents = self.connections.values().any(|c| matches!(c.kind, Kind::Branch(_)));
-        if self.stop_sent && (!agents || impatient) {
+        if self.due.stop_sent && (!agents || impatient) {
             for asker in askers {
                 self.reply(asker, &Reply::Done);
             }

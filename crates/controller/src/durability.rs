@@ -218,7 +218,7 @@ impl Driver {
         for chunk in former.rest() {
             self.memory.journal.drop_chunk(chunk);
         }
-        self.note_given_up(self.shelves.values().map(launch_store::Shelf::bytes).sum());
+        self.note_given_up(self.users.shelves.values().map(launch_store::Shelf::bytes).sum());
         self.remember_nodes(history.keepers);
         for node in history.bad_keepers {
             let node = self.node_name(node);
@@ -243,7 +243,7 @@ impl Driver {
                 self.lose_node(node, Gone::Down);
             }
         }
-        self.wake_at = self.core.wake_at();
+        self.due.wake_at = self.core.wake_at();
         self.watch_calendar();
         self.watch_history();
     }
@@ -297,7 +297,7 @@ impl Driver {
             // Its acceptance was cut off with a torn end.
             return self.memory.journal.drop_job(id);
         };
-        let shelf = self.shelves.entry(job.credentials.uid).or_default();
+        let shelf = self.users.shelves.entry(job.credentials.uid).or_default();
         let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
         let launch = shelf.take_over(name, segments, former);
         let mut entry = Entry::new(job, view.spec, view.queue, launch);
@@ -312,7 +312,7 @@ impl Driver {
             let until = self.core.lost_at(now, now, now).max(now + FRONT_PATIENCE);
             self.memory.abandoned.insert(id, Abandoned { until, node: None });
         }
-        self.submitted.note(entry.credentials.uid, entry.key, id);
+        self.users.submitted.note(entry.credentials.uid, entry.key, id);
         self.jobs.insert(id, Box::new(entry));
     }
 
@@ -331,7 +331,7 @@ impl Driver {
             }
             entry.timetable = self.core.timetable(view.id);
             self.nodes.insert(view.id, entry);
-            self.next_node = self.next_node.max(view.id.0.saturating_add(1));
+            self.cluster.next_node = self.cluster.next_node.max(view.id.0.saturating_add(1));
         }
         for view in self.core.jobs(self.now()) {
             if matches!(view.state, JobState::Queued { .. }) {
@@ -341,10 +341,10 @@ impl Driver {
             for part in &view.placements {
                 if let Some(entry) = self.nodes.get_mut(&part.node) {
                     let launch = LaunchId { job: view.id, number: view.requeues };
-                    entry.launched.insert(launch);
+                    entry.launches.launched.insert(launch);
                     // What a keeper before this one had begun ended with it, though that was not heard.
                     if started.is_some_and(|started| started >= entry.keeper_since) {
-                        entry.remembered.insert(launch);
+                        entry.launches.remembered.insert(launch);
                     }
                 }
             }
@@ -358,8 +358,8 @@ impl Driver {
         match ended {
             Ok(ended) => {
                 for job in ended.into_iter().rev() {
-                    self.submitted.note(job.uid, job.key, job.report.job);
-                    self.ended.push(Ended::from(job));
+                    self.users.submitted.note(job.uid, job.key, job.report.job);
+                    self.ends.ended.push(Ended::from(job));
                 }
             }
             Err(error) => {
@@ -430,7 +430,7 @@ impl Driver {
         let has_gap = self.memory.journal.failure().is_some();
         if has_gap != self.memory.has_gap {
             self.memory.has_gap = has_gap;
-            if self.has_clock_file {
+            if self.clock.has_clock_file {
                 super::time_base::note_gap(&self.instance, has_gap);
             }
         }
@@ -516,7 +516,8 @@ impl Driver {
     /// Front ends that have not come back will not.
     pub(super) fn give_up_fronts(&mut self, now: ClusterTime) {
         let nodes = &self.nodes;
-        let is_missed = |node: NodeId| nodes.get(&node).is_some_and(|entry| entry.missed.is_some());
+        let is_missed =
+            |node: NodeId| nodes.get(&node).is_some_and(|entry| entry.absence.missed.is_some());
         let mut late = Vec::new();
         for (&job, abandoned) in &mut self.memory.abandoned {
             if abandoned.until <= now {

@@ -52,7 +52,7 @@ impl Driver {
         for entry in self.nodes.values_mut() {
             entry.has_ended(job);
         }
-        self.forgetting.jobs.push_back((self.memory.journal.noted(), job));
+        self.ends.forgetting.jobs.push_back((self.memory.journal.noted(), job));
         self.ask_disk_soon();
     }
 
@@ -61,7 +61,7 @@ impl Driver {
     pub(super) fn keep_ended(&mut self, node: NodeId, held: &[LaunchId]) {
         let number = self.memory.journal.noted();
         let is_unsafe_yet = self.memory.is_unsafe_yet();
-        let (ended, waiting) = (&self.ended, &self.forgetting.jobs);
+        let (ended, waiting) = (&self.ends.ended, &self.ends.forgetting.jobs);
         let is_kept = |launch: &&LaunchId| match is_unsafe_yet {
             true => ended.get(launch.job).is_some(),
             false => waiting.iter().any(|(_, job)| *job == launch.job),
@@ -69,8 +69,8 @@ impl Driver {
         let kept: Vec<LaunchId> = held.iter().filter(is_kept).copied().collect();
         let Some(entry) = self.nodes.get_mut(&node).filter(|_| !kept.is_empty()) else { return };
         for launch in kept {
-            entry.launched.insert(launch);
-            self.forgetting.jobs.push_back((number, launch.job));
+            entry.launches.launched.insert(launch);
+            self.ends.forgetting.jobs.push_back((number, launch.job));
         }
         self.ask_disk_soon();
     }
@@ -91,28 +91,28 @@ impl Driver {
     }
 
     fn ask_disk_within(&mut self, patience: Nanos) {
-        self.forgetting.due = self.forgetting.due.min(self.now() + patience);
+        self.ends.forgetting.due = self.ends.forgetting.due.min(self.now() + patience);
     }
 
     /// Asks the disk, when it is time to; to be called when all is stored that is to be there.
     pub(super) fn ask_disk(&mut self, now: ClusterTime) {
-        if now < self.forgetting.due {
+        if now < self.ends.forgetting.due {
             return;
         }
         self.memory.journal.want_on_disk();
         let waits = self.memory.journal.failure().is_some();
-        self.forgetting.due = if waits { now + GATHER } else { ClusterTime::NEVER };
+        self.ends.forgetting.due = if waits { now + GATHER } else { ClusterTime::NEVER };
     }
 
     /// What has ended by this entry is on disk.
     pub(super) fn forget_up_to(&mut self, reached: Number) {
-        while let Some(&(number, job)) = self.forgetting.jobs.front()
+        while let Some(&(number, job)) = self.ends.forgetting.jobs.front()
             && number <= reached
         {
-            self.forgetting.jobs.pop_front();
+            self.ends.forgetting.jobs.pop_front();
             self.forget_on_nodes(job);
         }
-        if !self.forgetting.jobs.is_empty() {
+        if !self.ends.forgetting.jobs.is_empty() {
             self.ask_disk_soon();
         }
     }
@@ -187,7 +187,7 @@ const fn patience(event: &Event) -> Nanos {
 impl NodeEntry {
     /// Nothing more is expected of the job there.
     fn has_ended(&mut self, job: JobId) {
-        self.unconfirmed.retain(|launch, _| launch.job != job);
-        self.remembered.retain(|launch| launch.job != job);
+        self.launches.unconfirmed.retain(|launch, _| launch.job != job);
+        self.launches.remembered.retain(|launch| launch.job != job);
     }
 }

@@ -166,7 +166,7 @@ impl Driver {
 
     /// Whether any waits that may begin: not before the first node is there.
     fn forecasts_wait(&self) -> bool {
-        !self.forecasts.waiting.is_empty() && !self.waits_for_nodes
+        !self.forecasts.waiting.is_empty() && !self.pending.waits_for_nodes
     }
 
     /// When forecasts have something to do next.
@@ -174,7 +174,7 @@ impl Driver {
         let due = self.forecasts.kept.as_ref().map_or(ClusterTime::NEVER, |it| it.1);
         match self.forecasts.waiting.is_empty() {
             true => due,
-            false if self.waits_for_nodes => due.min(self.nodes_due()),
+            false if self.pending.waits_for_nodes => due.min(self.nodes_due()),
             false => due.min(self.forecasts.rested),
         }
     }

@@ -25,7 +25,7 @@ const LOOK_MAX: Nanos = Nanos::from_secs(3600);
 
 impl Driver {
     pub(super) fn on_history(&mut self, token: u64, uid: u32, job: JobId) {
-        let found = match (self.owned(uid, job), self.ended.get(job)) {
+        let found = match (self.owned(uid, job), self.ends.ended.get(job)) {
             (Ok(()), _) => return self.fail(token, Forbidden::NotEnded(job)),
             (Err(Forbidden::Ended { .. }), Some(ended)) => Ok(told(ended)),
             (Err(Forbidden::NoJob(_)), _) => self.read_from_journal(uid, job),
@@ -68,9 +68,9 @@ impl Driver {
     pub(super) fn watch_history(&mut self) {
         let size = self.memory.journal.ended_size();
         if size.bytes > self.core.params().history_bytes() {
-            self.history_due = self.now();
-        } else if size.jobs > 0 && self.history_due == ClusterTime::NEVER {
-            self.history_due = self.now() + self.look_again();
+            self.due.history_due = self.now();
+        } else if size.jobs > 0 && self.due.history_due == ClusterTime::NEVER {
+            self.due.history_due = self.now() + self.look_again();
         }
     }
 
@@ -85,12 +85,12 @@ impl Driver {
         let keep = params.keep_history().map(|keep| keep.0 / 1_000_000);
         let before_ms = keep.map_or(0, |keep_ms| wall_ms().saturating_sub(keep_ms));
         let bytes_max = params.history_bytes();
-        self.ended.forget(before_ms);
+        self.ends.ended.forget(before_ms);
         let more = self.memory.journal.forget_ended(before_ms, bytes_max);
         let pause = match more {
             Ok(true) => Nanos::from_millis(10),
             Ok(false) if self.memory.journal.ended_size().jobs == 0 => {
-                self.history_due = ClusterTime::NEVER;
+                self.due.history_due = ClusterTime::NEVER;
                 return;
             }
             Ok(false) => self.look_again(),
@@ -99,7 +99,7 @@ impl Driver {
                 LOOK_MAX
             }
         };
-        self.history_due = self.now() + pause;
+        self.due.history_due = self.now() + pause;
     }
 }
 

@@ -55,7 +55,7 @@ impl Driver {
             true => now + ABANDONED,
             false => self.core.lost_at(now, entry.joined, entry.confirmed),
         };
-        entry.missed = Some(Missed { away_at: now + MOMENT, lost_at });
+        entry.absence.missed = Some(Missed { away_at: now + MOMENT, lost_at });
     }
 
     /// A controller that takes over has none of its nodes in reach yet, which its core knows.
@@ -64,7 +64,9 @@ impl Driver {
             self.core.nodes().filter(|view| view.up).map(|view| view.id).collect();
         for node in up {
             self.miss(node);
-            if let Some(missed) = self.nodes.get_mut(&node).and_then(|it| it.missed.as_mut()) {
+            if let Some(missed) =
+                self.nodes.get_mut(&node).and_then(|it| it.absence.missed.as_mut())
+            {
                 missed.away_at = ClusterTime::NEVER;
             }
         }
@@ -86,7 +88,7 @@ impl Driver {
         let now = self.now();
         for (&node, entry) in &mut self.nodes {
             entry.is_here = node == here;
-            if let Some(missed) = &mut entry.missed {
+            if let Some(missed) = &mut entry.absence.missed {
                 missed.lost_at =
                     missed.lost_at.max(self.core.lost_at(now, entry.joined, entry.confirmed));
             }
@@ -95,14 +97,15 @@ impl Driver {
 
     /// When something is to be done about nodes that are out of reach.
     pub(super) fn misses_due(&self) -> ClusterTime {
-        let due = self.nodes.values().filter_map(|entry| entry.missed.map(|missed| missed.due()));
+        let due =
+            self.nodes.values().filter_map(|entry| entry.absence.missed.map(|missed| missed.due()));
         due.min().unwrap_or(ClusterTime::NEVER)
     }
 
     /// Does it.
     pub(super) fn look_after_missed(&mut self, now: ClusterTime) {
         let due = |(&node, entry): (&NodeId, &NodeEntry)| {
-            entry.missed.filter(|missed| missed.due() <= now).map(|missed| (node, missed))
+            entry.absence.missed.filter(|missed| missed.due() <= now).map(|missed| (node, missed))
         };
         for (node, missed) in self.nodes.iter().filter_map(due).collect::<Vec<_>>() {
             if missed.lost_at > now {
@@ -117,19 +120,21 @@ impl Driver {
 
     /// Whether the agent of this machine is not there, and will be started again.
     fn waits_for_own_agent(&self) -> bool {
-        let is_own = |entry: &NodeEntry| entry.is_here && entry.missed.is_some();
+        let is_own = |entry: &NodeEntry| entry.is_here && entry.absence.missed.is_some();
         !self.is_abandoned() && self.nodes.values().any(is_own)
     }
 
     fn wait_longer(&mut self, now: ClusterTime, node: NodeId) {
         let Some(entry) = self.nodes.get_mut(&node) else { return };
-        if let Some(missed) = &mut entry.missed {
+        if let Some(missed) = &mut entry.absence.missed {
             missed.lost_at = self.core.lost_at(now, entry.joined, entry.confirmed);
         }
     }
 
     fn tell_away(&mut self, node: NodeId) {
-        if let Some(missed) = self.nodes.get_mut(&node).and_then(|entry| entry.missed.as_mut()) {
+        if let Some(missed) =
+            self.nodes.get_mut(&node).and_then(|entry| entry.absence.missed.as_mut())
+        {
             missed.away_at = ClusterTime::NEVER;
             self.apply(&Event::NodeOutOfReach { node });
         }

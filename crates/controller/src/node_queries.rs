@@ -99,8 +99,8 @@ impl Driver {
         nodes.sort_unstable();
         let page = Page { next: nodes.get(nodes_asked(question)).copied(), ..page };
         nodes.truncate(nodes_asked(question));
-        let query = self.questions.next;
-        self.questions.next += 1;
+        let query = self.pending.questions.next;
+        self.pending.questions.next += 1;
         let (missing, answers) = (BTreeSet::new(), Vec::new());
         let until = match question {
             Question::Fares => self.now() + FARES_PATIENCE,
@@ -117,12 +117,12 @@ impl Driver {
         }
         let asked = open.missing.iter().copied().collect();
         self.tell_nodes(asked, ToAgent::Ask { query, question: question.clone() });
-        self.questions.open.insert(query, open);
+        self.pending.questions.open.insert(query, open);
         self.close_answered();
     }
 
     pub(super) fn on_answer(&mut self, query: u64, node: NodeId, answer: Answer) {
-        if let Some(open) = self.questions.open.get_mut(&query)
+        if let Some(open) = self.pending.questions.open.get_mut(&query)
             && open.missing.remove(&node)
         {
             open.answers.push((node, answer));
@@ -131,7 +131,7 @@ impl Driver {
     }
 
     pub(super) fn answer_for_lost(&mut self, node: NodeId) {
-        for open in self.questions.open.values_mut() {
+        for open in self.pending.questions.open.values_mut() {
             if open.missing.remove(&node) {
                 open.answers.push((node, answer_of_ended(&open.question)));
             }
@@ -141,7 +141,7 @@ impl Driver {
 
     /// Gives up the nodes that have had their time.
     pub(super) fn close_overdue(&mut self, now: ClusterTime) {
-        for open in self.questions.open.values_mut().filter(|open| open.until <= now) {
+        for open in self.pending.questions.open.values_mut().filter(|open| open.until <= now) {
             open.missing.clear();
         }
         self.close_answered();
@@ -149,6 +149,7 @@ impl Driver {
 
     fn close_answered(&mut self) {
         let done: Vec<u64> = self
+            .pending
             .questions
             .open
             .iter()
@@ -156,7 +157,7 @@ impl Driver {
             .map(|(&query, _)| query)
             .collect();
         for query in done {
-            if let Some(mut open) = self.questions.open.remove(&query) {
+            if let Some(mut open) = self.pending.questions.open.remove(&query) {
                 open.answers.sort_by_key(|(node, _)| *node);
                 let reply = match open.question {
                     Question::Usages => self.jobs_with(open.answers, open.page.job),

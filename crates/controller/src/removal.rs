@@ -57,18 +57,18 @@ impl Driver {
                 return self.fail(token, problem);
             }
         }
-        self.removals.waiting.push((token, nodes.clone()));
+        self.cluster.removals.waiting.push((token, nodes.clone()));
         for &node in nodes {
             let is_up = self.core.nodes().any(|view| view.id == node && view.up);
             let Some(entry) = self.nodes.get_mut(&node) else { continue };
-            entry.is_removed = true;
+            entry.absence.is_removed = true;
             let is_in_reach = entry.agent.is_some();
             self.tell_node(node, if is_up { ToAgent::Leave } else { ToAgent::Stop });
             if !is_up {
                 self.finish_removal(node);
             } else if is_in_reach {
                 let until = self.now() + PATIENCE;
-                self.removals.told.insert(node, until);
+                self.cluster.removals.told.insert(node, until);
             } else {
                 let name = self.node_name(node);
                 info!("node {name} is out of reach; its lease is waited for");
@@ -79,11 +79,11 @@ impl Driver {
 
     /// Nothing of ours runs on a node any more; if it was to be taken out, it is.
     pub(super) fn finish_removal(&mut self, node: NodeId) {
-        if self.nodes.get(&node).is_some_and(|entry| entry.is_removed) {
+        if self.nodes.get(&node).is_some_and(|entry| entry.absence.is_removed) {
             if let Some(entry) = self.nodes.remove(&node) {
-                self.removals.names.insert(node, entry.name);
+                self.cluster.removals.names.insert(node, entry.name);
             }
-            self.removals.told.remove(&node);
+            self.cluster.removals.told.remove(&node);
             self.say_removed(node);
             self.apply(&Event::NodeRemoved { node });
             self.answer_removals();
@@ -92,15 +92,15 @@ impl Driver {
 
     /// Whether a node is to be taken out, and may not be gone yet.
     pub(super) fn is_being_removed(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|entry| entry.is_removed)
+        self.nodes.get(&node).is_some_and(|entry| entry.absence.is_removed)
     }
 
     /// Those that were told to go and are still there go by force: they are out of reach from then
     /// on.
     pub(super) fn cut_off(&mut self, now: ClusterTime) {
         let late = |(&node, &until): (&NodeId, &ClusterTime)| (until <= now).then_some(node);
-        for node in self.removals.told.iter().filter_map(late).collect::<Vec<_>>() {
-            self.removals.told.remove(&node);
+        for node in self.cluster.removals.told.iter().filter_map(late).collect::<Vec<_>>() {
+            self.cluster.removals.told.remove(&node);
             let name = self.node_name(node);
             info!("node {name} did not leave at the order to; it is cut off");
             self.say_removed(node);
@@ -122,7 +122,7 @@ impl Driver {
             !waited.iter().any(|node| nodes.contains_key(node))
         };
         let done: Vec<u64> =
-            self.removals.waiting.extract_if(.., is_done).map(|(asker, _)| asker).collect();
+            self.cluster.removals.waiting.extract_if(.., is_done).map(|(asker, _)| asker).collect();
         for asker in done {
             self.reply_nodes(asker);
         }

@@ -45,7 +45,7 @@ pub(super) fn jobs(
 ) -> Reply {
     let now = driver.now();
     let shown = live_jobs(driver, usages);
-    let mut past: Vec<&Ended> = driver.ended.iter().filter(|_| ended).collect();
+    let mut past: Vec<&Ended> = driver.ends.ended.iter().filter(|_| ended).collect();
     past.retain(|ended| ended.report.job >= from);
     past.sort_by_key(|ended| ended.report.job);
     let past = past.into_iter().map(|ended| {
@@ -318,7 +318,7 @@ fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
 
 /// Whether a node was taken down. A controller that takes over does not know it of those that were before.
 fn is_down(driver: &Driver, node: NodeId) -> bool {
-    driver.nodes.get(&node).is_some_and(|entry| entry.gone == Gone::Down)
+    driver.nodes.get(&node).is_some_and(|entry| entry.absence.gone == Gone::Down)
 }
 
 /// Where in the control tree a node is, while its agent is there.
@@ -460,7 +460,7 @@ pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport 
         directory: driver.instance.directory().display().to_string(),
         pid: std::process::id().cast_signed(),
         private: driver.instance.private,
-        uptime_s: driver.now().since(driver.started).0 / 1_000_000_000,
+        uptime_s: driver.now().since(driver.clock.started).0 / 1_000_000_000,
         rows: u32::try_from(driver.core.rows().count()).unwrap_or(u32::MAX),
         agents,
         clocks: driver.clocks(),

@@ -144,7 +144,7 @@ impl Driver {
             Ok(event) => {
                 self.apply(&event);
                 self.watch_calendar();
-                self.history_due = self.now();
+                self.due.history_due = self.now();
                 self.reply_params(token);
             }
             Err(reason) => self.fail(token, reason),
@@ -200,7 +200,7 @@ impl Driver {
         let hours = self.core.queues().values().any(|queue| !queue.periods.is_empty());
         self.renew_banks();
         if self.core.settings().periods.is_empty() && !hours {
-            self.calendar_due = match self.core.renewals().is_empty() {
+            self.due.calendar_due = match self.core.renewals().is_empty() {
                 true => ClusterTime::NEVER,
                 false => self.now() + RENEW_EVERY,
             };
@@ -217,7 +217,7 @@ impl Driver {
             self.apply(&Event::Calendar { week });
         }
         let renews = !self.core.renewals().is_empty();
-        self.calendar_due = now + if renews { RENEW_EVERY } else { CALENDAR_EVERY };
+        self.due.calendar_due = now + if renews { RENEW_EVERY } else { CALENDAR_EVERY };
     }
 
     /// Has accounts count from nothing again whose period is over.
@@ -234,7 +234,7 @@ impl Driver {
     /// Parameters that agents go by may be others since the latest event.
     pub(super) fn tell_settings(&mut self) {
         let settings = self.agent_settings();
-        if self.told_settings.replace(settings).is_some_and(|told| told != settings) {
+        if self.cluster.told_settings.replace(settings).is_some_and(|told| told != settings) {
             self.tell_nodes(self.nodes.keys().copied().collect(), ToAgent::Settings(settings));
         }
     }

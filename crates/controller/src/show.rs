@@ -161,7 +161,7 @@ impl Driver {
             return ended_report(uid, ended, details, environment);
         }
         // It could not be stored.
-        let ended = self.ended.get(job).ok_or(Forbidden::NoJob(job))?;
+        let ended = self.ends.ended.get(job).ok_or(Forbidden::NoJob(job))?;
         may_see(uid, ended.uid, &ended.report, environment)?;
         Ok(report_of(ended, None))
     }

@@ -219,7 +219,7 @@ impl Driver {
                         self.apply(event);
                     }
                     self.watch_calendar();
-                    self.history_due = self.now();
+                    self.due.history_due = self.now();
                 }
                 Some(changes)
             }

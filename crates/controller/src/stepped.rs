@@ -59,12 +59,12 @@ impl Stepped {
 
     /// Whether anything has come that it has not taken in.
     pub fn look(&mut self) -> bool {
-        self.driver.poller.look(&mut self.ready).is_ok() && !self.ready.is_empty()
+        self.driver.intake.poller.look(&mut self.ready).is_ok() && !self.ready.is_empty()
     }
 
     /// Readable when something has come.
     pub fn poller(&self) -> &Poller {
-        &self.driver.poller
+        &self.driver.intake.poller
     }
 
     /// Does a round; with what [`Self::look`] has found.
@@ -79,7 +79,7 @@ impl Stepped {
     /// When it has something to do, by its machine's clock.
     pub fn due_ns(&self) -> Option<u64> {
         let due = self.driver.deadline();
-        (due != ClusterTime::NEVER).then(|| due.0.saturating_sub(self.driver.clock_ahead.0))
+        (due != ClusterTime::NEVER).then(|| due.0.saturating_sub(self.driver.clock.clock_ahead.0))
     }
 
     /// What is stored reaches the disk; whether anybody waited for that.
@@ -104,7 +104,7 @@ impl Stepped {
 
     /// How a job ended, if it is known to have.
     pub fn ended(&self, job: JobId) -> Option<Outcome> {
-        self.driver.ended.get(job).map(|ended| ended.outcome)
+        self.driver.ends.ended.get(job).map(|ended| ended.outcome)
     }
 }
 

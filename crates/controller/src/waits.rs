@@ -26,7 +26,7 @@ impl<'a> Waits<'a> {
 
     /// Where a job stands in line, if it does.
     pub(super) fn place(&self, job: JobId) -> Option<InLine> {
-        let line = self.driver.line.get_or_init(|| self.driver.core.line().collect());
+        let line = self.driver.decision.line.get_or_init(|| self.driver.core.line().collect());
         line.get(&job).copied()
     }
 

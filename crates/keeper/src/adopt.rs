@@ -114,7 +114,7 @@ impl Adopted {
                 None => Some(context.watches.add(&held, watch, Interest::READ)?),
                 Some(_) => None,
             };
-            context.adopted.insert(process.pid);
+            context.children.adopted.insert(process.pid);
             processes.push(Process { held, token, ended: process.ended });
         }
         Ok(Self { processes })
@@ -273,7 +273,7 @@ impl Job {
         }
         let mut adopted = Adopted { processes };
         let pids = adopted.pids();
-        if let Some(pid) = pids.iter().find(|pid| context.adopted.contains(pid)) {
+        if let Some(pid) = pids.iter().find(|pid| context.children.adopted.contains(pid)) {
             return Err(is_taken(*pid).into());
         }
         if let Some(pid) =
@@ -286,7 +286,7 @@ impl Job {
         let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
         let group = self.tasks[index].group.as_ref();
         bring_in(&adopted, owner, (group, asked), &processors)?;
-        context.adopted.extend(pids);
+        context.children.adopted.extend(pids);
         for process in &mut adopted.processes {
             let watch = Watch::Adopted(self.launch.job, index);
             let token = context.watches.add(&process.held, watch, Interest::READ);
@@ -312,7 +312,7 @@ impl Job {
             return;
         }
         for pid in adopted.pids() {
-            context.adopted.remove(&pid);
+            context.children.adopted.remove(&pid);
         }
         let (status, detail) = judge(&adopted.processes);
         self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };

@@ -16,32 +16,28 @@ use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
 
-/// Handed to whatever a job does.
-pub(super) struct Context {
-    pub(super) watches: Watches,
-    /// Reports for the agent, in order; sent at the end of each round of the loop.
-    pub(super) reports: Vec<FromKeeper>,
-    /// Jobs to look after at the end of the round: something may have to be written, or the job
-    /// may be over.
-    pub(super) touched: BTreeSet<JobId>,
+/// Processes that the keeper reaps: roots and minders, writers, adopted ones.
+pub(super) struct Children {
     /// Which task a process is the root, or minder, of.
     pub(super) roots: HashMap<i32, (JobId, usize)>,
     /// Of which job a process is the writer.
     pub(super) writers: HashMap<i32, JobId>,
     /// Processes with which adopted tasks began, while any of their task's live.
     pub(super) adopted: BTreeSet<i32>,
-    /// When to look again at a task of which something was left, or that was killed.
-    pub(super) endings: BTreeMap<(JobId, usize), u64>,
-    /// When to look how far threads are with what they do for a job.
-    pub(super) beside: BTreeMap<JobId, u64>,
+}
+
+/// What MPI programs have stored and published.
+pub(super) struct Mpi {
     /// Names that MPI programs published.
     pub(super) names: Names,
     /// What the PMI servers of each user's jobs keep, in bytes.
     pub(super) pmi_bytes: BTreeMap<u32, usize>,
     /// Jobs of which something is to be sent of barriers, in turn.
     pub(super) exchanging: VecDeque<JobId>,
-    /// Room for output that is not wanted.
-    pub(super) scratch: Vec<u8>,
+}
+
+/// What the start of a task needs: rights, limits, directories, namespaces.
+pub(super) struct Launching {
     /// The state directory of the instance.
     pub(super) directory: PathBuf,
     pub(super) spool: PathBuf,
@@ -53,16 +49,38 @@ pub(super) struct Context {
     pub(super) namespaces: Maker,
     /// Whether the one that was made ahead is used up.
     pub(super) namespace_wanted: bool,
-    /// Whether much was freed that the allocator does not give back by itself.
-    pub(super) is_heap_loose: bool,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
     /// The most that tasks may get of each resource, by the kernel's numbers. `None` where we may
     /// give any.
-    hard_limits: Option<Vec<u64>>,
+    pub(super) hard_limits: Option<Vec<u64>>,
     /// The limit on descriptors that we were started with; ours is higher now.
     pub(super) descriptors: (u64, u64),
     pub(super) room: Room,
+}
+
+/// Handed to whatever a job does.
+pub(super) struct Context {
+    pub(super) watches: Watches,
+    /// Reports for the agent, in order; sent at the end of each round of the loop.
+    pub(super) reports: Vec<FromKeeper>,
+    /// Jobs to look after at the end of the round: something may have to be written, or the job
+    /// may be over.
+    pub(super) touched: BTreeSet<JobId>,
+    /// Processes that the keeper reaps: roots and minders, writers, adopted ones.
+    pub(super) children: Children,
+    /// When to look again at a task of which something was left, or that was killed.
+    pub(super) endings: BTreeMap<(JobId, usize), u64>,
+    /// When to look how far threads are with what they do for a job.
+    pub(super) beside: BTreeMap<JobId, u64>,
+    /// What MPI programs have stored and published.
+    pub(super) mpi: Mpi,
+    /// Room for output that is not wanted.
+    pub(super) scratch: Vec<u8>,
+    /// What the start of a task needs: rights, limits, directories, namespaces.
+    pub(super) launching: Launching,
+    /// Whether much was freed that the allocator does not give back by itself.
+    pub(super) is_heap_loose: bool,
     pub(super) agent_connected: bool,
 }
 
@@ -113,7 +131,7 @@ impl Room {
 impl Context {
     /// The most that a task may get of a resource.
     pub(super) fn limit_most(&self, resource: i32) -> u64 {
-        let limits = self.hard_limits.as_ref();
+        let limits = self.launching.hard_limits.as_ref();
         let of_it = usize::try_from(resource).ok().and_then(|it| limits?.get(it).copied());
         of_it.unwrap_or(u64::MAX)
     }
@@ -121,29 +139,35 @@ impl Context {
     pub(super) fn new(options: &KeeperOptions) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit()?;
         Ok(Self {
-            room: Room { descriptors: descriptors.1 },
+            launching: Launching {
+                room: Room { descriptors: descriptors.1 },
+                directory: options.directory().to_owned(),
+                spool: options.spool.clone(),
+                nursery: Nursery::of_daemon(),
+                scratches: Scratches::new(options.scratch.clone()),
+                namespaces: Maker::new(),
+                namespace_wanted: false,
+                uid: nix::unistd::geteuid().as_raw(),
+                hard_limits: own_hard_limits(),
+                descriptors,
+            },
             watches: Watches::new()?,
             reports: Vec::new(),
             touched: BTreeSet::new(),
-            roots: HashMap::new(),
-            writers: HashMap::new(),
-            adopted: BTreeSet::new(),
+            children: Children {
+                roots: HashMap::new(),
+                writers: HashMap::new(),
+                adopted: BTreeSet::new(),
+            },
             endings: BTreeMap::new(),
             beside: BTreeMap::new(),
-            names: Names::new(),
-            pmi_bytes: BTreeMap::new(),
-            exchanging: VecDeque::new(),
+            mpi: Mpi {
+                names: Names::new(),
+                pmi_bytes: BTreeMap::new(),
+                exchanging: VecDeque::new(),
+            },
             scratch: vec![0; 64 << 10],
-            directory: options.directory().to_owned(),
-            spool: options.spool.clone(),
-            nursery: Nursery::of_daemon(),
-            scratches: Scratches::new(options.scratch.clone()),
-            namespaces: Maker::new(),
-            namespace_wanted: false,
             is_heap_loose: false,
-            uid: nix::unistd::geteuid().as_raw(),
-            hard_limits: own_hard_limits(),
-            descriptors,
             agent_connected: false,
         })
     }
@@ -152,8 +176,8 @@ impl Context {
 impl Context {
     /// Something of a job is to be sent of barriers.
     pub(super) fn note_exchange(&mut self, job: JobId) {
-        if !self.exchanging.contains(&job) {
-            self.exchanging.push_back(job);
+        if !self.mpi.exchanging.contains(&job) {
+            self.mpi.exchanging.push_back(job);
         }
     }
 }

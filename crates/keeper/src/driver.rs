@@ -92,34 +92,46 @@ struct Newcomer {
     until_ns: u64,
 }
 
-pub(super) struct Keeper {
-    options: KeeperOptions,
-    incarnation: u64,
-    /// An agent that does not read so much is cut off.
-    agent_unsent_max: usize,
-    pub(super) context: Context,
+/// The socket, and connections whose purpose is not known yet.
+struct Door {
     listener: UnixListener,
     listener_token: Token,
     accept_again_ns: Option<u64>,
-    signals: SignalFd,
     newcomers: BTreeMap<u64, Newcomer>,
     newcomers_so_far: u64,
-    agent: Option<(Link, Token, Interest)>,
-    /// When reports go out that have waited for others.
-    reports_due_ns: Option<u64>,
-    pub(super) jobs: BTreeMap<JobId, Job>,
-    lease: Lease,
+}
+
+/// How and when this keeper ends, or becomes another executable.
+struct Shutdown {
     stop_at_ns: Option<u64>,
-    /// Whether more children have ended than were reaped.
-    reaps_on: bool,
-    /// When to look whether this process can have its own OOM score again, and the pause after that.
-    exposed: Option<(u64, u64)>,
     /// The parent process: the supervisor.
     parent: Pid,
     /// The other process that told it to end.
     sent_away: Option<u32>,
     /// What to upgrade to at the end of this round.
     successor: Option<handover::Successor>,
+}
+
+pub(super) struct Keeper {
+    options: KeeperOptions,
+    incarnation: u64,
+    /// An agent that does not read so much is cut off.
+    agent_unsent_max: usize,
+    pub(super) context: Context,
+    /// The socket, and connections whose purpose is not known yet.
+    door: Door,
+    signals: SignalFd,
+    agent: Option<(Link, Token, Interest)>,
+    /// When reports go out that have waited for others.
+    reports_due_ns: Option<u64>,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    lease: Lease,
+    /// How and when this keeper ends, or becomes another executable.
+    end: Shutdown,
+    /// Whether more children have ended than were reaped.
+    reaps_on: bool,
+    /// When to look whether this process can have its own OOM score again, and the pause after that.
+    exposed: Option<(u64, u64)>,
 }
 
 /// Runs a keeper until it is told to stop.
@@ -169,22 +181,26 @@ impl Keeper {
             agent_unsent_max: AGENT_UNSENT_BYTES_MAX,
             options,
             context,
-            listener,
-            listener_token,
-            accept_again_ns: None,
+            door: Door {
+                listener,
+                listener_token,
+                accept_again_ns: None,
+                newcomers: BTreeMap::new(),
+                newcomers_so_far: 0,
+            },
             signals,
-            newcomers: BTreeMap::new(),
-            newcomers_so_far: 0,
             agent: None,
             reports_due_ns: None,
             jobs: BTreeMap::new(),
             lease: Lease::default(),
-            stop_at_ns: None,
+            end: Shutdown {
+                stop_at_ns: None,
+                parent: supervisor(),
+                sent_away: None,
+                successor: None,
+            },
             reaps_on: false,
             exposed: None,
-            parent: supervisor(),
-            sent_away: None,
-            successor: None,
         })
     }
 
@@ -215,7 +231,7 @@ impl Keeper {
         }
         // The next keeper binds anew; a client must not find a socket that is not served.
         let _ = fs::remove_file(&self.options.socket);
-        if let Some(sender) = self.sent_away {
+        if let Some(sender) = self.end.sent_away {
             bail!("got SIGTERM of process {sender}; another keeper is started");
         }
         Ok(())
@@ -230,12 +246,12 @@ impl Keeper {
             self.on_time(monotonic_ns());
         }
         self.settle();
-        if self.exposed.is_none() && self.context.nursery.is_exposed() {
+        if self.exposed.is_none() && self.context.launching.nursery.is_exposed() {
             self.exposed = Some((monotonic_ns() + EXPOSED_FIRST_NS, EXPOSED_FIRST_NS));
         }
         // After everything that others wait for.
-        if std::mem::take(&mut self.context.namespace_wanted) {
-            self.context.namespaces.make_ahead();
+        if std::mem::take(&mut self.context.launching.namespace_wanted) {
+            self.context.launching.namespaces.make_ahead();
         }
         if std::mem::take(&mut self.context.is_heap_loose) {
             heap::give_back();
@@ -285,22 +301,28 @@ impl Keeper {
 
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         let endings = self.context.endings.values().copied();
-        let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
+        let waiting = self.door.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
         let fronts = self.jobs.values().filter_map(Job::front_due_ns);
         let writers = self.jobs.values().filter_map(Job::writer_due_ns);
         let beside = self.context.beside.values().copied();
         let reap = self.reaps_on.then_some(0);
         let exposed = self.exposed.map(|(at, _)| at);
-        let own =
-            [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease, reap, exposed];
+        let own = [
+            self.end.stop_at_ns,
+            self.door.accept_again_ns,
+            self.reports_due_ns,
+            lease,
+            reap,
+            exposed,
+        ];
         let jobs = endings.chain(beside).chain(fronts).chain(writers);
         jobs.chain(waiting).chain(own.into_iter().flatten()).min()
     }
 
     fn on_time(&mut self, now_ns: u64) {
-        if self.accept_again_ns.is_some_and(|at| at <= now_ns) {
-            self.accept_again_ns = None;
+        if self.door.accept_again_ns.is_some_and(|at| at <= now_ns) {
+            self.door.accept_again_ns = None;
             self.accept(Interest::READ);
         }
         if self.reaps_on {
@@ -308,7 +330,7 @@ impl Keeper {
         }
         if let Some((_, pause)) = self.exposed.filter(|&(at, _)| at <= now_ns) {
             let pause = (2 * pause).min(EXPOSED_LONGEST_NS);
-            let is_exposed = !self.context.nursery.protect();
+            let is_exposed = !self.context.launching.nursery.protect();
             self.exposed = is_exposed.then_some((now_ns + pause, pause));
         }
         let beside = self.context.beside.iter().filter(|&(_, &at)| at <= now_ns);
@@ -322,8 +344,8 @@ impl Keeper {
             self.context.endings.remove(&(job, index));
             self.with(job, |job, c| job.look_again(index, c));
         }
-        let late = |n: &&u64| self.newcomers[n].until_ns <= now_ns;
-        let late: Vec<u64> = self.newcomers.keys().filter(late).copied().collect();
+        let late = |n: &&u64| self.door.newcomers[n].until_ns <= now_ns;
+        let late: Vec<u64> = self.door.newcomers.keys().filter(late).copied().collect();
         for number in late {
             self.refuse(number, "no such job is here");
         }
@@ -359,7 +381,7 @@ impl Keeper {
             sent = link.flush();
         }
         // With more to send, the next round begins as soon as the agent takes it.
-        let has_more = !self.context.exchanging.is_empty();
+        let has_more = !self.context.mpi.exchanging.is_empty();
         let wanted = Interest { read: true, write: link.unsent() > 0 || has_more };
         if wanted != *interest {
             *interest = wanted;
@@ -392,13 +414,13 @@ impl Keeper {
             return false;
         };
         // The next keeper knows only what was sent.
-        let is_ending = self.stop_at_ns.is_some() || self.successor.is_some();
+        let is_ending = self.end.stop_at_ns.is_some() || self.end.successor.is_some();
         let runs_on = self.jobs.get(&launch.job).is_some_and(|job| !job.is_cleared());
         detail.is_empty() && runs_on && !is_ending
     }
 
     pub(super) fn may_exit(&self) -> bool {
-        let Some(at) = self.stop_at_ns else { return false };
+        let Some(at) = self.end.stop_at_ns else { return false };
         let is_away = |job: &Job| job.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
         let done = |job: &Job| job.is_cleared() && (job.is_delivered() || is_away(job));
         let told = self.agent.as_ref().is_none_or(|(link, ..)| link.unsent() == 0);
@@ -406,8 +428,8 @@ impl Keeper {
     }
 
     fn stop(&mut self) {
-        if self.stop_at_ns.is_none() {
-            self.stop_at_ns = Some(monotonic_ns() + STOP_WAIT_NS);
+        if self.end.stop_at_ns.is_none() {
+            self.end.stop_at_ns = Some(monotonic_ns() + STOP_WAIT_NS);
         }
         for job in self.jobs.values_mut().filter(|job| !job.is_cleared()) {
             job.kill(&mut self.context);
@@ -422,8 +444,8 @@ impl Keeper {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 Ok(signal) => {
                     warn!(code = %Code::PartEnded, "got {signal}; ending all jobs");
-                    if !answers_for(info.ssi_pid, self.parent) {
-                        self.sent_away = Some(info.ssi_pid);
+                    if !answers_for(info.ssi_pid, self.end.parent) {
+                        self.end.sent_away = Some(info.ssi_pid);
                     }
                     self.stop();
                 }
@@ -437,7 +459,7 @@ impl Keeper {
         self.reaps_on = false;
         for _ in 0..REAPED_MAX {
             let Some(pid) = ended_child() else { return };
-            if let Some(&(job, index)) = self.context.roots.get(&pid) {
+            if let Some(&(job, index)) = self.context.children.roots.get(&pid) {
                 self.with(job, |job, c| job.hear_last_words(index, c));
             }
             let Some((end, usage)) = reap_one(pid) else { return };
@@ -447,10 +469,10 @@ impl Keeper {
     }
 
     pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
-        if let Some(job) = self.context.writers.remove(&pid) {
+        if let Some(job) = self.context.children.writers.remove(&pid) {
             return self.with(job, |job, c| job.on_writer_reaped(end, c));
         }
-        if let Some((job, index)) = self.context.roots.remove(&pid) {
+        if let Some((job, index)) = self.context.children.roots.remove(&pid) {
             self.with(job, |job, c| job.on_reaped(index, end, usage, c));
         }
     }
@@ -459,7 +481,7 @@ impl Keeper {
 
     fn on_listener(&mut self) {
         loop {
-            match self.listener.accept() {
+            match self.door.listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.welcome_newcomer(stream) {
                         warn!(target: PROVOKED, code = %Code::NotUnderstood, "turned a connection away: {error}");
@@ -471,7 +493,7 @@ impl Keeper {
                         warn!(code = %Code::System, "cannot take a connection: {error}");
                         // The connection still waits: without a pause we would do nothing else.
                         self.accept(Interest::NONE);
-                        self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
+                        self.door.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
                     }
                     return;
                 }
@@ -480,7 +502,7 @@ impl Keeper {
     }
 
     fn accept(&self, interest: Interest) {
-        self.context.watches.modify(&self.listener, self.listener_token, interest);
+        self.context.watches.modify(&self.door.listener, self.door.listener_token, interest);
     }
 
     pub(super) fn welcome_newcomer(&mut self, stream: impl Into<Stream>) -> anyhow::Result<()> {
@@ -489,13 +511,13 @@ impl Keeper {
         self.check_room_for(uid)?;
         let mut link = Link::new(stream)?;
         link.limit(NEWCOMER_FRAME_BYTES_MAX);
-        let number = self.newcomers_so_far;
-        self.newcomers_so_far += 1;
+        let number = self.door.newcomers_so_far;
+        self.door.newcomers_so_far += 1;
         let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
         let until_ns = monotonic_ns() + ATTACH_WAIT_NS;
         let newcomer =
             Newcomer { link, token, uid, outlet: None, waits: None, received: None, until_ns };
-        self.newcomers.insert(number, newcomer);
+        self.door.newcomers.insert(number, newcomer);
         // Most have sent their greeting with the connection: no need to wait for another round.
         self.on_newcomer(number);
         Ok(())
@@ -506,16 +528,16 @@ impl Keeper {
         if may_run_instance(uid, self.options.instance_uid) {
             return Ok(());
         }
-        let most = self.context.room.newcomers_max();
-        let of_user = self.newcomers.values().filter(|newcomer| newcomer.uid == uid).count();
-        if self.newcomers.len() >= most || of_user >= most / 4 {
+        let most = self.context.launching.room.newcomers_max();
+        let of_user = self.door.newcomers.values().filter(|newcomer| newcomer.uid == uid).count();
+        if self.door.newcomers.len() >= most || of_user >= most / 4 {
             bail!("{of_user} of user {uid} have not said what they want");
         }
         Ok(())
     }
 
     fn on_newcomer(&mut self, number: u64) {
-        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         let received = newcomer.link.receive();
         if newcomer.waits.is_none() {
             match newcomer.link.next_greeting() {
@@ -535,7 +557,7 @@ impl Keeper {
 
     /// The agent speaks for a user on another node: what follows is that user's.
     fn on_proxy(&mut self, number: u64) {
-        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
             let why = format!("user {} may not act for another user", newcomer.uid);
             return self.drop_newcomer(number, &why);
@@ -552,14 +574,14 @@ impl Keeper {
         if let Err(error) = self.check_room_for(vouch.uid) {
             return self.drop_newcomer(number, &error.to_string());
         }
-        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         newcomer.uid = vouch.uid;
         newcomer.link.expect_greeting();
         self.on_newcomer(number);
     }
 
     fn remove_newcomer(&mut self, number: u64) -> Option<Newcomer> {
-        let newcomer = self.newcomers.remove(&number)?;
+        let newcomer = self.door.newcomers.remove(&number)?;
         self.context.watches.remove(&newcomer.link, newcomer.token);
         Some(newcomer)
     }
@@ -579,7 +601,7 @@ impl Keeper {
     }
 
     fn on_new_front(&mut self, number: u64, received: Result<(), LinkError>) {
-        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
         match newcomer.link.next::<FromFrontEnd>() {
             Ok(Some(FromFrontEnd::Attach { job, received })) => {
@@ -606,7 +628,7 @@ impl Keeper {
 
     /// The writer of a job on another node can't write, and has not attached.
     fn on_give_up(&mut self, number: u64, id: JobId, reason: String) {
-        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
         let uid = newcomer.uid;
         let is_far = |job: &&mut Job| job.launch.written().is_far;
         let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
@@ -622,7 +644,7 @@ impl Keeper {
 
     /// Gives a front end its job, if it may have it.
     fn attach(&mut self, number: u64, id: JobId) {
-        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let owner = job.launch.credentials.uid;
         if newcomer.uid != owner && newcomer.uid != 0 {
@@ -632,7 +654,7 @@ impl Keeper {
         if let Some(why) = job.objection_to_front(newcomer.received) {
             return self.refuse(number, why);
         }
-        let Some(newcomer) = self.newcomers.remove(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
         let Newcomer { mut link, token, outlet, received, .. } = newcomer;
         link.limit(FRONT_END_FRAME_BYTES_MAX);
         let outlet = outlet.unwrap_or_else(Outlet::new);
@@ -642,7 +664,7 @@ impl Keeper {
     // ------------------------------------------------------------------ the agent
 
     fn on_new_agent(&mut self, number: u64) {
-        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
             let why = format!("user {} may not be its agent", newcomer.uid);
             return self.drop_newcomer(number, &why);
@@ -650,7 +672,9 @@ impl Keeper {
         // What the one before has ordered still counts.
         let _ = self.hear_agent();
         self.drop_agent();
-        let Some(Newcomer { mut link, token, .. }) = self.newcomers.remove(&number) else { return };
+        let Some(Newcomer { mut link, token, .. }) = self.door.newcomers.remove(&number) else {
+            return;
+        };
         link.limit(FRAME_BYTES_MAX);
         self.context.watches.rename(token, Watch::Agent);
         link.greet(Role::Server);
@@ -661,7 +685,7 @@ impl Keeper {
         for parts in pack(parts, BATCH_BYTES_MAX, BATCH_MAX) {
             link.send(&FromKeeper::Held(parts));
         }
-        let (incarnation, tasks_max) = (self.incarnation, self.context.room.tasks_max());
+        let (incarnation, tasks_max) = (self.incarnation, self.context.launching.room.tasks_max());
         link.send(&FromKeeper::Welcome { incarnation, tasks_max });
         for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
             link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
@@ -669,7 +693,7 @@ impl Keeper {
         // However long that is, it is no reason to cut the agent off: it would be the same the next time.
         self.agent_unsent_max = link.unsent() + AGENT_UNSENT_BYTES_MAX;
         // The agent asks for what was stored before barriers, once it is known what the controller has.
-        self.context.exchanging.clear();
+        self.context.mpi.exchanging.clear();
         self.jobs.values_mut().for_each(Job::hold_exchanges);
         // All of it is in the welcome, and in what follows it.
         self.context.reports.clear();
@@ -725,7 +749,7 @@ impl Keeper {
                     }
                     return;
                 }
-                if self.stop_at_ns.is_some() {
+                if self.end.stop_at_ns.is_some() {
                     info!("job {id} is not launched: we stop");
                     return;
                 }
@@ -795,8 +819,8 @@ impl Keeper {
                 job.start_writer(c);
             }
         });
-        let waits = |n: &&u64| self.newcomers[n].waits == Some(id);
-        let waiting: Vec<u64> = self.newcomers.keys().filter(waits).copied().collect();
+        let waits = |n: &&u64| self.door.newcomers[n].waits == Some(id);
+        let waiting: Vec<u64> = self.door.newcomers.keys().filter(waits).copied().collect();
         for number in waiting {
             self.attach(number, id);
         }
@@ -805,9 +829,9 @@ impl Keeper {
 
 /// The next part of what is to be sent of barriers, of each job in turn.
 fn next_exchange(jobs: &mut BTreeMap<JobId, Job>, context: &mut Context) -> Option<Exchange> {
-    while let Some(id) = context.exchanging.pop_front() {
+    while let Some(id) = context.mpi.exchanging.pop_front() {
         if let Some(part) = jobs.get_mut(&id).and_then(Job::next_exchange) {
-            context.exchanging.push_back(id);
+            context.mpi.exchanging.push_back(id);
             return Some(part);
         }
     }

@@ -247,14 +247,15 @@ impl Job {
     fn make_scratch(launch: &Launch, context: &mut Context) -> Option<PathBuf> {
         let is_wanted = launch.spec.adopt.is_empty()
             && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
-        let owner = (context.uid == 0).then_some(&launch.credentials);
-        is_wanted.then(|| context.scratches.make(launch.job, owner)).flatten()
+        let owner = (context.launching.uid == 0).then_some(&launch.credentials);
+        is_wanted.then(|| context.launching.scratches.make(launch.job, owner)).flatten()
     }
 
     /// Only root may make one; without, it has that of the node.
     fn make_ipc(launch: &Launch, context: &mut Context) -> Option<OwnedFd> {
-        let is_wanted = launch.own_ipc && context.uid == 0 && launch.spec.adopt.is_empty();
-        let made = is_wanted.then(|| context.namespaces.take())?;
+        let is_wanted =
+            launch.own_ipc && context.launching.uid == 0 && launch.spec.adopt.is_empty();
+        let made = is_wanted.then(|| context.launching.namespaces.take())?;
         let say = |error: &tutti_linux::Error| {
             warn!(code = %Code::GoesWithout, "job {} has the IPC of the node: {}", launch.job, chain(error));
         };
@@ -621,10 +622,10 @@ impl Job {
             // Other nodes would lack what was stored here, if the answer to a barrier was lost on its way to them.
             self.drop_pmi(context);
         }
-        context.namespace_wanted |= self.ipc.take().is_some();
-        context.names.forget(self.launch.job);
+        context.launching.namespace_wanted |= self.ipc.take().is_some();
+        context.mpi.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {
-            script::remove(&script::directory(&context.spool, self.launch.job));
+            script::remove(&script::directory(&context.launching.spool, self.launch.job));
         }
         self.begin_sweep(context);
     }

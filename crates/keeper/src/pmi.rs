@@ -106,7 +106,7 @@ impl PmiJob {
                 return true;
             }
             match connection.lines.next_line() {
-                Ok(Some(line)) => self.server.handle(index, line, &mut context.names, effects),
+                Ok(Some(line)) => self.server.handle(index, line, &mut context.mpi.names, effects),
                 Ok(None) => return true,
                 Err(error) => {
                     effects.push(Effect::Close { task: index, error });
@@ -144,7 +144,7 @@ impl PmiJob {
     /// Counts for the user what the server keeps; whether that is less than one may have.
     fn count(&mut self, uid: u32, context: &mut Context) -> bool {
         let bytes = self.server.bytes();
-        let of_user = context.pmi_bytes.entry(uid).or_default();
+        let of_user = context.mpi.pmi_bytes.entry(uid).or_default();
         *of_user = *of_user - self.counted + bytes;
         self.counted = bytes;
         *of_user <= EXCHANGE_USER_BYTES_MAX
@@ -192,7 +192,7 @@ impl Connection {
 /// Makes the connection of a task; returns the task's end of it.
 pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<Stream> {
     let (ours, theirs) = ways::pair()?;
-    context.room.check(&theirs)?;
+    context.launching.room.check(&theirs)?;
     ours.set_nonblocking(true)?;
     let watch = Watch::Pmi(job.launch.job, index);
     let token = context.watches.add(&ours, watch, Interest::READ)?;
@@ -339,10 +339,10 @@ impl Job {
             context.watches.remove(&connection.stream, connection.token);
         }
         let uid = self.launch.credentials.uid;
-        if let Some(of_user) = context.pmi_bytes.get_mut(&uid) {
+        if let Some(of_user) = context.mpi.pmi_bytes.get_mut(&uid) {
             *of_user -= pmi.counted;
             if *of_user == 0 {
-                context.pmi_bytes.remove(&uid);
+                context.mpi.pmi_bytes.remove(&uid);
             }
         }
         context.is_heap_loose |= pmi.counted > LOOSE_BYTES;

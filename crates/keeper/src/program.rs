@@ -52,14 +52,14 @@ impl Program {
         context: &Context,
     ) -> Result<Self, Refusal> {
         let spec = &launch.spec;
-        let identity = identity(&launch.credentials, context.uid)?;
+        let identity = identity(&launch.credentials, context.launching.uid)?;
         let mut argv = Vec::new();
         let mut name = spec.argv.first().map_or(&b""[..], |name| name);
         let (script_path, command);
         if let Some(text) = &spec.script {
             let owner = identity.is_some().then_some(&launch.credentials);
-            script_path =
-                script::write(&context.spool, launch.job, text, owner).map_err(Refusal::new)?;
+            script_path = script::write(&context.launching.spool, launch.job, text, owner)
+                .map_err(Refusal::new)?;
             command = script::command(text, script_path.as_os_str().as_bytes());
             name = &command[0];
             for word in &command {
@@ -82,7 +82,9 @@ impl Program {
             candidates,
             environment: environment::of_job(launch, scratch),
             directory: without_zero_byte("the directory's name", &spec.directory)?,
-            rlimits: rlimits(launch, context.descriptors, |resource| context.limit_most(resource)),
+            rlimits: rlimits(launch, context.launching.descriptors, |resource| {
+                context.limit_most(resource)
+            }),
             identity,
         })
     }

@@ -93,7 +93,7 @@ impl Job {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
             }
-            let counter = match self.make_group(index, own_processors, context.room) {
+            let counter = match self.make_group(index, own_processors, context.launching.room) {
                 Ok(counter) => counter,
                 Err(refusal) => {
                     self.refuse(index, refusal, context);
@@ -121,7 +121,7 @@ impl Job {
     ) -> Result<Child, Refusal> {
         let task = self.make_ready(index, companions, context)?;
         let program = self.program.as_ref().map_err(Clone::clone)?;
-        let child = context.nursery.spawn(&self.spawn_of(&task, program), unwanted);
+        let child = context.launching.nursery.spawn(&self.spawn_of(&task, program), unwanted);
         child.map_err(|error| Refusal::io("cannot make a process", &error))
     }
 
@@ -191,7 +191,7 @@ impl Job {
             let token = watch(&fd, Watch::Minder(job, index)).ok();
             Minder::new(fd, token)
         });
-        context.roots.insert(root, (job, index));
+        context.children.roots.insert(root, (job, index));
         context.reports.push(FromKeeper::TaskStarted { launch: self.launch.id(), rank, root });
         self.tasks[index].phase =
             Phase::Running(Process { pid: root, report: child.report, minder });

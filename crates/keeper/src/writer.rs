@@ -87,7 +87,7 @@ impl Writer {
             link = Some((taken, token));
         }
         if let Some(pid) = handed.pid {
-            context.writers.insert(pid, job);
+            context.children.writers.insert(pid, job);
         }
         Ok(Self {
             pid: handed.pid,
@@ -142,10 +142,10 @@ impl Job {
             Refusal::io("cannot start the process that writes the output", error)
         };
         let order = WriterOrder { gives_up, ..self.writer_order(written)? };
-        let identity = identity(&self.launch.credentials, context.uid)?;
+        let identity = identity(&self.launch.credentials, context.launching.uid)?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
-        let (argv, environment) = words(&context.directory)?;
-        let child = context.nursery.spawn(
+        let (argv, environment) = words(&context.launching.directory)?;
+        let child = context.launching.nursery.spawn(
             &Spawn {
                 argv: &argv,
                 env: [&environment, &[]],
@@ -169,7 +169,7 @@ impl Job {
             &processes::unwanted(),
         );
         let child = child.map_err(|error| refused(&error))?;
-        context.writers.insert(child.pid, self.launch.job);
+        context.children.writers.insert(child.pid, self.launch.job);
         let mut writer = Writer {
             pid: Some(child.pid),
             report: child.report,
@@ -363,7 +363,7 @@ impl Job {
             return;
         }
         if let Some(pid) = writer.pid.take() {
-            context.writers.remove(&pid);
+            context.children.writers.remove(&pid);
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         let reason = "the output files took nothing more after the job was killed".to_owned();

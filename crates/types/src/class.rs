@@ -164,9 +164,9 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "Whether a job has System V IPC and POSIX message queues of its own on each node, \
-               which end with it, or those of the node, which libraries may want for jobs that talk with each \
-               other; of its own only where root starts tasks.",
+        help: "Whether a job has System V IPC and POSIX message queues of its own on each node, or \
+               those of the node. Its own end with it, and need an instance of root. Libraries may \
+               want the node's for jobs that talk with each other.",
         takes: Takes::FromThenOn,
     },
     Param {

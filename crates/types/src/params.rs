@@ -328,8 +328,8 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "Whether jobs that permit it go on on other processors when that makes rows fewer, or gives \
-               them more turns; in simulations (tutti sim --movable) only, so far.",
+        help: "Whether jobs that permit it continue on other processors when that makes rows fewer, or \
+               gives them more turns. In simulations only so far (tutti sim --movable).",
         takes: Takes::FromThenOn,
     },
     Param {
@@ -378,9 +378,9 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 3,
         default: 1,
-        help: "In what order the signal method stops processes: one after the other, one level of \
-               the tree after the other, one after the other but for slow ones, or all at once, which is \
-               fastest but may let a parent see a stopped child.",
+        help: "In what order the signal method stops processes: one after the other, level by level \
+               of the tree, one after the other but for slow ones, or all at once. All at once is \
+               fastest, but a parent may see a stopped child.",
         takes: Takes::Live,
     },
     Param {
@@ -408,9 +408,9 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "By which clock the nodes of a cluster switch: by their own, which are compared over the \
-               network; or by the system's, where chrony or PTP keep it on all machines (tutti nodes \
-               shows how far off it may be).",
+        help: "By which clock the nodes of a cluster switch: by their own, compared over the network, \
+               or by the system's, where chrony or PTP keep it on all machines. tutti nodes shows \
+               how far off it may be.",
         takes: Takes::FromThenOn,
     },
     Param {

@@ -123,12 +123,12 @@ impl Below {
 
 impl Tree {
     pub(super) fn on_child(&mut self, child: Child) {
-        let Some(below) = self.children.get_mut(&child) else { return };
+        let Some(below) = self.branch.children.get_mut(&child) else { return };
         let received = below.neighbour.link.receive();
         below.heard_ns = monotonic_ns();
         below.doubted_ns = None;
         loop {
-            let Some(below) = self.children.get_mut(&child) else { return };
+            let Some(below) = self.branch.children.get_mut(&child) else { return };
             match below.neighbour.next::<FromBranch>() {
                 Ok(Some(message)) => self.on_word_from_below(child, message),
                 Ok(None) => break,
@@ -141,7 +141,7 @@ impl Tree {
     }
 
     fn on_word_from_below(&mut self, child: Child, message: FromBranch) {
-        let Some(below) = self.children.get_mut(&child) else { return };
+        let Some(below) = self.branch.children.get_mut(&child) else { return };
         match (&below.stage, message) {
             (Stage::New, FromBranch::Here { name, address, unreachable }) => {
                 if name != below.name {
@@ -157,7 +157,7 @@ impl Tree {
             }
             (Stage::Taken, FromBranch::Exchange(mut passed)) => {
                 passed.nodes.retain(|node| self.routes.is_below(*node, child));
-                if let Some(up) = self.up.as_mut().filter(|_| !passed.nodes.is_empty()) {
+                if let Some(up) = self.above.up.as_mut().filter(|_| !passed.nodes.is_empty()) {
                     up.neighbour.exchange(passed);
                 }
             }
@@ -167,7 +167,7 @@ impl Tree {
             }
             (Stage::Taken, FromBranch::Times(mut times)) => {
                 times.retain(|(node, _)| self.routes.is_below(*node, child));
-                self.upward.times(times);
+                self.branch.upward.times(times);
             }
             (Stage::Taken, FromBranch::Tunnel(part)) => self.on_tunnelled(Way::Down(child), part),
             (Stage::Taken, FromBranch::Renew { name, request, shown, current }) => {
@@ -175,7 +175,7 @@ impl Tree {
             }
             (Stage::Taken, FromBranch::Clock { asked_ns }) => {
                 below.asked_ns = Some((asked_ns, monotonic_ns()));
-                self.asking.insert(child);
+                self.branch.asking.insert(child);
                 self.tell_time();
             }
             // An agent outside the tree has no say; what was on its way when it was told is lost.
@@ -185,7 +185,7 @@ impl Tree {
 
     fn on_report(&mut self, child: Child, mut report: Report) {
         if let Some(refusal) = self.refusal(child, &mut report) {
-            return self.orders.entry(child).or_default().push(refusal);
+            return self.branch.orders.entry(child).or_default().push(refusal);
         }
         if let Some((left, node)) = self.routes.has_left(&report) {
             let nodes = self.routes.gone(left, vec![node]);
@@ -193,8 +193,8 @@ impl Tree {
         }
         if self.routes.note_report(child, &mut report) {
             self.note_arrival(&report);
-            self.passing.on_report(&report);
-            self.upward.report(report);
+            self.branch.passing.on_report(&report);
+            self.branch.upward.report(report);
         }
     }
 
@@ -207,7 +207,7 @@ impl Tree {
         else {
             return None;
         };
-        let (below, name) = (self.children.get(&child)?, &join.spec.name);
+        let (below, name) = (self.branch.children.get(&child)?, &join.spec.name);
         if below.is_named(name) {
             joining.key = *below.key.as_bytes();
             return None;
@@ -228,29 +228,29 @@ impl Tree {
         let waits = |(&child, below): (&Child, &Below)| {
             matches!(below.stage, Stage::Waiting(_)).then_some(child)
         };
-        for child in self.children.iter().filter_map(waits).collect::<Vec<_>>() {
+        for child in self.branch.children.iter().filter_map(waits).collect::<Vec<_>>() {
             self.find_place(child);
         }
     }
 
     fn find_place(&mut self, child: Child) {
         if self.routes.own().is_none() {
-            if self.up.is_none() {
+            if self.above.up.is_none() {
                 self.refuse(child, "its parent has no controller yet".into());
             }
             return;
         }
         let elsewhere = self.elsewhere(child);
         let above = self.above_children();
-        let Some(below) = self.children.get_mut(&child) else { return };
+        let Some(below) = self.branch.children.get_mut(&child) else { return };
         match elsewhere {
             Some((contact, by)) => {
                 below.leave(&ToBranch::Elsewhere(contact));
                 let name = below.name.clone();
-                self.sent_on.insert(name, by);
+                self.branch.sent_on.insert(name, by);
             }
             None => {
-                self.sent_on.remove(&below.name);
+                self.branch.sent_on.remove(&below.name);
                 below.stage = Stage::Taken;
                 below.until_ns = None;
                 below.neighbour.send(&ToBranch::Taken { above });
@@ -260,22 +260,22 @@ impl Tree {
 
     /// Which child is to take this one instead.
     fn elsewhere(&self, child: Child) -> Option<(Contact, Child)> {
-        let newcomer = self.children.get(&child)?;
+        let newcomer = self.branch.children.get(&child)?;
         let Stage::Waiting(unreachable) = &newcomer.stage else { return None };
         let listens = |below: &Below| !below.address.is_empty();
         let alike = |below: &&Below| below.is_taken() && listens(below) == listens(newcomer);
-        if self.children.values().filter(alike).count() < self.fan_out() {
+        if self.branch.children.values().filter(alike).count() < self.fan_out() {
             return None;
         }
         let mut counts = self.routes.counts();
-        for by in self.sent_on.values() {
+        for by in self.branch.sent_on.values() {
             *counts.entry(*by).or_default() += 1;
         }
         let able = |(_, below): &(&Child, &Below)| {
             below.is_taken() && listens(below) && !unreachable.contains(&below.address)
         };
         let count = |(child, _): &(&Child, &Below)| (counts.get(*child).copied(), **child);
-        let (by, below) = self.children.iter().filter(able).min_by_key(count)?;
+        let (by, below) = self.branch.children.iter().filter(able).min_by_key(count)?;
         let contact = Contact { name: below.name.clone(), address: below.address.clone() };
         Some((contact, *by))
     }
@@ -283,13 +283,13 @@ impl Tree {
     /// The agent that was sent on to a child has arrived below.
     fn note_arrival(&mut self, report: &Report) {
         if let FromAgent::Join(join) = &report.report {
-            self.sent_on.remove(&join.spec.name);
+            self.branch.sent_on.remove(&join.spec.name);
         }
     }
 
     /// When [`Self::look_down`] has something to do.
     pub(super) fn down_due_ns(&self) -> Option<u64> {
-        self.children.values().filter_map(Below::due_ns).min()
+        self.branch.children.values().filter_map(Below::due_ns).min()
     }
 
     /// Lets go of those that take too long.
@@ -297,7 +297,9 @@ impl Tree {
         let late = |(&child, below): (&Child, &mut Below)| {
             below.is_late(now_ns).then_some((child, below.is_taken()))
         };
-        for (child, was_taken) in self.children.iter_mut().filter_map(late).collect::<Vec<_>>() {
+        for (child, was_taken) in
+            self.branch.children.iter_mut().filter_map(late).collect::<Vec<_>>()
+        {
             if was_taken {
                 warn!(code = %Code::OutOfReach, "a branch has said nothing for too long");
             }
@@ -308,7 +310,7 @@ impl Tree {
     /// How many children there may be. Root on a node with children could give orders to
     /// those below: where the head does not trust them so far, all are its own children.
     fn fan_out(&self) -> usize {
-        if self.is_star() { usize::MAX } else { self.fan_out }
+        if self.is_star() { usize::MAX } else { self.branch.fan_out }
     }
 
     fn is_star(&self) -> bool {
@@ -316,7 +318,7 @@ impl Tree {
     }
 
     pub(super) fn refuse(&mut self, child: Child, reason: String) {
-        if let Some(below) = self.children.get_mut(&child) {
+        if let Some(below) = self.branch.children.get_mut(&child) {
             below.leave(&ToBranch::Refused { reason });
         }
     }
@@ -329,7 +331,7 @@ impl Tree {
 
     /// All that is below looks for another parent.
     pub(crate) fn release_children(&mut self) {
-        for below in self.children.values_mut() {
+        for below in self.branch.children.values_mut() {
             below.leave(&ToBranch::Leaving);
         }
     }
@@ -338,15 +340,15 @@ impl Tree {
 
     /// Tells those that have asked what time it is, once that is known here.
     pub(super) fn tell_time(&mut self) {
-        if self.awaits_time || self.asking.is_empty() {
+        if self.above.awaits_time || self.branch.asking.is_empty() {
             return;
         }
         let now_ns = monotonic_ns();
         let Some(error) = self.time_error(now_ns) else { return };
-        let (went, lease) = (self.clock.at(now_ns), self.vouches_until(now_ns));
+        let (went, lease) = (self.time.clock.at(now_ns), self.vouches_until(now_ns));
         let (system, era) = (self.system_time(), self.era());
-        let (children, clock) = (&mut self.children, &self.clock);
-        self.asking.retain(|child| {
+        let (children, clock) = (&mut self.branch.children, &self.time.clock);
+        self.branch.asking.retain(|child| {
             let Some(below) = children.get_mut(child) else { return false };
             // A peer that reads no answers gets no more of them: they would gather here.
             if below.neighbour.link.is_behind() {
@@ -366,7 +368,7 @@ impl Tree {
     /// Whether root of a child's branch is root in the cluster. The head says so.
     fn trusts(&self, child: Child) -> bool {
         self.options.membership.as_ref().is_some_and(|membership| membership.trusts_root)
-            || self.children.get(&child).is_some_and(|below| below.is_admin)
+            || self.branch.children.get(&child).is_some_and(|below| below.is_admin)
     }
 
     /// Whether the word of a node is that of a root that is root in the cluster.
@@ -379,8 +381,8 @@ impl Tree {
     }
 
     pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {
-        let Some(below) = self.children.remove(&child) else { return };
-        self.orders.remove(&child);
+        let Some(below) = self.branch.children.remove(&child) else { return };
+        self.branch.orders.remove(&child);
         if self.lose_branch(child) {
             warn!(code = %Code::OutOfReach, "lost the branch of {}: {}", below.name, error.whole());
         }
@@ -388,8 +390,8 @@ impl Tree {
 
     /// Whether anybody was there.
     fn lose_branch(&mut self, child: Child) -> bool {
-        self.asking.remove(&child);
-        self.sent_on.retain(|_, by| *by != child);
+        self.branch.asking.remove(&child);
+        self.branch.sent_on.retain(|_, by| *by != child);
         let nodes = self.routes.lose(child);
         let any = !nodes.is_empty();
         self.lose_nodes(child, nodes);
@@ -403,9 +405,10 @@ impl Tree {
             (Recipients::Joiner { name, .. }, ToAgent::Refused { reason }) => Some((name, reason)),
             _ => None,
         };
-        let is_own = |name: &str| self.children.get(&child).is_some_and(|it| it.is_named(name));
+        let is_own =
+            |name: &str| self.branch.children.get(&child).is_some_and(|it| it.is_named(name));
         let reason = refused.filter(|(name, _)| is_own(name)).map(|(_, reason)| reason.clone());
-        self.orders.entry(child).or_default().push(order);
+        self.branch.orders.entry(child).or_default().push(order);
         if let Some(reason) = reason {
             self.let_go(child, reason);
         }
@@ -414,7 +417,7 @@ impl Tree {
     /// A node was removed from the cluster: its parent lets go of it.
     pub(super) fn on_removed(&mut self, node: NodeId) {
         let Way::Down(child) = self.routes.way(Place::Node(node)) else { return };
-        let Some(below) = self.children.get_mut(&child) else { return };
+        let Some(below) = self.branch.children.get_mut(&child) else { return };
         if self.routes.node_of(&below.name) == Some(node) {
             self.let_go(child, "its node was removed from the cluster".into());
         } else {
@@ -425,8 +428,8 @@ impl Tree {
     /// A child is none any more, and has a moment to go. It is sent what it was to be sent, and
     /// what it says counts no more; those that have joined below it look for another parent.
     fn let_go(&mut self, child: Child, reason: String) {
-        let orders = self.orders.remove(&child).unwrap_or_default();
-        let Some(below) = self.children.get_mut(&child) else { return };
+        let orders = self.branch.orders.remove(&child).unwrap_or_default();
+        let Some(below) = self.branch.children.get_mut(&child) else { return };
         for batch in batches(orders) {
             below.neighbour.send(&ToBranch::Orders(batch));
         }
@@ -438,19 +441,19 @@ impl Tree {
         if nodes.is_empty() {
             return;
         }
-        self.passing.on_gone(&nodes);
+        self.branch.passing.on_gone(&nodes);
         self.end_streams_of(&nodes, Some(child));
-        self.upward.gone(nodes);
+        self.branch.upward.gone(nodes);
     }
 
     /// Streams with nodes that are out of reach end, here and at the children but the one that says
     /// so.
     pub(super) fn end_streams_of(&mut self, nodes: &[NodeId], but: Option<Child>) {
         let is_lost = |node: NodeId| nodes.contains(&node);
-        self.tunnels.lose(|to, tunnel| {
+        self.ways.tunnels.lose(|to, tunnel| {
             is_lost(tunnel.opener) || matches!(to, Place::Node(node) if is_lost(node))
         });
-        for (child, below) in &mut self.children {
+        for (child, below) in &mut self.branch.children {
             if below.is_taken() && Some(*child) != but {
                 below.neighbour.send(&ToBranch::Gone(nodes.to_vec()));
             }
@@ -463,7 +466,7 @@ impl Tree {
             Way::Here => false,
             Way::Up => self.is_up_busy(),
             Way::Down(child) => {
-                self.children.get(&child).is_some_and(|below| below.neighbour.is_busy())
+                self.branch.children.get(&child).is_some_and(|below| below.neighbour.is_busy())
             }
         }
     }

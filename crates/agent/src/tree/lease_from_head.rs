@@ -60,7 +60,7 @@ impl Tree {
     /// What those below are told.
     pub(super) fn vouches_until(&self, now_ns: u64) -> ClusterTime {
         if self.options.is_root() {
-            return self.clock.at(now_ns) + self.lease.length;
+            return self.time.clock.at(now_ns) + self.lease.length;
         }
         if self.routes.own().is_some() { self.lease.counts_until() } else { ClusterTime(0) }
     }
@@ -74,7 +74,7 @@ impl Tree {
         let now_ns = monotonic_ns();
         let Some(error) = self.time_error(now_ns) else { return };
         let until = self.lease.counts_until();
-        let until_ns = self.clock.own_ns(until).saturating_sub(error.0);
+        let until_ns = self.time.clock.own_ns(until).saturating_sub(error.0);
         if until_ns > now_ns {
             self.heard.push(Heard::Lease { until_ns });
         }

@@ -39,12 +39,12 @@ pub(super) struct Up {
 impl Tree {
     /// Whether there is a parent, or an agent that is asked to be it.
     pub(crate) const fn has_parent(&self) -> bool {
-        self.up.is_some()
+        self.above.up.is_some()
     }
 
     /// Whether it is worth asking another at once, after one was asked in vain.
     pub(crate) fn has_another_way(&mut self) -> bool {
-        self.candidates.has_another(monotonic_ns())
+        self.above.candidates.has_another(monotonic_ns())
     }
 
     /// Begins to connect to an agent that may be the parent. What comes of it is heard later.
@@ -56,7 +56,7 @@ impl Tree {
                 // moment.
                 if !self.options.is_root() {
                     warn!(code = %Code::OutOfReach, "cannot reach the cluster: {error:#}");
-                    self.candidates.failed(monotonic_ns());
+                    self.above.candidates.failed(monotonic_ns());
                 }
                 return;
             }
@@ -70,11 +70,11 @@ impl Tree {
         neighbour.send(&FromBranch::Here {
             name: self.options.name.clone(),
             address: self.address.clone(),
-            unreachable: self.candidates.unreachable(),
+            unreachable: self.above.candidates.unreachable(),
         });
         let is_root = self.options.is_root();
         let until_ns = (!is_root).then(|| monotonic_ns() + TAKING_NS);
-        self.up = Some(Up { neighbour, until_ns });
+        self.above.up = Some(Up { neighbour, until_ns });
         if is_root {
             self.begin_anew();
             self.heard.push(Heard::Taken);
@@ -87,9 +87,9 @@ impl Tree {
             stream.set_nonblocking(true)?;
             return Ok(Carrier::Local(stream));
         }
-        let candidate = self.candidates.next(monotonic_ns()).context("there is no head")?;
-        let carrier = Carrier::to(&candidate.address, self.endpoint.as_ref())?;
-        self.expected.clone_from(&candidate.name);
+        let candidate = self.above.candidates.next(monotonic_ns()).context("there is no head")?;
+        let carrier = Carrier::to(&candidate.address, self.entrance.endpoint.as_ref())?;
+        self.above.expected.clone_from(&candidate.name);
         Ok(carrier)
     }
 
@@ -97,13 +97,13 @@ impl Tree {
     /// below.
     fn begin_anew(&mut self) {
         self.routes.forget_all();
-        self.upward.clear();
-        self.passing.clear();
-        self.estimator.another_parent();
+        self.branch.upward.clear();
+        self.branch.passing.clear();
+        self.time.estimator.another_parent();
         self.lease.begin_anew();
-        self.tunnels.lose(|_, _| true);
+        self.ways.tunnels.lose(|_, _| true);
         let above = self.above_children();
-        for below in self.children.values_mut() {
+        for below in self.branch.children.values_mut() {
             below.neighbour.send(&ToBranch::JoinAgain { above: above.clone() });
         }
     }
@@ -111,39 +111,39 @@ impl Tree {
     /// The agents above this one's children.
     pub(super) fn above_children(&self) -> Vec<Contact> {
         let own = Contact { name: self.options.name.clone(), address: self.address.clone() };
-        self.candidates.above().iter().cloned().chain([own]).collect()
+        self.above.candidates.above().iter().cloned().chain([own]).collect()
     }
 
     /// Asks to be taken in with this, after [`Heard::Taken`].
     pub(crate) fn join(&mut self, join: FromAgent) {
-        self.attempt += 1;
-        self.routes.note_own(self.attempt);
-        let above = self.candidates.above();
+        self.above.attempt += 1;
+        self.routes.note_own(self.above.attempt);
+        let above = self.above.candidates.above();
         let error = self.time_error(monotonic_ns()).unwrap_or(Nanos(u64::MAX));
-        self.told_error = error;
+        self.time.told_error = error;
         let joining = Joining {
-            attempt: self.attempt,
-            life: self.life,
+            attempt: self.above.attempt,
+            life: self.above.life,
             parent: above.last().map_or_else(String::new, |parent| parent.name.clone()),
             depth: u16::try_from(above.len()).unwrap_or(u16::MAX),
             time_error: error,
             ..Joining::default()
         };
-        self.upward.report(Report { from: Origin::Joiner(joining), report: join });
+        self.branch.upward.report(Report { from: Origin::Joiner(joining), report: join });
     }
 
     /// Queues a report of this node.
     pub(crate) fn report(&mut self, report: FromAgent) {
         if let Some(node) = self.routes.own() {
             let report = Report { from: Origin::Nodes(vec![node]), report };
-            self.passing.on_report(&report);
-            self.upward.report(report);
+            self.branch.passing.on_report(&report);
+            self.branch.upward.report(report);
         }
     }
 
     /// Queues a part of what was stored on this node before a barrier.
     pub(crate) fn exchange(&mut self, exchange: Exchange) {
-        if let (Some(node), Some(up)) = (self.routes.own(), &mut self.up) {
+        if let (Some(node), Some(up)) = (self.routes.own(), &mut self.above.up) {
             up.neighbour.exchange(Passed { nodes: vec![node], exchange });
         }
     }
@@ -156,7 +156,7 @@ impl Tree {
             match way {
                 Way::Here => self.heard.push(Heard::Exchanged(exchange.clone())),
                 Way::Down(child) => {
-                    if let Some(below) = self.children.get_mut(&child) {
+                    if let Some(below) = self.branch.children.get_mut(&child) {
                         let exchange = exchange.clone();
                         below.neighbour.exchange(Passed { nodes, exchange });
                     }
@@ -167,10 +167,10 @@ impl Tree {
     }
 
     pub(super) fn on_up(&mut self) {
-        let Some(up) = &mut self.up else { return };
+        let Some(up) = &mut self.above.up else { return };
         let received = up.neighbour.link.receive();
         loop {
-            let Some(up) = &mut self.up else { return };
+            let Some(up) = &mut self.above.up else { return };
             match up.neighbour.next::<ToBranch>() {
                 Ok(Some(message)) => self.on_word_from_above(message),
                 Ok(None) => break,
@@ -200,9 +200,9 @@ impl Tree {
             ToBranch::Taken { above } => self.on_taken(above),
             ToBranch::Elsewhere(contact) => self.on_elsewhere(contact),
             ToBranch::JoinAgain { above } => {
-                if self.candidates.taken(above, &self.options.name) {
+                if self.above.candidates.taken(above, &self.options.name) {
                     self.heard.push(Heard::JoinAgain);
-                    self.awaits_time = true;
+                    self.above.awaits_time = true;
                     self.begin_anew();
                 } else {
                     self.lose_parent("it is below this node itself");
@@ -215,26 +215,26 @@ impl Tree {
 
     /// There is a parent: the time is asked for, and then which agents may join.
     fn on_taken(&mut self, above: Vec<Contact>) {
-        let Some(up) = &mut self.up else { return };
+        let Some(up) = &mut self.above.up else { return };
         if up.until_ns.is_none() {
             return self.lose_parent("it took this node twice");
         }
-        if !is_node(&up.neighbour, &self.expected) {
+        if !is_node(&up.neighbour, &self.above.expected) {
             return self.lose_parent("it has not the certificate of the node that it should be");
         }
         up.until_ns = None;
-        if !self.candidates.taken(above, &self.options.name) {
+        if !self.above.candidates.taken(above, &self.options.name) {
             return self.lose_parent("it is below this node itself");
         }
-        self.awaits_time = true;
-        self.without_parent_ns = None;
+        self.above.awaits_time = true;
+        self.above.without_parent_ns = None;
         self.begin_anew();
     }
 
     fn on_elsewhere(&mut self, contact: Contact) {
-        let is_asked = self.up.as_ref().is_some_and(|up| up.until_ns.is_some());
-        if is_asked && self.candidates.sent_to(contact) {
-            self.up = None;
+        let is_asked = self.above.up.as_ref().is_some_and(|up| up.until_ns.is_some());
+        if is_asked && self.above.candidates.sent_to(contact) {
+            self.above.up = None;
             self.heard.push(Heard::AskAnother);
         } else {
             self.lose_parent("it sends this node about");
@@ -242,8 +242,8 @@ impl Tree {
     }
 
     fn on_order(&mut self, order: Order) {
-        self.passing.on_order(&order);
-        self.estimator.hurry(self.ask_every_ns());
+        self.branch.passing.on_order(&order);
+        self.time.estimator.hurry(self.ask_every_ns());
         let had_joined = self.routes.own().is_some();
         let split = self.routes.split(order);
         if !had_joined && self.routes.own().is_some() {
@@ -256,19 +256,19 @@ impl Tree {
                 Way::Up => {}
             }
         }
-        self.upward.gone(split.gone);
+        self.branch.upward.gone(split.gone);
     }
 
     /// The parent is of no more use. What is below stays, and joins again with this agent.
     pub(crate) fn lose_parent(&mut self, reason: &str) {
-        let Some(up) = self.up.take() else { return };
+        let Some(up) = self.above.up.take() else { return };
         let now_ns = monotonic_ns();
-        self.candidates.failed(now_ns);
-        self.awaits_time = false;
-        self.upward.clear();
+        self.above.candidates.failed(now_ns);
+        self.above.awaits_time = false;
+        self.branch.upward.clear();
         if up.until_ns.is_none() {
-            self.without_parent_ns = Some(now_ns);
-            self.tunnels.lose(|_, _| true);
+            self.above.without_parent_ns = Some(now_ns);
+            self.ways.tunnels.lose(|_, _| true);
             self.turn_away_waiting();
         }
         self.heard.push(Heard::ParentLost(reason.to_owned()));
@@ -279,11 +279,12 @@ impl Tree {
         if self.options.is_root() {
             return None;
         }
-        let Some(up) = &self.up else {
-            let patience = self.without_parent_ns.filter(|_| !self.children.is_empty());
+        let Some(up) = &self.above.up else {
+            let patience =
+                self.above.without_parent_ns.filter(|_| !self.branch.children.is_empty());
             return patience.map(|since_ns| since_ns + WITHOUT_PARENT_NS);
         };
-        up.until_ns.or(Some(self.estimator.due_ns()))
+        up.until_ns.or(Some(self.time.estimator.due_ns()))
     }
 
     /// Asks what time it is, when it is time to ask, and sees whether the parent is still there.
@@ -291,11 +292,11 @@ impl Tree {
         if self.options.is_root() {
             return;
         }
-        match &mut self.up {
+        match &mut self.above.up {
             None => {
-                let since_ns = self.without_parent_ns;
+                let since_ns = self.above.without_parent_ns;
                 if since_ns.is_some_and(|since_ns| since_ns + WITHOUT_PARENT_NS <= now_ns) {
-                    self.without_parent_ns = None;
+                    self.above.without_parent_ns = None;
                     self.release_children();
                 }
             }
@@ -304,14 +305,14 @@ impl Tree {
                     self.lose_parent("it does not answer");
                 }
             }
-            Some(up) if self.estimator.due_ns() <= now_ns => {
-                let since_ns = self.estimator.unanswered_since_ns();
+            Some(up) if self.time.estimator.due_ns() <= now_ns => {
+                let since_ns = self.time.estimator.unanswered_since_ns();
                 if since_ns.is_some_and(|since_ns| since_ns + SILENCE_NS <= now_ns) {
                     return self.lose_parent("it does not say what time it is");
                 }
                 up.neighbour.send(&FromBranch::Clock { asked_ns: monotonic_ns() });
                 let every_ns = self.ask_every_ns();
-                self.estimator.asked(now_ns, every_ns);
+                self.time.estimator.asked(now_ns, every_ns);
             }
             Some(_) => {}
         }
@@ -319,26 +320,26 @@ impl Tree {
 
     /// How often it is asked what time it is.
     pub(super) fn ask_every_ns(&self) -> u64 {
-        let need = match (self.passing.jobs(), self.children.len()) {
+        let need = match (self.branch.passing.jobs(), self.branch.children.len()) {
             (0, 0) => Need::Idle,
             (0, _) => Need::Below,
             _ => Need::Jobs,
         };
-        ask_every_ns(need, self.lease.length(), self.estimator.doubles_ns())
+        ask_every_ns(need, self.lease.length(), self.time.estimator.doubles_ns())
     }
 
     /// Whether more of streams to the parent would only wait.
     pub(super) fn is_up_busy(&self) -> bool {
-        self.up.as_ref().is_some_and(|up| up.neighbour.is_busy())
+        self.above.up.as_ref().is_some_and(|up| up.neighbour.is_busy())
     }
 
     /// Sends all that has gathered for the parent.
     pub(super) fn send_up(&mut self) {
-        let Some(up) = &mut self.up else { return self.upward.clear() };
-        if self.upward.is_empty() {
+        let Some(up) = &mut self.above.up else { return self.branch.upward.clear() };
+        if self.branch.upward.is_empty() {
             return;
         }
-        for message in self.upward.take() {
+        for message in self.branch.upward.take() {
             up.neighbour.send(&message);
         }
     }

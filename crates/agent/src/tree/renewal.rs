@@ -70,7 +70,7 @@ impl Renewal {
 impl Tree {
     /// Asks for a new certificate, if it is time.
     pub(super) fn look_at_certificate(&mut self, now_ns: u64) {
-        if self.renewal.is_due(now_ns)
+        if self.entrance.renewal.is_due(now_ns)
             && let Err(error) = self.ask_for_certificate()
         {
             warn!(code = %Code::NotTrusted, "cannot renew the certificate: {error:#}");
@@ -79,16 +79,16 @@ impl Tree {
 
     fn ask_for_certificate(&mut self) -> anyhow::Result<()> {
         // An answer may be under way, and is for the key that was asked for.
-        let key = self.renewal.asked.take().map_or_else(Key::generate, Ok)?;
+        let key = self.entrance.renewal.asked.take().map_or_else(Key::generate, Ok)?;
         let (name, request) = (self.options.name.clone(), key.request()?);
-        let key_now = self.renewal.credentials.as_ref().map(Credentials::key_fingerprint);
+        let key_now = self.entrance.renewal.credentials.as_ref().map(Credentials::key_fingerprint);
         let key_now = key_now.context("there was none before")?;
-        self.renewal.asked = Some(key);
+        self.entrance.renewal.asked = Some(key);
         if self.options.is_root() {
             let certificate = self.options.place.sign_again(&name, [key_now; 2], &request)?;
             return self.take_certificate(&certificate);
         }
-        if let Some(up) = self.up.as_mut().filter(|_| self.routes.own().is_some()) {
+        if let Some(up) = self.above.up.as_mut().filter(|_| self.routes.own().is_some()) {
             let (shown, current) = ([0; Fingerprint::BYTES], *key_now.as_bytes());
             up.neighbour.send(&FromBranch::Renew { name, request: request.into(), shown, current });
         }
@@ -97,14 +97,14 @@ impl Tree {
 
     fn take_certificate(&mut self, certificate: &[u8]) -> anyhow::Result<()> {
         // An agent that asks again before there is an answer has another one coming.
-        let Some(key) = self.renewal.asked.take() else { return Ok(()) };
-        let before = self.renewal.credentials.as_ref().context("there was none before")?;
+        let Some(key) = self.entrance.renewal.asked.take() else { return Ok(()) };
+        let before = self.entrance.renewal.credentials.as_ref().context("there was none before")?;
         let credentials = Credentials::new(key, certificate, before.authority_certificate())?;
         anyhow::ensure!(credentials.member() == before.member(), "it is for another machine");
         self.options.place.keep_credentials(&credentials)?;
-        self.renewal.credentials = Some(credentials);
-        self.renewal.plan(monotonic_ns());
-        self.endpoint = Some(self.options.place.endpoint()?);
+        self.entrance.renewal.credentials = Some(credentials);
+        self.entrance.renewal.plan(monotonic_ns());
+        self.entrance.endpoint = Some(self.options.place.endpoint()?);
         Ok(())
     }
 
@@ -115,13 +115,13 @@ impl Tree {
         (name, request): (String, Vec<u8>),
         [shown, current]: [[u8; Fingerprint::BYTES]; 2],
     ) {
-        let direct = self.children.get(&child).filter(|below| below.is_named(&name));
+        let direct = self.branch.children.get(&child).filter(|below| below.is_named(&name));
         if direct.is_none() && self.routes.child_of(&name) != Some(child) {
             return;
         }
         let shown = direct.map_or(shown, |below| *below.key.as_bytes());
         if !self.options.is_root() {
-            if let Some(up) = &mut self.up {
+            if let Some(up) = &mut self.above.up {
                 let request = request.into();
                 up.neighbour.send(&FromBranch::Renew { name, request, shown, current });
             }
@@ -146,7 +146,7 @@ impl Tree {
         }
         // One that was removed may still be there, and another have its name.
         let child = self.routes.child_of(&name);
-        if let Some(below) = child.and_then(|child| self.children.get_mut(&child)) {
+        if let Some(below) = child.and_then(|child| self.branch.children.get_mut(&child)) {
             below.neighbour.send(&ToBranch::Renewed { name, certificate: certificate.into() });
         }
     }

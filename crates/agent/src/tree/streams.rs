@@ -40,7 +40,7 @@ const NOWHERE: &str = "the node is out of reach";
 
 impl Tree {
     pub(super) fn on_gate(&mut self, poller: &Poller) {
-        while let Some(accepted) = self.gate.as_ref().map(UnixListener::accept) {
+        while let Some(accepted) = self.ways.gate.as_ref().map(UnixListener::accept) {
             match accepted {
                 Ok((stream, _)) => self.take_guest(stream, poller),
                 Err(error) => return self.cannot_accept(&error, poller),
@@ -55,31 +55,31 @@ impl Tree {
         if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
             warn!(code = %Code::System, "cannot take a connection: {error}");
             self.watch_doors(Interest::NONE, poller);
-            self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
+            self.entrance.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
         }
     }
 
     pub(super) fn accept_again(&mut self, poller: &Poller) {
-        if self.accept_again_ns.is_some_and(|at| at <= monotonic_ns()) {
-            self.accept_again_ns = None;
+        if self.entrance.accept_again_ns.is_some_and(|at| at <= monotonic_ns()) {
+            self.entrance.accept_again_ns = None;
             self.watch_doors(Interest::READ, poller);
         }
     }
 
     fn watch_doors(&self, interest: Interest, poller: &Poller) {
         // They are watched since they are there: only how can't be refused.
-        for (door, token) in [(&self.gate, GATE), (&self.door, DOOR)] {
+        for (door, token) in [(&self.ways.gate, GATE), (&self.ways.door, DOOR)] {
             let _ = door.as_ref().map(|door| poller.modify(door, token, interest));
         }
-        let _ = self.port.as_ref().map(|port| poller.modify(port, PORT, interest));
+        let _ = self.entrance.port.as_ref().map(|port| poller.modify(port, PORT, interest));
     }
 
     /// No user may keep others out by connections that say nothing.
     fn has_room_for(&self, uid: u32) -> bool {
-        let refused = self.refused.values().map(|refused| refused.uid);
-        let of_user = self.guests.values().map(|guest| guest.uid).chain(refused);
+        let refused = self.entrance.refused.values().map(|refused| refused.uid);
+        let of_user = self.entrance.guests.values().map(|guest| guest.uid).chain(refused);
         let of_user = of_user.filter(|other| *other == uid).count();
-        let all = self.guests.len() + self.refused.len();
+        let all = self.entrance.guests.len() + self.entrance.refused.len();
         let has_room = all < GUESTS_MAX && of_user < GUESTS_PER_USER_MAX;
         has_room || may_run_instance(uid, geteuid().as_raw())
     }
@@ -97,14 +97,14 @@ impl Tree {
         let token = self.token();
         if poller.add(&link, token, Interest::READ).is_ok() {
             let until_ns = monotonic_ns() + GUEST_PATIENCE_NS;
-            self.guests.insert(token, Guest { link, uid, until_ns });
+            self.entrance.guests.insert(token, Guest { link, uid, until_ns });
             self.on_guest(token, poller);
         }
     }
 
     /// All that is said here is for the controller.
     pub(super) fn on_door(&mut self, poller: &Poller) {
-        while let Some(accepted) = self.door.as_ref().map(UnixListener::accept) {
+        while let Some(accepted) = self.ways.door.as_ref().map(UnixListener::accept) {
             match accepted {
                 Ok((stream, _)) => self.open(stream, Vec::new(), Place::Controller, poller),
                 Err(error) => return self.cannot_accept(&error, poller),
@@ -113,12 +113,12 @@ impl Tree {
     }
 
     pub(super) fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
+        self.entrance.next_token += 1;
+        self.entrance.next_token
     }
 
     pub(super) fn on_guest(&mut self, token: u64, poller: &Poller) {
-        let Some(Guest { link, .. }) = self.guests.get_mut(&token) else { return };
+        let Some(Guest { link, .. }) = self.entrance.guests.get_mut(&token) else { return };
         let received = link.receive();
         let asked = link.next_greeting().and_then(|role| match role {
             Some(Role::Gate) => link.next::<Through>(),
@@ -128,7 +128,7 @@ impl Tree {
         if matches!(asked, Ok(None)) && received.is_ok() {
             return;
         }
-        let Some(Guest { link, .. }) = self.guests.remove(&token) else { return };
+        let Some(Guest { link, .. }) = self.entrance.guests.remove(&token) else { return };
         poller.remove(&link);
         if let Ok(Some(through)) = asked {
             let (stream, said) = link.into_rest();
@@ -153,11 +153,11 @@ impl Tree {
         let tunnel = TunnelId { opener: node, number };
         let (token, from) = (self.token(), Place::Node(node));
         let opening = Opening { tunnel, from, to, uid: vouch.uid };
-        if let Err(error) = self.tunnels.add(opening, (stream, token), Vec::new(), poller) {
+        if let Err(error) = self.ways.tunnels.add(opening, (stream, token), Vec::new(), poller) {
             return warn!(code = %Code::System, "cannot pass a client on: {error}");
         }
-        self.tunnelled.push(Tunnelled { from, to, tunnel, part: Part::Open(vouch) });
-        self.tunnels.say_first(tunnel, said);
+        self.ways.tunnelled.push(Tunnelled { from, to, tunnel, part: Part::Open(vouch) });
+        self.ways.tunnels.say_first(tunnel, said);
     }
 
     /// Tells a client of the controller that it can't be reached. A client of another node's keeper
@@ -176,7 +176,7 @@ impl Tree {
             .and_then(|()| poller.add(&stream, token, Interest::READ));
         if told.is_ok() {
             let until_ns = monotonic_ns() + GUEST_PATIENCE_NS;
-            self.refused.insert(token, Refused { stream, uid, until_ns });
+            self.entrance.refused.insert(token, Refused { stream, uid, until_ns });
         }
     }
 
@@ -193,12 +193,12 @@ impl Tree {
 
     /// What a client still says that was told that the controller is out of reach.
     pub(super) fn on_refused(&mut self, token: u64, poller: &Poller) {
-        let Some(Refused { stream, .. }) = self.refused.get_mut(&token) else { return };
+        let Some(Refused { stream, .. }) = self.entrance.refused.get_mut(&token) else { return };
         let is_over = match stream.read(&mut [0; REFUSED_READ_BYTES]) {
             Ok(count) => count == 0,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         };
-        if is_over && let Some(Refused { stream, .. }) = self.refused.remove(&token) {
+        if is_over && let Some(Refused { stream, .. }) = self.entrance.refused.remove(&token) {
             poller.remove(&stream);
         }
     }
@@ -221,20 +221,22 @@ impl Tree {
             .and_then(|()| ways::connect(daemon))
             .and_then(|stream| {
                 let token = self.token();
-                self.tunnels.add(opening, (stream, token), introduction, poller)
+                self.ways.tunnels.add(opening, (stream, token), introduction, poller)
             });
         if let Err(error) = added {
             let reason = format!("node {} cannot take it: {error}", self.options.name);
             let Opening { tunnel, from, to, .. } = opening;
             let part = Part::End(Some(refusal(reason, Code::ControllerAway)));
-            self.tunnelled.push(Tunnelled { from, to, tunnel, part });
+            self.ways.tunnelled.push(Tunnelled { from, to, tunnel, part });
         }
     }
 
     /// A neighbour has passed on a part of a stream, which is taken only if it may have come that
     /// way. If not, the stream is over for its sender, without a gap; no other hears of it.
     pub(super) fn on_tunnelled(&mut self, came: Way, part: Tunnelled) {
-        let Some(refusal) = self.objection(came, &part) else { return self.tunnelled.push(part) };
+        let Some(refusal) = self.objection(came, &part) else {
+            return self.ways.tunnelled.push(part);
+        };
         // What is said to that would be said to itself without an end.
         if !matches!(part.part, Part::End(_)) {
             self.send_part(came, part.refused(refusal));
@@ -271,8 +273,10 @@ impl Tree {
     fn send_part(&mut self, way: Way, part: Tunnelled) {
         let neighbour = match way {
             Way::Here => None,
-            Way::Up => self.up.as_mut().map(|up| &mut up.neighbour),
-            Way::Down(child) => self.children.get_mut(&child).map(|below| &mut below.neighbour),
+            Way::Up => self.above.up.as_mut().map(|up| &mut up.neighbour),
+            Way::Down(child) => {
+                self.branch.children.get_mut(&child).map(|below| &mut below.neighbour)
+            }
         };
         if let Some(neighbour) = neighbour {
             neighbour.send_bulk(part);
@@ -281,7 +285,7 @@ impl Tree {
 
     /// Brings parts of streams on their way, or to their end here.
     pub(super) fn pass_on(&mut self, poller: &Poller) {
-        let mut parts = std::mem::take(&mut self.tunnelled);
+        let mut parts = std::mem::take(&mut self.ways.tunnelled);
         while !parts.is_empty() {
             for part in parts.drain(..) {
                 match self.routes.way(part.to) {
@@ -290,7 +294,7 @@ impl Tree {
                     way => self.send_part(way, part),
                 }
             }
-            std::mem::swap(&mut parts, &mut self.tunnelled);
+            std::mem::swap(&mut parts, &mut self.ways.tunnelled);
         }
     }
 
@@ -301,7 +305,7 @@ impl Tree {
                 let opening = Opening { tunnel, from: to, to: from, uid: vouch.uid };
                 self.arrive(opening, vouch, poller);
             }
-            part => self.tunnels.on_part(Tunnelled { from, to, tunnel, part }),
+            part => self.ways.tunnels.on_part(Tunnelled { from, to, tunnel, part }),
         }
     }
 
@@ -309,7 +313,7 @@ impl Tree {
     /// know.
     fn say_nowhere(&mut self, part: &Tunnelled) {
         if !matches!(part.part, Part::End(_)) {
-            self.tunnelled.push(part.refused(refusal(NOWHERE, Code::OutOfReach)));
+            self.ways.tunnelled.push(part.refused(refusal(NOWHERE, Code::OutOfReach)));
         }
     }
 }

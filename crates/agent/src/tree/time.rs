@@ -13,7 +13,7 @@ use tutti_wire::branch::{ClockReply, SystemTime};
 impl Tree {
     /// The parent says what time it is.
     pub(super) fn on_clock(&mut self, reply: &ClockReply) {
-        if let Some(measured) = self.estimator.answered(reply, monotonic_ns())
+        if let Some(measured) = self.time.estimator.answered(reply, monotonic_ns())
             && let Some(correction) = self.by_system(reply, measured)
         {
             self.on_time_told(correction);
@@ -27,23 +27,23 @@ impl Tree {
     /// goes on with what was measured.
     fn by_system(&mut self, reply: &ClockReply, measured: Correction) -> Option<Correction> {
         let Some(theirs) = reply.system else {
-            self.system = None;
+            self.time.system = None;
             return Some(measured);
         };
-        let error = self.estimator.error(monotonic_ns()).unwrap_or(Nanos(u64::MAX));
+        let error = self.time.estimator.error(monotonic_ns()).unwrap_or(Nanos(u64::MAX));
         match system_clock::there(&theirs, (measured, error)) {
             Ok(known) => {
-                self.untrusted = None;
-                self.system = Some((theirs, Some(known)));
+                self.time.untrusted = None;
+                self.time.system = Some((theirs, Some(known)));
                 Some(known.correction)
             }
-            Err(why) if self.awaits_time => {
+            Err(why) if self.above.awaits_time => {
                 self.lose_parent(&why.to_string());
                 None
             }
             Err(why) => {
                 self.say_untrusted(why);
-                self.system = Some((theirs, None));
+                self.time.system = Some((theirs, None));
                 Some(measured)
             }
         }
@@ -52,14 +52,14 @@ impl Tree {
     /// What those below are told of the system's clock.
     pub(super) fn system_time(&mut self) -> Option<SystemTime> {
         if !self.options.is_root() {
-            return self.system.map(|(theirs, _)| theirs);
+            return self.time.system.map(|(theirs, _)| theirs);
         }
-        if self.source == ClockSource::Own {
+        if self.time.source == ClockSource::Own {
             return None;
         }
-        match system_clock::here(self.clock.correction()) {
+        match system_clock::here(self.time.clock.correction()) {
             Ok(time) => {
-                self.untrusted = None;
+                self.time.untrusted = None;
                 Some(time)
             }
             Err(why) => {
@@ -71,32 +71,32 @@ impl Tree {
 
     /// Says it once.
     fn say_untrusted(&mut self, why: Untrusted) {
-        let said = self.untrusted.replace(why);
+        let said = self.time.untrusted.replace(why);
         if said.is_none_or(|said| discriminant(&said) != discriminant(&why)) {
             info!("{why}; the time is measured over the network instead");
         }
     }
 
     fn on_time_told(&mut self, correction: Correction) {
-        if self.clock.correct(correction) {
+        if self.time.clock.correct(correction) {
             self.heard.push(Heard::ClockStepped);
         }
-        if std::mem::take(&mut self.awaits_time) {
+        if std::mem::take(&mut self.above.awaits_time) {
             self.heard.push(Heard::Taken);
         }
         self.tell_time();
-        let (told, error) = (self.told_error.0, self.time_error(monotonic_ns()));
+        let (told, error) = (self.time.told_error.0, self.time_error(monotonic_ns()));
         if let Some((node, error)) = self.routes.own().zip(error)
             && (error.0 > told.saturating_mul(2) || error.0 < told / 2)
         {
-            self.told_error = error;
-            self.upward.times(vec![(node, error)]);
+            self.time.told_error = error;
+            self.branch.upward.times(vec![(node, error)]);
         }
     }
 
     /// Which cluster time is known here.
     pub(crate) fn era(&self) -> u64 {
-        if self.options.is_root() { self.era } else { self.estimator.era() }
+        if self.options.is_root() { self.time.era } else { self.time.estimator.era() }
     }
 
     /// How far off cluster time may be here; `None` before the first answer of a parent. True of
@@ -107,11 +107,11 @@ impl Tree {
         if self.options.is_root() {
             return Some(Nanos::ZERO);
         }
-        match &self.system {
+        match &self.time.system {
             Some((_, Some(known))) => {
                 Some(system_clock::error_now(known, now_ns, DRIFT_PPB_MAX.unsigned_abs()))
             }
-            _ => self.estimator.error(now_ns),
+            _ => self.time.estimator.error(now_ns),
         }
     }
 
@@ -123,6 +123,6 @@ impl Tree {
 
     /// By how much cluster time is ahead of the monotonic clock here.
     pub(crate) fn ahead_ns(&self) -> i64 {
-        self.clock.ahead_ns()
+        self.time.clock.ahead_ns()
     }
 }

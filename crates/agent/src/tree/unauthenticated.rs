@@ -31,8 +31,8 @@ const STRANGER_GRACE_NS: u64 = 1_000_000_000;
 impl Tree {
     pub(super) fn open_port(&mut self, poller: &Poller) -> anyhow::Result<()> {
         let Some(membership) = &self.options.membership else { return Ok(()) };
-        self.endpoint = Some(self.options.place.endpoint()?);
-        self.renewal = Renewal::of(&self.options.place)?;
+        self.entrance.endpoint = Some(self.options.place.endpoint()?);
+        self.entrance.renewal = Renewal::of(&self.options.place)?;
         let Some(address) = &membership.listen else { return Ok(()) };
         let port = TcpListener::bind(address).or_else(|error| match error.kind() {
             // Another cluster's agent has it. An agent that is to find the head must know its port;
@@ -51,14 +51,14 @@ impl Tree {
             true => membership.address.clone().unwrap_or_default(),
             false => port.local_addr()?.to_string(),
         };
-        self.port = Some(port);
+        self.entrance.port = Some(port);
         Ok(())
     }
 
     pub(super) fn on_port(&mut self, poller: &Poller) {
-        while let Some(port) = &self.port {
+        while let Some(port) = &self.entrance.port {
             if self.room_at_ns().is_some_and(|at_ns| at_ns > monotonic_ns()) {
-                self.is_crowded = true;
+                self.entrance.is_crowded = true;
                 let _ = poller.modify(port, PORT, Interest::NONE);
                 return;
             }
@@ -66,10 +66,10 @@ impl Tree {
                 Ok((socket, _)) => socket,
                 Err(error) => return self.cannot_accept(&error, poller),
             };
-            if self.strangers.len() >= STRANGERS_MAX {
+            if self.entrance.strangers.len() >= STRANGERS_MAX {
                 self.drop_slowest_stranger();
             }
-            let Some(endpoint) = &self.endpoint else { continue };
+            let Some(endpoint) = &self.entrance.endpoint else { continue };
             let Ok(carrier) = Carrier::from(socket, endpoint) else { continue };
             self.let_in(carrier, poller);
         }
@@ -77,18 +77,21 @@ impl Tree {
 
     /// When there is room for another stranger, if all places are taken.
     pub(super) fn room_at_ns(&self) -> Option<u64> {
-        if self.strangers.len() < STRANGERS_MAX {
+        if self.entrance.strangers.len() < STRANGERS_MAX {
             return None;
         }
-        let slowest_ns = self.strangers.values().map(|stranger| stranger.until_ns).min()?;
+        let slowest_ns =
+            self.entrance.strangers.values().map(|stranger| stranger.until_ns).min()?;
         Some(slowest_ns - STRANGER_PATIENCE_NS + STRANGER_GRACE_NS)
     }
 
     /// Takes strangers again as soon as there is room.
     pub(super) fn let_more_in(&mut self, poller: &Poller) {
-        if self.is_crowded && self.room_at_ns().is_none_or(|at_ns| at_ns <= monotonic_ns()) {
-            self.is_crowded = false;
-            let _ = self.port.as_ref().map(|port| poller.modify(port, PORT, Interest::READ));
+        if self.entrance.is_crowded && self.room_at_ns().is_none_or(|at_ns| at_ns <= monotonic_ns())
+        {
+            self.entrance.is_crowded = false;
+            let _ =
+                self.entrance.port.as_ref().map(|port| poller.modify(port, PORT, Interest::READ));
         }
     }
 
@@ -100,18 +103,18 @@ impl Tree {
         let token = self.token();
         if poller.add(&link, token, Interest::READ).is_ok() {
             let until_ns = monotonic_ns() + STRANGER_PATIENCE_NS;
-            self.strangers.insert(token, Stranger { link, until_ns });
+            self.entrance.strangers.insert(token, Stranger { link, until_ns });
         }
     }
 
     pub(super) fn on_stranger(&mut self, token: u64) {
-        let Some(Stranger { link, .. }) = self.strangers.get_mut(&token) else { return };
+        let Some(Stranger { link, .. }) = self.entrance.strangers.get_mut(&token) else { return };
         let received = link.receive();
         let role = match link.next_greeting() {
             Ok(Some(role)) => role,
             Ok(None) => match received {
                 Ok(()) => return,
-                Err(LinkError::Closed) => return drop(self.strangers.remove(&token)),
+                Err(LinkError::Closed) => return drop(self.entrance.strangers.remove(&token)),
                 Err(error) => return self.turn_away(token, &error.whole()),
             },
             Err(error) => return self.turn_away(token, &error.whole()),
@@ -121,7 +124,7 @@ impl Tree {
             (Role::Newcomer, None) => match link.next::<Redeem>() {
                 Ok(Some(asked)) => self.admit(token, &asked),
                 Ok(None) if received.is_ok() => {}
-                Ok(None) => drop(self.strangers.remove(&token)),
+                Ok(None) => drop(self.entrance.strangers.remove(&token)),
                 Err(error) => self.turn_away(token, &error.whole()),
             },
             (Role::Agent, Some((member, key))) => self.adopt(token, &member, key),
@@ -131,7 +134,7 @@ impl Tree {
 
     fn turn_away(&mut self, token: u64, why: &str) {
         warn!(target: PROVOKED, code = %Code::NotTrusted, "refused a connection to the port: {why}");
-        if let Some(mut stranger) = self.strangers.remove(&token) {
+        if let Some(mut stranger) = self.entrance.strangers.remove(&token) {
             // Our greeting tells one of another release so.
             let _ = stranger.link.flush();
         }
@@ -140,15 +143,15 @@ impl Tree {
     /// A well-behaved peer says in a moment what it wants: so it finds a place soon, however many
     /// say nothing.
     fn drop_slowest_stranger(&mut self) {
-        let slowest = self.strangers.iter().min_by_key(|(_, stranger)| stranger.until_ns);
+        let slowest = self.entrance.strangers.iter().min_by_key(|(_, stranger)| stranger.until_ns);
         if let Some(token) = slowest.map(|(&token, _)| token) {
-            self.strangers.remove(&token);
+            self.entrance.strangers.remove(&token);
         }
     }
 
     /// Takes a token for a certificate.
     fn admit(&mut self, token: u64, asked: &Redeem) {
-        let Some(mut stranger) = self.strangers.remove(&token) else { return };
+        let Some(mut stranger) = self.entrance.strangers.remove(&token) else { return };
         let Some(membership) = &self.options.membership else { return };
         let signed = if self.options.is_root() {
             self.options.place.admit(&asked.secret, &asked.name, &asked.request)
@@ -177,13 +180,13 @@ impl Tree {
         let (name, role) = (member.name.as_str(), Some(member.role));
         // Elsewhere it is unknown: there the controller has a say, when it asks to join.
         let is_root = self.options.is_root();
-        let objection = is_root.then(|| self.members.objection(name, role, key)).flatten();
-        let Some(mut stranger) = self.strangers.remove(&token) else { return };
+        let objection = is_root.then(|| self.entrance.members.objection(name, role, key)).flatten();
+        let Some(mut stranger) = self.entrance.strangers.remove(&token) else { return };
         stranger.link.limit(FRAME_BYTES_MAX);
         let neighbour = Neighbour::new(stranger.link, token);
         let below = Below::new(neighbour, (member, key), monotonic_ns() + PATIENCE_NS);
-        self.children.insert(token, below);
-        self.estimator.hurry(self.ask_every_ns());
+        self.branch.children.insert(token, below);
+        self.time.estimator.hurry(self.ask_every_ns());
         if let Some(reason) = objection {
             warn!(target: PROVOKED, code = %Code::NotTrusted, "turned away a machine at the port: {reason}");
             return self.refuse(token, reason);
@@ -226,7 +229,7 @@ mod tests {
         }
 
         fn address(&self) -> SocketAddr {
-            self.tree.port.as_ref().expect("a port").local_addr().expect("an address")
+            self.tree.entrance.port.as_ref().expect("a port").local_addr().expect("an address")
         }
 
         fn callers(&self, count: usize) -> Vec<TcpStream> {
@@ -257,7 +260,7 @@ mod tests {
 
         /// The accepted connections, by number.
         fn let_in(&self) -> Vec<u64> {
-            self.tree.strangers.keys().copied().collect()
+            self.tree.entrance.strangers.keys().copied().collect()
         }
     }
 
@@ -318,7 +321,7 @@ mod tests {
         head.rounds_until(|head| head.let_in().len() == STRANGERS_MAX);
         assert_eq!(head.let_in()[..STRANGERS_MAX - 1], first[1..]);
         // Connections that have had their time make room.
-        for stranger in head.tree.strangers.values_mut() {
+        for stranger in head.tree.entrance.strangers.values_mut() {
             stranger.until_ns -= STRANGER_GRACE_NS;
         }
         assert!(head.tree.due_ns().is_some_and(|due_ns| due_ns <= monotonic_ns()));

@@ -106,8 +106,8 @@ impl Driver {
                 Err(error) => {
                     // It still waits: without a pause we would do nothing else.
                     warn!(code = %Code::System, "cannot take a connection: {error}");
-                    self.accept_again = self.now() + ACCEPT_PAUSE;
-                    let _ = self.poller.modify(listener, LISTENER, Interest::NONE);
+                    self.intake.accept_again = self.now() + ACCEPT_PAUSE;
+                    let _ = self.intake.poller.modify(listener, LISTENER, Interest::NONE);
                     return;
                 }
             }
@@ -127,15 +127,15 @@ impl Driver {
             let _ = link.flush();
             return Ok(());
         }
-        let token = self.next_token;
-        self.next_token += 1;
-        self.poller.add(&link, token, Interest::READ)?;
+        let token = self.intake.next_token;
+        self.intake.next_token += 1;
+        self.intake.poller.add(&link, token, Interest::READ)?;
         let kind = Kind::Unknown;
         let progress = (0, self.now());
         let connection =
             Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind, progress };
         self.connections.insert(token, connection);
-        self.newcomers.push(token);
+        self.intake.newcomers.push(token);
         Ok(())
     }
 
@@ -145,11 +145,14 @@ impl Driver {
         if self.admin(uid).is_ok() {
             return None;
         }
-        if self.connections.len() >= self.connections_max {
-            return Some(format!("{} connections are open, which is all", self.connections_max));
+        if self.connections.len() >= self.intake.connections_max {
+            return Some(format!(
+                "{} connections are open, which is all",
+                self.intake.connections_max
+            ));
         }
         let of_user = self.connections.values().filter(|c| c.uid == uid).count();
-        let most = CONNECTIONS_PER_USER_MAX.min(self.connections_max / 4);
+        let most = CONNECTIONS_PER_USER_MAX.min(self.intake.connections_max / 4);
         (of_user >= most).then(|| {
             let user = self.user_name(uid);
             format!("user {user} has {of_user} connections open, the most that one user may have")
@@ -195,11 +198,11 @@ impl Driver {
     /// Whether a client's next request may be taken: one at a time, so that a client that sends many
     /// waits for itself, not all for it.
     fn may_ask(&self, token: u64) -> bool {
-        !self.questions.is_open_for(token)
+        !self.pending.questions.is_open_for(token)
             && !self.forecasts.is_open_for(token)
-            && !self.removals.is_open_for(token)
+            && !self.cluster.removals.is_open_for(token)
             && !self.memory.has_enough_pending(token)
-            && !self.early.iter().any(|early| early.token == token)
+            && !self.pending.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| {
                 !connection.link.is_behind() && self.has_room_for_answers(connection.uid)
             })
@@ -208,8 +211,8 @@ impl Driver {
     /// Whether a user's connections leave room for another answer. Others' requests do not wait for that.
     fn has_room_for_answers(&self, uid: u32) -> bool {
         let is_theirs = |token| self.connections.get(&token).is_some_and(|it| it.uid == uid);
-        self.unsent.get(&uid).is_none_or(|bytes| *bytes <= USER_UNSENT_MAX)
-            && self.questions.open_for(is_theirs) < QUESTIONS_PER_USER_MAX
+        self.intake.unsent.get(&uid).is_none_or(|bytes| *bytes <= USER_UNSENT_MAX)
+            && self.pending.questions.open_for(is_theirs) < QUESTIONS_PER_USER_MAX
     }
 
     fn read_messages(&mut self, token: u64) -> Result<(), LinkError> {
@@ -295,8 +298,8 @@ impl Driver {
 
     pub(super) fn close(&mut self, token: u64, error: &LinkError) {
         let Some(connection) = self.connections.remove(&token) else { return };
-        self.poller.remove(&connection.link);
-        if let Some(unsent) = self.unsent.get_mut(&connection.uid) {
+        self.intake.poller.remove(&connection.link);
+        if let Some(unsent) = self.intake.unsent.get_mut(&connection.uid) {
             *unsent = unsent.saturating_sub(connection.link.unsent());
         }
         if !is_end(error) {
@@ -314,7 +317,7 @@ impl Driver {
             }
             Kind::Branch(_) => self.on_branch_gone(token),
         }
-        self.active = self.now();
+        self.clock.active = self.now();
     }
 
     /// Answers a client, in the order of its requests.
@@ -335,15 +338,15 @@ impl Driver {
             let reason = "the answer is too long to be sent; ask for less";
             connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
         }
-        *self.unsent.entry(connection.uid).or_default() += connection.link.unsent() - before;
+        *self.intake.unsent.entry(connection.uid).or_default() += connection.link.unsent() - before;
     }
 
     /// Counts what is queued for each user's clients, and lists connections of those with too much that have taken nothing
     /// for a while.
     pub(super) fn count_unsent(&mut self) -> Vec<u64> {
         let now = self.now();
-        self.unsent.clear();
-        self.stalled_due = ClusterTime::NEVER;
+        self.intake.unsent.clear();
+        self.intake.stalled_due = ClusterTime::NEVER;
         for connection in self.connections.values_mut() {
             let (unsent, written) = (connection.link.unsent(), connection.link.written());
             if unsent == 0 || !matches!(connection.kind, Kind::Client(_)) {
@@ -352,19 +355,19 @@ impl Driver {
             if connection.progress.0 != written {
                 connection.progress = (written, now);
             }
-            *self.unsent.entry(connection.uid).or_default() += unsent;
+            *self.intake.unsent.entry(connection.uid).or_default() += unsent;
         }
-        self.unsent.retain(|_, bytes| *bytes > USER_UNSENT_MAX / 2);
+        self.intake.unsent.retain(|_, bytes| *bytes > USER_UNSENT_MAX / 2);
         let mut stalled = Vec::new();
         for (&token, connection) in &self.connections {
             let has_too_much =
-                self.unsent.get(&connection.uid).is_some_and(|it| *it > USER_UNSENT_MAX);
+                self.intake.unsent.get(&connection.uid).is_some_and(|it| *it > USER_UNSENT_MAX);
             if has_too_much && connection.link.unsent() > 0 {
                 let until = connection.progress.1 + STALLED;
                 if until <= now {
                     stalled.push(token);
                 } else {
-                    self.stalled_due = self.stalled_due.min(until);
+                    self.intake.stalled_due = self.intake.stalled_due.min(until);
                 }
             }
         }
@@ -380,7 +383,7 @@ impl Driver {
         };
         let waiting: Vec<u64> = self.connections.iter().filter_map(waits).collect();
         for (&token, connection) in &mut self.connections {
-            if let Err(error) = connection.settle(&self.poller, token) {
+            if let Err(error) = connection.settle(&self.intake.poller, token) {
                 broken.push((token, error));
             } else if matches!(connection.kind, Kind::Client(_))
                 && connection.link.unsent() > CLIENT_UNSENT_MAX
@@ -392,7 +395,7 @@ impl Driver {
         for (token, error) in broken {
             self.close(token, &error);
         }
-        self.unread = waiting.into_iter().filter(|&token| self.may_ask(token)).collect();
+        self.intake.unread = waiting.into_iter().filter(|&token| self.may_ask(token)).collect();
     }
 }
 

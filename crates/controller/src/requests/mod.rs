@@ -280,7 +280,7 @@ impl Driver {
     }
 
     pub(super) fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
-        let (owner, user, ended) = match (self.jobs.get(&job), self.ended.get(job)) {
+        let (owner, user, ended) = match (self.jobs.get(&job), self.ends.ended.get(job)) {
             (Some(entry), _) => (entry.credentials.uid, &entry.user, None),
             (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
             (None, None) => return Err(Forbidden::NoJob(job)),

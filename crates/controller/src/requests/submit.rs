@@ -123,25 +123,25 @@ fn submit_event(
 impl Driver {
     /// From when on a request is answered even if no node has joined.
     pub(crate) fn nodes_due(&self) -> ClusterTime {
-        self.started + NODES_PATIENCE
+        self.clock.started + NODES_PATIENCE
     }
 
     /// A node is there, or none will be.
     pub(crate) fn stop_waiting_for_nodes(&mut self) {
-        self.waits_for_nodes = false;
+        self.pending.waits_for_nodes = false;
         self.take_early();
     }
 
     /// Answers what waited for the first node, or the disk, if it need not any more.
     pub(crate) fn take_early(&mut self) {
-        for Deferred { token, uid, request, key, .. } in std::mem::take(&mut self.early) {
+        for Deferred { token, uid, request, key, .. } in std::mem::take(&mut self.pending.early) {
             self.on_submit(token, uid, request, key);
         }
     }
 
     /// Whether a job would be too early: there is no node yet, or its number may have been given before.
     fn is_early(&self) -> bool {
-        self.waits_for_nodes || self.memory.may_repeat_numbers()
+        self.pending.waits_for_nodes || self.memory.may_repeat_numbers()
     }
 
     /// Gives the request back if it can be decided on. If not, it is rejected, or deferred.
@@ -158,8 +158,13 @@ impl Driver {
             return None;
         }
         if self.is_early() {
-            let bytes =
-                self.early.iter().filter(|it| it.uid == uid).map(|it| it.bytes).sum::<usize>();
+            let bytes = self
+                .pending
+                .early
+                .iter()
+                .filter(|it| it.uid == uid)
+                .map(|it| it.bytes)
+                .sum::<usize>();
             let early = Deferred { token, uid, bytes: request.launch.bytes(), request, key };
             if bytes + early.bytes > EARLY_PER_USER_BYTES_MAX {
                 let reason = "the controller has just begun, and keeps no more of your jobs until its nodes are \
@@ -167,7 +172,7 @@ impl Driver {
                 self.fail(token, Problem::new(Code::TooMuchAsked, reason));
                 return None;
             }
-            self.early.push(early);
+            self.pending.early.push(early);
             return None;
         }
         Some(request)
@@ -181,7 +186,7 @@ impl Driver {
         request: JobRequest,
         key: Option<SubmitKey>,
     ) {
-        if let Some(job) = self.submitted.find(uid, key) {
+        if let Some(job) = self.users.submitted.find(uid, key) {
             // The client was told, and has not heard it.
             return self.accept_when_stored(token, job);
         }
@@ -338,7 +343,7 @@ impl Driver {
     /// Whether there is room for what another job is to run, beside what the user's other jobs have here.
     fn check_room(&self, uid: u32, launch: &launch_store::Request) -> Result<(), Improper> {
         let none = launch_store::Shelf::default();
-        let shelf = self.shelves.get(&uid).unwrap_or(&none);
+        let shelf = self.users.shelves.get(&uid).unwrap_or(&none);
         let bytes = shelf.bytes() + shelf.more_with(launch);
         match bytes > KEPT_PER_USER_BYTES_MAX && self.admin(uid).is_err() {
             true => Err(Improper::TooMuch { bytes }),
@@ -352,7 +357,7 @@ impl Driver {
         if let Some(vouch) = connection.and_then(|connection| connection.vouch.as_ref())
             && self.admin(uid).is_err()
         {
-            remote_identity::lower_limits(vouch, &self.hard_limits, &mut launch.rlimits);
+            remote_identity::lower_limits(vouch, &self.users.hard_limits, &mut launch.rlimits);
         }
     }
 
@@ -367,7 +372,7 @@ impl Driver {
                 (asked > allowed).then_some(Improper::Limit { resource, asked, allowed })
             })
         };
-        let Some(error) = exceeds(&self.hard_limits) else { return Ok(()) };
+        let Some(error) = exceeds(&self.users.hard_limits) else { return Ok(()) };
         if self.admin(uid).is_ok() {
             return Ok(());
         }
@@ -393,13 +398,13 @@ impl Driver {
 
     /// Looked up once: the system's answer may take longer than the rest of a launch.
     pub(crate) fn user_name(&mut self, uid: u32) -> String {
-        self.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
+        self.users.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
     }
 
     fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
         let connection = self.connections.get(&token)?;
         if let Some(vouch) = &connection.vouch {
-            let believed = self.accounts.credentials(vouch);
+            let believed = self.users.accounts.credentials(vouch);
             return believed.map_err(|problem| self.fail(token, problem)).ok();
         }
         let found = peer::peer_credentials(connection.link.stream())
@@ -418,11 +423,11 @@ impl Driver {
     pub(crate) fn note_accepted(&mut self, job: JobId, submission: Submission) {
         let Submission { front, within, job: made, spec, launch } = submission;
         let uid = made.credentials.uid;
-        let shelf = self.shelves.entry(uid).or_default();
+        let shelf = self.users.shelves.entry(uid).or_default();
         let launch = shelf.keep(launch, &mut self.memory.journal);
         let made = Job { job, launch: launch.segments(), ..made };
         self.memory.journal.note_job(&made);
-        self.submitted.note(uid, made.key, job);
+        self.users.submitted.note(uid, made.key, job);
         let shown = self.shown_of(&spec, made.accepted_ms);
         let queue = self.core.queue_of(job);
         let mut entry = Entry { shown, ..Entry::new(made, &spec, queue, launch) };

@@ -73,7 +73,7 @@ impl Driver {
 
     /// Answers a client about a job that has ended, or is another user's.
     pub(crate) fn is_ended_for(&mut self, token: u64, uid: u32, job: JobId) -> bool {
-        match (self.owned(uid, job), self.ended.get(job)) {
+        match (self.owned(uid, job), self.ends.ended.get(job)) {
             (Err(Forbidden::Ended { .. }), Some(ended)) => {
                 let (outcome, detail) = (ended.outcome, ended.report.detail.clone());
                 let report = Box::new(ended.report.clone());

@@ -96,7 +96,7 @@ fn read_state(inherited: &mut Inherited, state: i32) -> anyhow::Result<Handover>
 impl Keeper {
     /// The supervisor wants us to upgrade to another executable.
     pub(super) fn on_supervisor(&mut self, number: u64) {
-        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
             let why = format!("user {} may not be its supervisor", newcomer.uid);
             return self.drop_newcomer(number, &why);
@@ -108,7 +108,7 @@ impl Keeper {
                 let mut asker = newcomer.link;
                 asker.greet(Role::Server);
                 let program = PathBuf::from(OsStr::from_bytes(&program));
-                self.successor = Some(Successor { program, protocol, asker });
+                self.end.successor = Some(Successor { program, protocol, asker });
             }
             Ok(None) => {}
             Err(error) => self.drop_newcomer(number, &error.to_string()),
@@ -118,7 +118,7 @@ impl Keeper {
     /// Does what the supervisor has asked for. Returns if that can't be done, as if it had not been
     /// asked.
     pub(super) fn upgrade(&mut self) {
-        let Some(mut successor) = self.successor.take() else { return };
+        let Some(mut successor) = self.end.successor.take() else { return };
         for job in self.jobs.values_mut() {
             job.end_look(&mut self.context);
         }
@@ -154,7 +154,7 @@ impl Keeper {
     }
 
     fn check_for_upgrade(&self, protocol: u16) -> anyhow::Result<()> {
-        anyhow::ensure!(self.stop_at_ns.is_none(), "the instance is ending");
+        anyhow::ensure!(self.end.stop_at_ns.is_none(), "the instance is ending");
         if protocol != PROTOCOL_VERSION {
             let attached = self.jobs.values().filter(|job| job.front.is_some());
             let attached: Vec<String> = attached.map(|job| job.launch.job.to_string()).collect();
@@ -174,16 +174,16 @@ impl Keeper {
         Handover {
             protocol: PROTOCOL_VERSION,
             incarnation: self.incarnation,
-            descriptors: self.context.descriptors,
-            listener: self.listener.as_raw_fd(),
-            newcomers: self.newcomers.values().map(Newcomer::hand_over).collect(),
+            descriptors: self.context.launching.descriptors,
+            listener: self.door.listener.as_raw_fd(),
+            newcomers: self.door.newcomers.values().map(Newcomer::hand_over).collect(),
             asker: Some(successor.asker.hand_over()),
             agent: self.agent.as_ref().map(|(link, ..)| link.hand_over()),
             jobs: self.jobs.values().map(Job::hand_over).collect(),
             lease_until_ns: self.lease.until_ns(),
-            names: self.context.names.clone(),
+            names: self.context.mpi.names.clone(),
             endings: endings.map(|(&(job, index), &at)| (at, job, lossless(index))).collect(),
-            spares: self.context.scratches.hand_over(),
+            spares: self.context.launching.scratches.hand_over(),
         }
     }
     fn take_over(
@@ -192,8 +192,8 @@ impl Keeper {
         inherited: &mut Inherited,
     ) -> anyhow::Result<Self> {
         let mut context = Context::new(&options)?;
-        context.descriptors = handed.descriptors;
-        context.names = handed.names;
+        context.launching.descriptors = handed.descriptors;
+        context.mpi.names = handed.names;
         let ending = |(at, job, index): (u64, JobId, u32)| ((job, index as usize), at);
         context.endings = handed.endings.into_iter().map(ending).collect();
         let listener = UnixListener::from(inherited.take(handed.listener)?);
@@ -205,7 +205,7 @@ impl Keeper {
             jobs.insert(job.launch.job, job);
         }
         let in_use: Vec<&Path> = jobs.values().filter_map(Job::scratch).collect();
-        context.scratches.take_over(handed.spares, &in_use);
+        context.launching.scratches.take_over(handed.spares, &in_use);
         let mut keeper = Self::over(options, listener, context)?;
         keeper.incarnation = handed.incarnation;
         keeper.jobs = jobs;
@@ -236,10 +236,10 @@ impl Keeper {
             self.take_orders();
         }
         for held in newcomers {
-            let number = self.newcomers_so_far;
-            self.newcomers_so_far += 1;
+            let number = self.door.newcomers_so_far;
+            self.door.newcomers_so_far += 1;
             let newcomer = Newcomer::take_over(held, number, &mut self.context, inherited)?;
-            self.newcomers.insert(number, newcomer);
+            self.door.newcomers.insert(number, newcomer);
             self.on_newcomer(number);
         }
         Ok(())

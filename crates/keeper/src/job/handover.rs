@@ -214,7 +214,7 @@ impl Phase {
                 let minder = minder
                     .map(|minder| Minder::take_over(minder, watch, context, inherited))
                     .transpose()?;
-                context.roots.insert(pid, (job, index));
+                context.children.roots.insert(pid, (job, index));
                 Self::Running(Process { pid, report, minder })
             }
             HandedPhase::Adopted(processes) => {

@@ -39,7 +39,8 @@ impl Job {
     pub(super) fn begin_sweep(&mut self, context: &mut Context) {
         let user = self.launch.credentials.uid;
         let scratch = self.scratch.take();
-        let scratch = scratch.and_then(|scratch| context.scratches.take_back(scratch, user));
+        let scratch =
+            scratch.and_then(|scratch| context.launching.scratches.take_back(scratch, user));
         let shared = (!self.shared.is_empty()).then(|| self.remove_shared(user));
         let until_ns = clock::monotonic_ns() + PATIENCE_NS;
         self.sweep = Some(Sweep { scratch, shared, until_ns, naps: 0 });

@@ -12,6 +12,9 @@ Examples:
   tutti explain T021           what happened, and what to do
   tutti explain                all codes, a line each";
 
+/// Columns of a line, on the page and where there is no terminal.
+const COLUMNS: usize = 100;
+
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
@@ -71,7 +74,7 @@ fn told(entry: &Entry) -> String {
         format!("What Tutti did: {did}"),
         format!("What you can do: {can_do}"),
     ];
-    let width = terminal_width().unwrap_or(100);
+    let width = terminal_width().unwrap_or(COLUMNS);
     lines.map(|line| fold(&line, width).join("\n") + "\n").concat()
 }
 
@@ -93,15 +96,19 @@ fn unknown(text: &str) -> String {
 fn markdown() -> String {
     let mut page = String::from(
         "# Codes of messages\n\n\
-         Every message about an error, a refusal or a loss ends its first line with a code. `tutti explain CODE` \
-         says what is here; a job that did\nnot end by itself has its code in the JSON of `ps` and `history` \
-         (`code`). Codes stay what they are. This page is made from the table in\n\
-         `crates/wire/src/code.rs`: `tutti explain --markdown > docs/reference/errors.md`.\n",
+         Every message about an error, a refusal or a loss ends its first line with a code.\n\
+         `tutti explain CODE` prints what is here. A job that did not end by itself has its code in\n\
+         the JSON of `ps` and `history` (`code`). The meaning of a code never changes.\n\n\
+         This page is made from the table in `crates/wire/src/code.rs`:\n\
+         `tutti explain --markdown > docs/reference/errors.md`.\n",
     );
+    // An item of a list, of which further lines are indented.
+    let item = |text: String| fold(&text, COLUMNS - 2).join("\n  ");
     for Entry { code, happened, did, can_do } in TABLE {
-        page.push_str(&format!(
-            "\n## {code}\n\n{happened}\n\n- What Tutti did: {did}\n- What you can do: {can_do}\n"
-        ));
+        let did = item(format!("What Tutti did: {did}"));
+        let can_do = item(format!("What you can do: {can_do}"));
+        let happened = fold(happened, COLUMNS).join("\n");
+        page.push_str(&format!("\n## {code}\n\n{happened}\n\n- {did}\n- {can_do}\n"));
     }
     page
 }

@@ -72,7 +72,7 @@ impl Bench {
     /// Whether a part of a stream is passed on that has come this way.
     fn passes(&mut self, came: Way, from: Place, to: Place, part: Part) -> bool {
         self.tree.on_tunnelled(came, Tunnelled { from, to, tunnel: TUNNEL, part });
-        !std::mem::take(&mut self.tree.tunnelled).is_empty()
+        !std::mem::take(&mut self.tree.ways.tunnelled).is_empty()
     }
 
     /// A child says this, and a round is over.
@@ -99,7 +99,7 @@ fn child(tree: &mut Tree, poller: &Poller, token: Child, name: &str, node: u32) 
     let member = Member { cluster: named("c"), role: tutti_secure::Role::Node, name: named(name) };
     let key = Fingerprint::from_bytes([0; 32]);
     let below = Below::new(Neighbour::new(own, token), (&member, key), u64::MAX);
-    tree.children.insert(token, below);
+    tree.branch.children.insert(token, below);
     let here =
         FromBranch::Here { name: name.into(), address: String::new(), unreachable: Vec::new() };
     theirs.greet(Role::Agent);
@@ -233,7 +233,7 @@ fn what_is_forged_of_a_stream_reaches_no_daemon_and_cuts_nobodys_but_who_sent_it
     let count = daemon.read(&mut room).expect("what was really said");
     assert_eq!(&room[..count], b"theirs");
     daemon.write_all(b"answer").expect("it is taken");
-    let token = bench.tree.next_token;
+    let token = bench.tree.entrance.next_token;
     bench.tree.on_ready(token, &bench.poller);
     bench.tree.settle(&bench.poller);
     let answers = sent(&mut bench.left);

@@ -1,8 +1,8 @@
 //! The rules of CONTRIBUTING.md for prose: banned words, length of sentences and lines.
 //!
 //! A page of [`PAGES`] has no banned word, no long sentence and no long line. Comments of the code
-//! are older than the rules: `tests/prose-counts.txt` has the count of each crate, which only
-//! falls.
+//! are older than the rules: `tests/prose-counts.txt` has, for each crate, how many banned words and
+//! how many long lines its comments have. Both only fall.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -305,20 +305,31 @@ fn pages_for_contributors_name_files_that_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// How many banned words the comments of a crate have.
-fn count_in_comments(crate_name: &str) -> usize {
-    let files = sources(&format!("crates/{crate_name}"));
-    let comments = files.iter().flat_map(|(_, text)| text.lines()).filter_map(|line| {
+/// What of a text's comments is against the rules: banned words, and lines that are too long.
+fn count_in_comments<'a>(lines: impl Iterator<Item = &'a str>) -> [usize; 2] {
+    let (mut comments, mut long) = (Vec::new(), 0);
+    for line in lines {
         let code = line.trim_start();
-        // A comment behind code; `://` is an address.
-        let behind = || line.find(" // ").map(|at| &line[at..]);
-        if code.starts_with("//") { Some(code) } else { behind() }
-    });
-    banned(&comments.collect::<Vec<_>>().join("\n")).len()
+        if code.starts_with("//") {
+            long += usize::from(line.chars().count() > COLUMNS_MAX && code.contains(' '));
+            comments.push(code);
+        } else if let Some(at) = line.find(" // ") {
+            // A comment behind code; `://` is an address.
+            comments.push(&line[at..]);
+        }
+    }
+    [banned(&comments.join("\n")).len(), long]
 }
 
 #[test]
-fn banned_words_in_comments_only_become_fewer() {
+fn comments_are_counted_by_words_and_lines() {
+    let long = format!("    // {}", "word ".repeat(20));
+    let text = ["let who = 1; // whom", "//! nobody", long.as_str(), "\"// who\""];
+    assert_eq!(count_in_comments(text.into_iter()), [2, 1]);
+}
+
+#[test]
+fn banned_words_and_long_lines_in_comments_only_become_fewer() {
     let path = root().join("tests/prose-counts.txt");
     let table = fs::read_to_string(&path).unwrap_or_default();
     let mut crates: Vec<String> = fs::read_dir(root().join("crates"))
@@ -330,25 +341,25 @@ fn banned_words_in_comments_only_become_fewer() {
     crates.sort();
     let (mut found, mut current) = (String::new(), String::new());
     for name in &crates {
-        let now = count_in_comments(name);
-        writeln!(current, "{name} {now}").unwrap();
-        let mut lines = table.lines().filter_map(|line| line.split_once(' '));
-        let before = lines.find(|(of, _)| of == name).map_or(0, |(_, count)| {
-            count.trim().parse().expect("a line of the table is: CRATE COUNT")
-        });
-        if now > before {
-            writeln!(
-                found,
-                "{name}: {now} banned words in comments, {before} before: reword yours"
-            )
-            .unwrap();
-        } else if now + COUNT_SLACK < before {
-            writeln!(
-                found,
-                "{name}: {now} banned words in comments, {before} before: well done; \
-                 TUTTI_WRITE_COUNTS=1 cargo test -p tutti --test e2e tidy"
-            )
-            .unwrap();
+        let files = sources(&format!("crates/{name}"));
+        let now = count_in_comments(files.iter().flat_map(|(_, text)| text.lines()));
+        writeln!(current, "{name} {} {}", now[0], now[1]).unwrap();
+        let mut lines = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let line = lines.find(|line| line[0] == name).unwrap_or_else(|| vec![name, "0", "0"]);
+        for (column, what) in ["banned words", "lines longer than 100 columns"].iter().enumerate() {
+            let before: usize = line[column + 1].parse().expect("a line is: CRATE WORDS LINES");
+            let now = now[column];
+            if now > before {
+                writeln!(found, "{name}: {now} {what} in comments, {before} before: change yours")
+                    .unwrap();
+            } else if now + COUNT_SLACK < before {
+                writeln!(
+                    found,
+                    "{name}: {now} {what} in comments, {before} before: well done; \
+                     TUTTI_WRITE_COUNTS=1 cargo test -p tutti --test e2e tidy"
+                )
+                .unwrap();
+            }
         }
     }
     if std::env::var_os("TUTTI_WRITE_COUNTS").is_some() {
