@@ -19,6 +19,15 @@ fn blank() -> Core {
     Core::new(Params::default(), default_classes())
 }
 
+/// A new core as releases with form 4 began: jobs by arrival, and no class keeps rows.
+fn blank_of_form_4() -> Core {
+    let mut params = Params::default();
+    params.choose("order", "arrival").unwrap();
+    let mut classes = default_classes();
+    classes.values_mut().for_each(|class| class.set("rows", 0).unwrap());
+    Core::new(params, classes)
+}
+
 /// A controller with a journal, and nothing else.
 struct Controller {
     core: Core,
@@ -404,23 +413,18 @@ fn a_journal_of_form_4_is_read_and_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = journal_in(&directory);
     std::fs::write(&path, FORM_4).unwrap();
-    let played = replay(&path, None, blank, |_, _, _| {}).unwrap();
+    let played = replay(&path, None, blank_of_form_4, |_, _, _| {}).unwrap();
     assert_eq!((played.entries, played.damage), (29, None));
     // At entry 5 a job was asked to end: by a signal then, by an action of its own now.
     assert_eq!(played.difference, Some((5, Difference::Actions)));
     let known = Known { stored: 29, seal: 0x2cac_fe34 };
-    let mut states = Vec::new();
     for _ in 0..2 {
-        let (mut journal, history) = Journal::open_after(known, &path, blank).unwrap();
+        let (mut journal, history) = Journal::open_after(known, &path, blank_of_form_4).unwrap();
         // The same again, after the state that was stored.
         assert_eq!((history.remark, history.differs_at), (None, Some(24)));
-        // Played from the beginning, classes have what they have now from the beginning, such as
-        // rows of their own; the stored state has the classes of then.
         let core = history.core.unwrap();
-        assert_eq!(core.jobs_made(), played.core.jobs_made());
         assert_eq!(tutti_core::check::check(&core), []);
-        states.push(core.digest());
-        assert_eq!(states.first(), states.last());
+        assert_eq!(core.digest(), played.core.digest());
         let jobs: Vec<_> = history
             .jobs
             .iter()

@@ -126,6 +126,9 @@ mod at {
     pub(super) const COUNT: usize = 35;
 }
 
+/// The value of `order` that stands for [`LineOrder::Arrival`].
+const ORDER_ARRIVAL: u64 = 1;
+
 /// The policies under which a parameter, or a rule of a class, has an effect; `None`: under all.
 #[must_use]
 pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
@@ -464,7 +467,8 @@ const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
 /// The value of every parameter. A value of this type is always within the ranges of [`TABLE`].
 ///
 /// It travels as a map from names to numbers, so that a journal written before a parameter existed
-/// still reads: what is missing has its default.
+/// still reads: what is missing has its default, but for [`LineOrder`]: jobs were in the order of
+/// arrival before there was another, and an instance that is upgraded keeps to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "BTreeMap<String, u64>", try_from = "BTreeMap<String, u64>")]
 pub struct Params {
@@ -634,8 +638,8 @@ impl Params {
     #[must_use]
     pub const fn order(&self) -> LineOrder {
         match self.values[at::ORDER] {
-            0 => LineOrder::Users,
-            _ => LineOrder::Arrival,
+            ORDER_ARRIVAL => LineOrder::Arrival,
+            _ => LineOrder::Users,
         }
     }
 
@@ -752,6 +756,7 @@ impl TryFrom<BTreeMap<String, u64>> for Params {
     type Error = ParamError;
     fn try_from(values: BTreeMap<String, u64>) -> Result<Self, ParamError> {
         let mut params = Self::default();
+        params.values[at::ORDER] = ORDER_ARRIVAL;
         for (name, value) in values {
             params.set(renamed(&name), value)?;
         }
@@ -770,7 +775,7 @@ pub fn renamed(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Discipline, Params, TABLE, Traversal};
+    use super::{Discipline, LineOrder, Params, TABLE, Traversal};
     use crate::param::{ParamError, ParamKind};
     use crate::time::Nanos;
     use std::collections::BTreeMap;
@@ -851,6 +856,11 @@ mod tests {
         assert_eq!(params.quantum(), Nanos::from_millis(5));
         assert_eq!(params.rows(), 4);
         assert!(Params::try_from(map("rows", 0)).is_err());
+        // It was the only one before the parameter existed.
+        assert_eq!(params.order(), LineOrder::Arrival);
+        assert_eq!(Params::try_from(map("order", 0)).unwrap().order(), LineOrder::Users);
+        let all = BTreeMap::from(Params::default());
+        assert_eq!(Params::try_from(all), Ok(Params::default()));
         let former = Params::try_from(map("queue", 1)).unwrap();
         assert_eq!(former.discipline(), Discipline::Easy);
     }
