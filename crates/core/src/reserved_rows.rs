@@ -16,7 +16,9 @@
 //! *Promises.* A job that starts in a kept row takes no processors of ordinary rows, and these are
 //! all that promises count. But it makes their turns rarer. So while a class keeps rows, a start in
 //! turns is expected and not promised ([`Core::slots_may_change`]): no promise that was made is
-//! delayed. With one row, and where no class keeps any, promises are as before.
+//! delayed. With one row, and where no class keeps any, promises are as before. There is a bound on
+//! how rare turns may become, and it is far too large to be said:
+//! `docs/decisions/0019-shares-of-time.md` has its factors.
 
 use crate::controller::Core;
 use crate::event::Event;
