@@ -1,8 +1,8 @@
 //! `tutti-bench`: measures this machine, as ratios between things that run in turns.
 //!
-//! Every benchmark but `sim` starts an instance of its own, which ends with it. Nothing in here decides whether
-//! a test passes: on a busy machine times are what they are. `docs/benchmarks/README.md` says what each
-//! figure means.
+//! Every benchmark but `order` and `sim` starts an instance of its own, which ends with it. Nothing in
+//! here decides whether a test passes: on a busy machine times are what they are.
+//! `docs/benchmarks/README.md` says what each figure means.
 #![deny(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -18,6 +18,7 @@ mod journal;
 mod launch;
 mod levels;
 mod mpi;
+mod order;
 mod overhead;
 mod processes;
 mod programs;
@@ -26,6 +27,7 @@ mod scratch;
 mod sim;
 mod stdio;
 mod switch;
+mod t3d;
 mod track;
 mod tree;
 
@@ -78,6 +80,10 @@ enum What {
     Track,
     /// Simulations: time and memory, and how long one decision takes on a large machine
     Sim(sim::SimArgs),
+    /// What the order of the line does to means, tails and fairness, on traces and on a model
+    Order(order::OrderArgs),
+    /// The fixed set of jobs of the LLNL paper under three schedulers, live and in small
+    T3d,
     /// The control tree: joining, and a message to all nodes, by nodes and fan-out
     Tree(tree::TreeArgs),
     #[command(hide = true)]
@@ -122,6 +128,8 @@ fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Restart) => figures::show(&restart::measure(&bench)?, args.json)?,
         Some(What::Track) => track::measure(&bench)?.show(args.json)?,
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
+        Some(What::Order(what)) => order::measure(&bench, &what)?.show(args.json)?,
+        Some(What::T3d) => t3d::measure(&bench)?.show(args.json)?,
         Some(What::Tree(what)) => tree::measure(&bench, &what)?.show(args.json)?,
         Some(What::Processes(what)) => return processes::execute(&what),
         Some(What::Work(what)) => return tutti_client::work::execute(&what),

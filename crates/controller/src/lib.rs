@@ -50,6 +50,7 @@ mod weight;
 
 pub use driver::{ControllerOptions, main};
 pub use offline::answer as answer_offline;
+pub use site::{OtherSetting, Site};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;
 pub use time_base::Former;

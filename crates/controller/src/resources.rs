@@ -70,7 +70,7 @@ impl Driver {
 }
 
 /// What a setting asks for: a resource, and how many of it there are to be.
-fn order(
+pub(super) fn order(
     name: &str,
     count: &str,
     (jobs_each, lent): (u32, bool),

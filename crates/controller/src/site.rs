@@ -13,8 +13,8 @@ use tutti_types::limits::{QUEUES_MAX, RULE_TIME_MAX};
 use tutti_types::param::Shown;
 use tutti_types::queue::QueueScope;
 use tutti_types::{
-    Allowed, BankAccount, ClassName, GroupId, Nanos, NodeWish, Period, QueueName, QueueSpec,
-    Settings, UserId,
+    Allowed, BankAccount, ClassName, GroupId, Nanos, NodeWish, Period, ProcessorTime, QueueName,
+    QueueSpec, ResourceName, ResourceSpec, Settings, UserId,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::Credentials;
@@ -31,18 +31,42 @@ const NONE: &str = "none";
 /// How a limit is written that is in some hours as in all others.
 const SAME: &str = "same";
 
-/// All that can be set, as it is to be.
-#[derive(Clone)]
-struct Site {
-    settings: Settings,
-    class_users: BTreeMap<ClassName, Allowed>,
-    class_after: BTreeMap<ClassName, AfterUse>,
-    queues: BTreeMap<QueueName, QueueSpec>,
+/// All that a site sets, as it is to be: also for simulations, and for a journal that is replayed
+/// with other settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Parameters, classes, and their values by the hours of the week.
+    pub settings: Settings,
+    /// The users of classes that not all may use.
+    pub class_users: BTreeMap<ClassName, Allowed>,
+    /// Rules by use.
+    pub class_after: BTreeMap<ClassName, AfterUse>,
+    /// The queues.
+    pub queues: BTreeMap<QueueName, QueueSpec>,
     bank: Bank,
 }
 
 impl Site {
-    fn of(core: &Core) -> Self {
+    /// The settings alone: no queue, no allowance, and all users may use all classes.
+    #[must_use]
+    pub const fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            class_users: BTreeMap::new(),
+            class_after: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            bank: BTreeMap::new(),
+        }
+    }
+
+    /// The allowances of processor time.
+    pub fn allowances(&self) -> impl Iterator<Item = (BankAccount, ProcessorTime)> + '_ {
+        self.bank.iter().map(|(&account, &(allowance, _))| (account, allowance))
+    }
+
+    /// What is set in a core.
+    #[must_use]
+    pub fn of(core: &Core) -> Self {
         let classes = core.settings().classes.keys();
         let users = classes.filter_map(|class| Some((class.clone(), core.class_users(class)?)));
         Self {
@@ -52,6 +76,129 @@ impl Site {
             queues: core.queues().clone(),
             bank: bank_of(core),
         }
+    }
+
+    /// Takes in what an event of a journal sets. Whether it sets any of this.
+    pub fn note(&mut self, event: &Event) -> bool {
+        match event {
+            Event::SetParams { params } => self.settings.params = params.clone(),
+            Event::SetClass { class, spec } => {
+                self.settings.classes.insert(class.clone(), *spec);
+            }
+            Event::SetPeriod { period, overrides } => {
+                self.settings.set_period(*period, overrides.clone());
+            }
+            Event::SetClassUsers { class, allowed } => {
+                self.class_users.insert(class.clone(), allowed.clone());
+            }
+            Event::SetClassAfter { class, rule: Some(rule) } => {
+                self.class_after.insert(class.clone(), rule.clone());
+            }
+            Event::SetClassAfter { class, rule: None } => {
+                self.class_after.remove(class);
+            }
+            Event::SetQueue { name, spec: Some(spec) } => {
+                self.queues.insert(name.clone(), spec.clone());
+            }
+            Event::SetQueue { name, spec: None } => {
+                self.queues.remove(name);
+            }
+            Event::SetBank { account, allowance: Some(allowance) } => {
+                let period = self.bank.get(account).and_then(|known| known.1);
+                self.bank.insert(*account, (*allowance, period));
+            }
+            Event::SetBank { account, allowance: None } => {
+                self.bank.remove(account);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The events that make this of what was before.
+    #[must_use]
+    pub fn events(&self, before: &Self) -> Vec<Event> {
+        changes(before, self).0
+    }
+
+    /// Sets one thing; `nodes` checks a list of nodes.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn set(
+        &mut self,
+        setting: &Setting,
+        nodes: &dyn Fn(&str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Setting { section, during, name, value, .. } = setting;
+        let period = during.as_ref().map(|during| during.parse::<Period>());
+        let period = period.transpose().map_err(|error| error.to_string())?;
+        match (section, period) {
+            (Section::Bank, None) => set_allowance(&mut self.bank, name, value),
+            (Section::Bank, Some(_)) => Err("allowances can't be by hours; write 100h/day".into()),
+            (Section::Params, None) => set_param(&mut self.settings.params, name, value),
+            (Section::Class(class), None) => set_class(self, class, name, value),
+            (Section::Queue(queue), period) => set_queue(self, queue, (period, name, value), nodes),
+            (section @ (Section::Params | Section::Class(_)), Some(period)) => {
+                let mut overrides = self.settings.period(period).cloned().unwrap_or_default();
+                match section {
+                    Section::Class(class) => override_rule(&mut overrides, class, name, value)?,
+                    Section::Params | Section::Queue(_) | Section::Bank => {
+                        override_param(&mut overrides, name, value)?;
+                    }
+                }
+                self.settings.set_period(period, overrides);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether all of it can be; `settings` are those that made it, to name a line by.
+    ///
+    /// # Errors
+    /// The line that is wrong if it is known, and what is.
+    pub fn check(&self, settings: &[Setting]) -> Result<(), String> {
+        let line_of = |queue: &QueueName| line_of_queue(settings, queue);
+        for (queue, spec) in &self.queues {
+            let fail = |reason: String| at_line(line_of(queue), format!("queue {queue}: {reason}"));
+            spec.check().map_err(|error| fail(error.to_string()))?;
+            if let Some(class) = &spec.class
+                && !self.settings.classes.contains_key(class)
+            {
+                let known = self.settings.classes.keys().map(ToString::to_string);
+                let known = list_of(known);
+                return Err(fail(format!(
+                    "there is no class {class} for default_class; the classes are {known}"
+                )));
+            }
+        }
+        let mut defaults = self.queues.iter().filter(|(_, spec)| spec.default);
+        if let (Some((one, _)), Some((other, _))) = (defaults.next(), defaults.next()) {
+            let line = line_of(one).max(line_of(other));
+            let reason = format!(
+                "queues {one} and {other} can't both be the default; set default=no for one first"
+            );
+            return Err(at_line(line, reason));
+        }
+        for (class, rule) in &self.class_after {
+            let known = |class: &ClassName| self.settings.classes.contains_key(class);
+            let rules = |class: &ClassName| self.class_after.get(class);
+            check_rule_by_use(class, rule, known, rules).map_err(|error| {
+                let about = |it: &&Setting| {
+                    it.section == Section::Class(class.clone()) && it.name == "after"
+                };
+                let line = settings.iter().filter(about).map(|it| it.line).next().unwrap_or(0);
+                at_line(line, format!("class {class}: after: {error}"))
+            })?;
+        }
+        if self.queues.len() > QUEUES_MAX {
+            return Err(format!("there may be {QUEUES_MAX} queues; remove one first"));
+        }
+        for (class, spec) in &self.settings.classes {
+            let checked = spec.check(class, &self.settings.classes);
+            checked.map_err(|error| format!("class {class}: {error}"))?;
+        }
+        self.settings.check().map_err(|error| error.to_string())
     }
 
     fn users_of(&self, class: &ClassName) -> Allowed {
@@ -206,7 +353,9 @@ impl Driver {
         let planned = self.admin(uid).map_err(Problem::from).and_then(|()| {
             let mut site = before.clone();
             for setting in settings {
-                self.set_one(&mut site, setting).map_err(|reason| at_line(setting.line, reason))?;
+                let nodes =
+                    |list: &str| self.named(list).map(drop).map_err(|error| error.to_string());
+                site.set(setting, &nodes).map_err(|reason| at_line(setting.line, reason))?;
             }
             self.check_site(&before, &site, settings)?;
             Ok(site)
@@ -230,123 +379,9 @@ impl Driver {
         }
     }
 
-    fn set_one(&self, site: &mut Site, setting: &Setting) -> Result<(), String> {
-        let Setting { section, during, name, value, .. } = setting;
-        let period = during.as_ref().map(|during| during.parse::<Period>());
-        let period = period.transpose().map_err(|error| error.to_string())?;
-        match (section, period) {
-            (Section::Bank, None) => set_allowance(&mut site.bank, name, value),
-            (Section::Bank, Some(_)) => Err("allowances can't be by hours; write 100h/day".into()),
-            (Section::Params, None) => set_param(&mut site.settings.params, name, value),
-            (Section::Class(class), None) => set_class(site, class, name, value),
-            (Section::Queue(queue), period) => self.set_queue(site, queue, (period, name, value)),
-            (section @ (Section::Params | Section::Class(_)), Some(period)) => {
-                let mut overrides = site.settings.period(period).cloned().unwrap_or_default();
-                match section {
-                    Section::Class(class) => override_rule(&mut overrides, class, name, value)?,
-                    Section::Params | Section::Queue(_) | Section::Bank => {
-                        override_param(&mut overrides, name, value)?;
-                    }
-                }
-                site.settings.set_period(period, overrides);
-                Ok(())
-            }
-        }
-    }
-
-    fn set_queue(
-        &self,
-        site: &mut Site,
-        queue: &QueueName,
-        (period, name, value): (Option<Period>, &str, &str),
-    ) -> Result<(), String> {
-        check_name(&queue.0)?;
-        if &*queue.0 == NONE {
-            return Err("-q none stands for no queue; give the queue another name".into());
-        }
-        if name.is_empty() && value == "remove" {
-            let known = site.queues.remove(queue).is_some();
-            return if known { Ok(()) } else { Err(no_queue(&site.queues, queue)) };
-        }
-        let spec = site.queues.entry(queue.clone()).or_default();
-        let set = |text: &str| (text != NONE).then(|| text.to_owned());
-        let fail = |error: tutti_wire::units::UnitError| format!("{name}: {error}");
-        match (name, period) {
-            ("", _) => *spec = QueueSpec::default(),
-            (name, Some(period)) => set_hours(spec, period, name, value)?,
-            ("users", None) => spec.allowed = allowed_of(value)?,
-            ("nodes", None) => {
-                spec.nodes = set(value);
-                if let Some(list) = &spec.nodes {
-                    self.named(list).map_err(|error| format!("nodes: {error}"))?;
-                }
-            }
-            ("default", None) => {
-                spec.default = match value {
-                    "yes" => true,
-                    "no" | NONE => false,
-                    _ => return Err(format!("default={value}: write yes or no")),
-                }
-            }
-            ("default_class", None) => spec.class = set(value).map(|class| ClassName::new(&class)),
-            ("default_time", None) => {
-                let time = set(value).map(|text| parse_duration(&text)).transpose();
-                spec.time = time.map_err(fail)?;
-                if spec.time == Some(Nanos::ZERO) {
-                    return Err("default_time leaves no time; give one such as 1h, or none".into());
-                }
-            }
-            ("default_memory", None) => {
-                let memory = set(value).map(|text| parse_bytes(&text)).transpose();
-                spec.memory = memory.map_err(fail)?;
-            }
-            (name, None) => {
-                let (name, value) = limit_value(name, value)?;
-                spec.limits.set(name, value).map_err(|error| error.to_string())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Whether all of it can be; names the line of what can't.
     fn check_site(&self, before: &Site, site: &Site, settings: &[Setting]) -> Result<(), Problem> {
-        let line_of = |queue: &QueueName| {
-            let about = |it: &&Setting| it.section == Section::Queue(queue.clone());
-            settings.iter().filter(about).map(|it| it.line).next().unwrap_or(0)
-        };
-        for (queue, spec) in &site.queues {
-            let fail = |reason: String| at_line(line_of(queue), format!("queue {queue}: {reason}"));
-            spec.check().map_err(|error| fail(error.to_string()))?;
-            if let Some(class) = &spec.class
-                && !site.settings.classes.contains_key(class)
-            {
-                let known = site.settings.classes.keys().map(ToString::to_string);
-                let known = list_of(known);
-                return Err(fail(format!(
-                    "there is no class {class} for default_class; the classes are {known}"
-                ))
-                .into());
-            }
-        }
-        let mut defaults = site.queues.iter().filter(|(_, spec)| spec.default);
-        if let (Some((one, _)), Some((other, _))) = (defaults.next(), defaults.next()) {
-            let line = line_of(one).max(line_of(other));
-            let reason = format!(
-                "queues {one} and {other} can't both be the default; set default=no for one first"
-            );
-            return Err(at_line(line, reason).into());
-        }
-        for (class, rule) in &site.class_after {
-            let known = |class: &ClassName| site.settings.classes.contains_key(class);
-            let rules = |class: &ClassName| site.class_after.get(class);
-            check_rule_by_use(class, rule, known, rules).map_err(|error| {
-                let about = |it: &&Setting| {
-                    it.section == Section::Class(class.clone()) && it.name == "after"
-                };
-                let line = settings.iter().filter(about).map(|it| it.line).next().unwrap_or(0);
-                at_line(line, format!("class {class}: after: {error}"))
-            })?;
-        }
+        let line_of = |queue: &QueueName| line_of_queue(settings, queue);
         for queue in before.queues.keys().filter(|queue| !site.queues.contains_key(queue)) {
             let jobs = self.core.queue_jobs(queue);
             if jobs > 0 {
@@ -360,14 +395,7 @@ impl Driver {
                 .into());
             }
         }
-        if site.queues.len() > QUEUES_MAX {
-            return Err(format!("there may be {QUEUES_MAX} queues; remove one first").into());
-        }
-        for (class, spec) in &site.settings.classes {
-            let checked = spec.check(class, &site.settings.classes);
-            checked.map_err(|error| format!("class {class}: {error}"))?;
-        }
-        site.settings.check().map_err(|error| error.to_string())?;
+        site.check(settings)?;
         self.check_slots(&site.settings)?;
         Ok(self.check_clock(&site.settings)?)
     }
@@ -469,6 +497,67 @@ impl Driver {
     }
 }
 
+/// The first line about a queue; 0 if there is none.
+fn line_of_queue(settings: &[Setting], queue: &QueueName) -> u32 {
+    let about = |it: &&Setting| it.section == Section::Queue(queue.clone());
+    settings.iter().find(about).map_or(0, |it| it.line)
+}
+
+/// Sets one thing of a queue.
+fn set_queue(
+    site: &mut Site,
+    queue: &QueueName,
+    (period, name, value): (Option<Period>, &str, &str),
+    nodes: &dyn Fn(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    check_name(&queue.0)?;
+    if &*queue.0 == NONE {
+        return Err("-q none stands for no queue; give the queue another name".into());
+    }
+    if name.is_empty() && value == "remove" {
+        let known = site.queues.remove(queue).is_some();
+        return if known { Ok(()) } else { Err(no_queue(&site.queues, queue)) };
+    }
+    let spec = site.queues.entry(queue.clone()).or_default();
+    let set = |text: &str| (text != NONE).then(|| text.to_owned());
+    let fail = |error: tutti_wire::units::UnitError| format!("{name}: {error}");
+    match (name, period) {
+        ("", _) => *spec = QueueSpec::default(),
+        (name, Some(period)) => set_hours(spec, period, name, value)?,
+        ("users", None) => spec.allowed = allowed_of(value)?,
+        ("nodes", None) => {
+            spec.nodes = set(value);
+            if let Some(list) = &spec.nodes {
+                nodes(list).map_err(|error| format!("nodes: {error}"))?;
+            }
+        }
+        ("default", None) => {
+            spec.default = match value {
+                "yes" => true,
+                "no" | NONE => false,
+                _ => return Err(format!("default={value}: write yes or no")),
+            }
+        }
+        ("default_class", None) => spec.class = set(value).map(|class| ClassName::new(&class)),
+        ("default_time", None) => {
+            let time = set(value).map(|text| parse_duration(&text)).transpose();
+            spec.time = time.map_err(fail)?;
+            if spec.time == Some(Nanos::ZERO) {
+                return Err("default_time leaves no time; give one such as 1h, or none".into());
+            }
+        }
+        ("default_memory", None) => {
+            let memory = set(value).map(|text| parse_bytes(&text)).transpose();
+            spec.memory = memory.map_err(fail)?;
+        }
+        (name, None) => {
+            let (name, value) = limit_value(name, value)?;
+            spec.limits.set(name, value).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
 /// Sets a limit in some hours.
 fn set_hours(spec: &mut QueueSpec, period: Period, name: &str, value: &str) -> Result<(), String> {
     let known = spec.periods.iter().position(|(known, _)| *known == period);
@@ -532,6 +621,43 @@ fn no_queue(queues: &BTreeMap<QueueName, QueueSpec>, queue: &QueueName) -> Strin
         false => {
             let known = list_of(queues.keys().map(ToString::to_string));
             format!("there is no queue {queue}; the queues are {known}")
+        }
+    }
+}
+
+/// A setting that is no part of a [`Site`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherSetting {
+    /// `weight.7`: how much more a user or group may use.
+    Weight(BankAccount, Option<u32>),
+    /// `resource.licence`: how many there are of a counted resource.
+    Resource(ResourceName, ResourceSpec),
+}
+
+impl OtherSetting {
+    /// The setting of that name; `None`: the name is none of these.
+    #[must_use]
+    pub fn of(name: &str, value: &str) -> Option<Result<Self, String>> {
+        let (kind, of) = name.split_once('.')?;
+        Some(match kind {
+            "weight" => {
+                let order = super::weight::order(of, value);
+                order.map(|(account, weight)| Self::Weight(account, weight))
+            }
+            "resource" => {
+                let order = super::resources::order(of, value, (1, false));
+                order.map(|(name, spec)| Self::Resource(name, spec))
+            }
+            _ => return None,
+        })
+    }
+
+    /// The event that sets it.
+    #[must_use]
+    pub const fn event(self) -> Event {
+        match self {
+            Self::Weight(account, weight) => Event::SetWeight { account, weight },
+            Self::Resource(name, spec) => Event::SetResource { name, spec },
         }
     }
 }

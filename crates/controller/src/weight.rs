@@ -43,7 +43,8 @@ impl Driver {
     }
 }
 
-fn order(text: &str, value: &str) -> Result<Order, String> {
+/// What is asked for.
+pub(super) fn order(text: &str, value: &str) -> Result<Order, String> {
     let account = account(text)?;
     if value == "none" {
         return Ok((account, None));

@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::moves::{MoveCost, Moves};
 use crate::observer::{Observer, Passed, Start};
 use crate::pace::Pace;
+use crate::site::Site;
 use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
 use tutti_core::{Action, Core, Event, JobState, WaitReason, check};
@@ -48,6 +49,8 @@ pub struct Settings {
     pub calendar: Vec<(ClusterTime, Nanos)>,
     /// The users' allowances of processor time.
     pub bank: Vec<(BankAccount, ProcessorTime)>,
+    /// Queues, weights, counted resources.
+    pub site: Site,
     /// The classes of the workload's jobs, by their index.
     pub classes: Vec<ClassName>,
     /// What comes first of what happens at one moment.
@@ -168,6 +171,7 @@ impl Settings {
             .chain(hosts::events(&self.hosts))
             .chain(self.periods.iter().map(event))
             .chain(self.bank.iter().map(allowance))
+            .chain(self.site.events())
     }
 }
 
@@ -357,8 +361,24 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
 
     fn hand_in<E>(&mut self, mut job: Job) -> Result<(), SimError<E>> {
         job.submit = job.submit.max(self.now);
+        if let Err(why) = self.settings.site.check(&job) {
+            let Job { number, line, .. } = job;
+            if !self.settings.skips_declined {
+                return Err(SimError::NotAllowed { number, line, why });
+            }
+            self.observer.declined(&job);
+            self.waiting.ended(job.number, self.now);
+            return Ok(());
+        }
         self.ask_for(&job);
-        self.core.apply(self.now, &self.submit, &mut self.actions);
+        match (self.settings.site.queue(&job), &self.submit) {
+            (Some(queue), Event::Submit { request, spec }) => {
+                let (request, queue, spec) = (*request, queue.name.clone(), spec.clone());
+                let event = Event::SubmitTo { request, queue, spec };
+                self.core.apply(self.now, &event, &mut self.actions);
+            }
+            _ => self.core.apply(self.now, &self.submit, &mut self.actions),
+        }
         let answer = self.actions.iter().find_map(|action| match action {
             Action::Accept { job, .. } => Some(Ok(*job)),
             Action::Decline { refusal, .. } => Some(Err(refusal.clone())),
@@ -429,6 +449,14 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         spec.owner = UserId(job.user);
         spec.group = GroupId(job.group);
         spec.tasks = job.processors;
+        spec.memory_per_task_bytes = job.memory;
+        let site = &self.settings.site;
+        if !site.uses.is_empty() {
+            spec.resources = site.uses(job.class).collect();
+        }
+        if !site.queues.is_empty() {
+            spec.nodes = site.nodes(job);
+        }
         spec.deadline = job.deadline;
         spec.time_limit = Some(job.estimate.max(tutti_types::limits::TIME_LIMIT_MIN));
     }
@@ -598,6 +626,7 @@ const fn is_limit(why: &WaitReason) -> bool {
             | WaitReason::ClassLimit { .. }
             | WaitReason::ClassJobs { .. }
             | WaitReason::UserJobs { .. }
+            | WaitReason::Queue { .. }
     )
 }
 

@@ -1,5 +1,6 @@
 //! Why a simulation can't go on.
 
+use crate::site::NotAllowed;
 use tutti_core::check::Violation;
 use tutti_types::{ClusterTime, Refusal};
 
@@ -19,6 +20,16 @@ pub enum SimError<E> {
         line: u64,
         /// Why.
         refusal: Refusal,
+    },
+    /// A job may not use its queue or its class.
+    #[error("job {number} (line {line}) is declined: {why}")]
+    NotAllowed {
+        /// The job's number in its workload.
+        number: u64,
+        /// Its line there; 0 if it comes from a model.
+        line: u64,
+        /// Why.
+        why: NotAllowed,
     },
     /// A job waits for one that was not simulated.
     #[error(

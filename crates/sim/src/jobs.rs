@@ -27,6 +27,10 @@ pub struct Job {
     pub user: u32,
     /// Its group; 0 if not known.
     pub group: u32,
+    /// Its queue, as an index into [`Site::queues`](crate::Site::queues); `None`: none.
+    pub queue: Option<u16>,
+    /// The memory that each of its tasks asks for, in bytes; `None`: as much as there is.
+    pub memory: Option<u64>,
     /// The job that it waits for before it is submitted, if jobs wait
     /// ([`Feedback`](crate::Feedback)).
     pub follows: Option<Follows>,

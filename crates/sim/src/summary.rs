@@ -3,6 +3,9 @@
 //! - wait: from submission to getting processors; response: from submission to the end
 //! - bounded slowdown: response over run time, where run times below [`TAU_S`] count as that long,
 //!   and never below 1
+//! - fairness: Jain's index of the users' mean bounded slowdowns, `(sum x)^2 / (n sum x^2)`: 1 where
+//!   all users are slowed down alike, 1/n where one user bears it all (Jain, Chiu, Hawe: "A
+//!   quantitative measure of fairness and discrimination", 1984). Jobs without a user do not count.
 //! - makespan: from the first submission to the last end (or the horizon)
 //! - utilisation: processor time in which jobs got on, over all of the makespan
 //! - loss of capacity: idle processor time while jobs waited, over all of the makespan (Zhang,
@@ -97,6 +100,23 @@ pub struct Summary {
     switches: u64,
     /// Processor time in which jobs got on, by weeks from the first submission.
     by_week_ns: Vec<u128>,
+    /// How many jobs of each user ended, and the sum of their slowdowns.
+    users: BTreeMap<u32, (u64, f64)>,
+}
+
+/// How alike users fare, by the mean bounded slowdown of each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fairness {
+    /// Users with jobs that ended.
+    pub users: usize,
+    /// Jain's index, from 1/users to 1.
+    pub jain: f64,
+    /// The user in the middle.
+    pub median_slowdown: f64,
+    /// Of 95 % of the users it is not above this.
+    pub p95_slowdown: f64,
+    /// The user that fares worst.
+    pub worst_slowdown: f64,
 }
 
 /// Mean, median, 95th percentile and maximum of something.
@@ -156,6 +176,7 @@ impl Summary {
             lost_to_switches_ns: 0,
             switches: 0,
             by_week_ns: Vec::new(),
+            users: BTreeMap::new(),
         }
     }
 
@@ -163,6 +184,25 @@ impl Summary {
     #[must_use]
     pub fn results(&self) -> Results {
         self.all.results(None, self.all.work_ns)
+    }
+
+    /// How alike users fare; `None` if no job that ended has a user.
+    #[must_use]
+    pub fn fairness(&self) -> Option<Fairness> {
+        let mut means: Vec<f64> =
+            self.users.values().map(|&(jobs, sum)| sum / jobs.max(1) as f64).collect();
+        means.sort_unstable_by(f64::total_cmp);
+        let (sum, squares) =
+            means.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
+        let users = means.len();
+        let below = |part: usize| means.get((users * part).div_ceil(100).saturating_sub(1));
+        Some(Fairness {
+            users,
+            jain: sum * sum / (users as f64 * squares),
+            median_slowdown: *below(50)?,
+            p95_slowdown: *below(95)?,
+            worst_slowdown: *means.last()?,
+        })
     }
 
     /// The figures of each group, in their order; `classes` are the names of classes, by index.
@@ -348,6 +388,11 @@ impl Observer for Summary {
             None => {}
         }
         self.all.add(job);
+        if job.job.user > 0 {
+            let (jobs, sum) = self.users.entry(job.job.user).or_default();
+            *jobs += 1;
+            *sum += slowdown(job);
+        }
         if let Some(key) = self.key(&job.job) {
             self.groups.entry(key).or_default().add(job);
         }

@@ -9,7 +9,7 @@ use crate::feedback::Follows;
 use crate::jobs::Job;
 use std::collections::BTreeMap;
 use tutti_trace::{Header, Job as Record};
-use tutti_types::{ClassName, ClusterTime, Nanos};
+use tutti_types::{ClassName, ClusterTime, Nanos, QueueSpec};
 
 /// The run times that the core gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,6 +47,41 @@ pub enum Missing {
     Processors,
 }
 
+/// A field of a trace that tells kinds of jobs apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Field 15.
+    Queue,
+    /// Field 16.
+    Partition,
+}
+
+/// What a job of a trace becomes a job of, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapTo {
+    /// A class of the settings.
+    Class(u16),
+    /// A queue of the site.
+    Queue(u16),
+}
+
+/// Which jobs of a trace belong to which class or queue here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRule {
+    /// The field that is looked at, and its value; `None`: all jobs.
+    pub from: Option<(Field, u64)>,
+    /// Class or queue.
+    pub to: MapTo,
+}
+
+/// What a job gets of a queue unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Defaults {
+    class: Option<u16>,
+    time: Option<Nanos>,
+    memory: Option<u64>,
+}
+
 /// Makes jobs of lines.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -58,6 +93,9 @@ pub struct Workload {
     others: u16,
     /// Classes that count as another.
     counts_as: BTreeMap<u16, u16>,
+    rules: Vec<MapRule>,
+    /// By the index of the queue.
+    defaults: Vec<Defaults>,
 }
 
 impl Workload {
@@ -78,6 +116,8 @@ impl Workload {
             interactive: class("interactive").unwrap_or(others),
             others,
             counts_as: BTreeMap::new(),
+            rules: Vec::new(),
+            defaults: Vec::new(),
         }
     }
 
@@ -85,6 +125,30 @@ impl Workload {
     #[must_use]
     pub const fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
         self.deadlines = deadlines;
+        self
+    }
+
+    /// The same with jobs that belong to classes and queues by their fields: of the rules that apply
+    /// to a job, the first for a class and the first for a queue count. `queues` has the queues and
+    /// `classes` the classes by their indices.
+    #[must_use]
+    pub fn mapped<'a>(
+        mut self,
+        rules: Vec<MapRule>,
+        queues: impl Iterator<Item = &'a QueueSpec>,
+        classes: &[ClassName],
+    ) -> Self {
+        let class = |name: &ClassName| {
+            let index = classes.iter().position(|class| class == name)?;
+            u16::try_from(index).ok()
+        };
+        let defaults = |spec: &QueueSpec| Defaults {
+            class: spec.class.as_ref().and_then(class),
+            time: spec.time,
+            memory: spec.memory,
+        };
+        self.defaults = queues.map(defaults).collect();
+        self.rules = rules;
         self
     }
 
@@ -106,7 +170,9 @@ impl Workload {
         let submit = record.submit_ns.ok_or(Missing::Submit)?;
         let think = Nanos(record.think_ns.unwrap_or(0));
         let run_ns = record.run_ns.ok_or(Missing::Run)?;
-        let estimate_ns = self.estimate_ns(record, run_ns);
+        let (class, queue) = self.place(record);
+        let defaults = queue.and_then(|queue| self.defaults.get(usize::from(queue)).copied());
+        let estimate_ns = self.estimate_ns(record, defaults.and_then(|it| it.time), run_ns);
         Ok(Job {
             number: record.number,
             line,
@@ -118,21 +184,49 @@ impl Workload {
                 Deadlines::Factor(factor) => Some(Nanos(times(estimate_ns, factor))),
             },
             processors: processors.ok_or(Missing::Processors)?,
-            class: self.class(record.queue),
+            class,
+            queue,
+            memory: defaults.and_then(|defaults| {
+                // Traces rarely tell it in a way that could be relied on: only queues count it.
+                let asked = record.requested_memory_kb.map(|kb| kb.saturating_mul(1024));
+                asked.or(defaults.memory)
+            }),
             user: record.user.and_then(|user| u32::try_from(user).ok()).unwrap_or(0),
             group: record.group.and_then(|group| u32::try_from(group).ok()).unwrap_or(0),
             follows: record.preceding_job.map(|job| Follows { job, think }),
         })
     }
 
-    fn class(&self, queue: Option<u64>) -> u16 {
-        let named = queue.and_then(|queue| self.queues.get(&queue)).copied();
-        let class = named.unwrap_or(if queue == Some(0) { self.interactive } else { self.others });
-        self.counts_as.get(&class).copied().unwrap_or(class)
+    /// The class and the queue of a line's job.
+    fn place(&self, record: &Record) -> (u16, Option<u16>) {
+        let applies = |rule: &&MapRule| {
+            rule.from.is_none_or(|(field, value)| match field {
+                Field::Queue => record.queue == Some(value),
+                Field::Partition => record.partition == Some(value),
+            })
+        };
+        let rules = || self.rules.iter().filter(applies);
+        let queue = rules().find_map(|rule| match rule.to {
+            MapTo::Queue(queue) => Some(queue),
+            MapTo::Class(_) => None,
+        });
+        let class = rules().find_map(|rule| match rule.to {
+            MapTo::Class(class) => Some(class),
+            MapTo::Queue(_) => None,
+        });
+        let of_queue = queue.and_then(|queue| self.defaults.get(usize::from(queue))?.class);
+        let class = class.or(of_queue).unwrap_or_else(|| self.class(record.queue));
+        (self.counts_as.get(&class).copied().unwrap_or(class), queue)
     }
 
-    fn estimate_ns(&self, record: &Record, run_ns: u64) -> u64 {
-        let told_ns = record.requested_ns.filter(|&ns| ns > 0).unwrap_or(run_ns);
+    fn class(&self, queue: Option<u64>) -> u16 {
+        let named = queue.and_then(|queue| self.queues.get(&queue)).copied();
+        named.unwrap_or(if queue == Some(0) { self.interactive } else { self.others })
+    }
+
+    fn estimate_ns(&self, record: &Record, default: Option<Nanos>, run_ns: u64) -> u64 {
+        let asked = record.requested_ns.filter(|&ns| ns > 0);
+        let told_ns = asked.unwrap_or(default.map_or(run_ns, |default| default.0));
         match self.estimates {
             Estimates::Trace => told_ns,
             Estimates::Exact => run_ns,
@@ -149,9 +243,9 @@ fn times(ns: u64, factor: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deadlines, Estimates, Missing, Workload};
+    use super::{Deadlines, Estimates, Field, MapRule, MapTo, Missing, Workload};
     use tutti_trace::{Header, Job as Record};
-    use tutti_types::{ClassName, Nanos};
+    use tutti_types::{ClassName, Nanos, QueueSpec};
 
     const CLASSES: [&str; 3] = ["benchmark", "interactive", "production"];
 
@@ -204,6 +298,40 @@ mod tests {
         assert_eq!(workload.job(&record(), 1).unwrap().deadline, None);
         let workload = workload.with_deadlines(Deadlines::Factor(1.5));
         assert_eq!(workload.job(&record(), 1).unwrap().deadline, Some(Nanos(450)));
+    }
+
+    #[test]
+    fn fields_become_classes_and_queues_by_rules() {
+        let queue = |class: &str, hours: u64| QueueSpec {
+            class: (!class.is_empty()).then(|| ClassName::new(class)),
+            time: Some(Nanos::from_secs(hours * 3600)),
+            memory: Some(7),
+            ..QueueSpec::default()
+        };
+        let queues = [queue("", 1), queue("benchmark", 2)];
+        let classes: Vec<ClassName> = CLASSES.iter().map(|name| ClassName::new(name)).collect();
+        let rule = |from, to| MapRule { from, to };
+        let rules = vec![
+            rule(Some((Field::Queue, 3)), MapTo::Queue(1)),
+            rule(Some((Field::Partition, 2)), MapTo::Class(2)),
+            rule(None, MapTo::Queue(0)),
+        ];
+        let workload = workload(&Header::default(), Estimates::Trace);
+        let workload = workload.mapped(rules, queues.iter(), &classes);
+        let place = |queue, partition| {
+            let record = Record { queue, partition, ..record() };
+            let job = workload.job(&record, 1).unwrap();
+            (CLASSES[usize::from(job.class)], job.queue)
+        };
+        assert_eq!(place(Some(3), None), ("benchmark", Some(1)));
+        assert_eq!(place(Some(3), Some(2)), (CLASSES[2], Some(1)));
+        assert_eq!(place(Some(0), Some(1)), ("interactive", Some(0)));
+        let untold = Record { requested_ns: None, ..record() };
+        let job = workload.job(&untold, 1).unwrap();
+        assert_eq!((job.estimate, job.memory), (Nanos::from_secs(3600), Some(7)));
+        let asks = Record { requested_memory_kb: Some(2), ..record() };
+        let job = workload.job(&asks, 1).unwrap();
+        assert_eq!((job.estimate, job.memory), (Nanos(300), Some(2048)));
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub(super) struct SimArgs {
     /// nothing else
     #[arg(long, value_name = "FILE", conflicts_with = "traces")]
     growth: Option<PathBuf>,
+
+    /// Measure only how long one decision takes on a large machine
+    #[arg(long, conflicts_with_all = ["traces", "growth"])]
+    decisions: bool,
 }
 
 /// One simulation, and what it must reach.
@@ -60,6 +64,9 @@ const GOALS: &[(&str, &str, Goal)] = &[
 pub(super) fn measure(bench: &Bench, args: &SimArgs) -> anyhow::Result<Vec<Figure>> {
     if let Some(file) = &args.growth {
         return growth::draw(bench, file);
+    }
+    if args.decisions {
+        return apply::measure(bench);
     }
     let runs = match &args.traces {
         Some(directory) => traces(directory)?,

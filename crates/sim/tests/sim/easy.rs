@@ -4,7 +4,8 @@ use crate::reference::random_jobs;
 use crate::scenario::{settings, simulate};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use tutti_sim::{Job, Order, Settings};
+use std::convert::Infallible;
+use tutti_sim::{InOrder, Job, Multifactor, Order, Settings, run_multifactor};
 
 /// Every order of what happens at one moment.
 pub(crate) const ORDERS: [Order; 3] = [Order::SubmitFirst, Order::EndFirst, Order::OneByOne];
@@ -137,6 +138,22 @@ proptest! {
     fn who_passes_delays_nobody_who_was_promised_a_start(jobs in random_jobs(8)) {
         for order in ORDERS {
             assert_backfilled(&Settings { order, ..settings(8, "space:easy") }, &jobs);
+        }
+    }
+
+    #[test]
+    fn the_scheduler_like_slurms_is_easy_where_only_age_counts(jobs in random_jobs(8)) {
+        for order in ORDERS {
+            let priority = Multifactor { fair_share: 0.0, order, ..Multifactor::default() };
+            let mut found = Vec::new();
+            let mut in_order = InOrder::new(|job: &tutti_sim::Finished| {
+                found.push((job.start.0, job.end.0));
+                Ok(())
+            });
+            let workload = jobs.iter().map(|&job| Ok::<Job, Infallible>(job));
+            run_multifactor(8, priority, workload, &mut in_order).unwrap();
+            drop(in_order);
+            prop_assert_eq!(found, easy(8, &jobs, order));
         }
     }
 }

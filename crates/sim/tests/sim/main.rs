@@ -14,4 +14,5 @@ mod migration;
 mod periods;
 mod reference;
 mod scenario;
+mod site;
 mod trace;

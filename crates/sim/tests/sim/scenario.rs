@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use tutti_sim::{
-    Checks, Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings,
+    Checks, Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings, Site,
     Summary, Workload, run, set_policy,
 };
 use tutti_trace::{Header, Job as Record};
@@ -31,6 +31,7 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         bags: false,
         switch_cost: Nanos::ZERO,
         bank: Vec::new(),
+        site: Site::default(),
         move_cost: MoveCost::default(),
         movable: false,
         progress: Progress::ByEvent,
@@ -64,6 +65,8 @@ pub(crate) fn job(submit_ns: u64, run_ns: u64, processors: u32) -> Job {
         class: 0,
         user: 0,
         group: 0,
+        queue: None,
+        memory: None,
         follows: None,
     }
 }

@@ -29,6 +29,7 @@ mod replay;
 mod report;
 mod resource;
 mod run;
+mod setting_word;
 mod show;
 mod sim;
 mod site_file;

@@ -48,6 +48,47 @@ fn a_measurement_that_is_terminated_leaves_no_group() {
 }
 
 #[test]
+fn the_fixed_set_of_the_t3d_runs_under_three_schedulers() {
+    let instance = Instance::alone();
+    let report = instance.tutti(&["bench", "t3d", "--quick", "--json"]).expect(0).json();
+    let rows = report["rows"].as_array().unwrap();
+    let names: Vec<&Value> = rows.iter().map(|row| &row["scheduler"]).collect();
+    assert_eq!(names, ["queue limits", "swapping", "classes"]);
+    let work_s = report["work_s"].as_f64().unwrap();
+    for row in rows {
+        // Tasks nap: no schedule is shorter than the work, whatever the machine does.
+        for what in ["batch_alone_s", "batch_s"] {
+            assert!(row[what].as_f64().unwrap() > 0.9 * work_s, "{what}: {row}");
+        }
+        let response = row["interactive_response_s"].as_f64().unwrap();
+        assert!(response > 0.0 && response < row["interactive_s"].as_f64().unwrap(), "{row}");
+    }
+}
+
+#[test]
+fn orders_of_the_line_are_compared_on_a_trace_and_a_model() {
+    let instance = Instance::alone();
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data");
+    let trace = data.join("kth-sp2-1996-2-cut.swf").display().to_string();
+    let args = ["bench", "order", "--jobs", "150", "--json", &trace];
+    let report = instance.tutti(&args).expect(0).json();
+    let workloads = report["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), 2, "{report}");
+    for workload in workloads {
+        let rows = workload["rows"].as_array().unwrap();
+        assert_eq!((rows.len(), &workload["jobs"]), (7, &150.into()));
+        let mean = |name: &str| {
+            let row = rows.iter().find(|row| row["scheduler"] == name).unwrap();
+            row["wait_s"]["mean"].as_f64().unwrap()
+        };
+        // Jobs that pass the first shorten waits; turns shorten them more.
+        assert!(mean("EASY") <= mean("FCFS"), "{workload}");
+        assert!(mean("turns, users in turn (default)") <= mean("EASY"), "{workload}");
+    }
+    instance.tutti(&["bench", "order", "/nowhere.swf"]).expect(1).says("/nowhere.swf");
+}
+
+#[test]
 fn without_a_compiler_what_it_needs_one_for_is_left_out_and_that_is_said() {
     let instance = Instance::alone();
     let mut command = instance.command(&[&QUICK[..], &["3", "--kind", "idle"]].concat());

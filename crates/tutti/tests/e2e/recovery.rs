@@ -277,6 +277,43 @@ fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
 }
 
 #[test]
+fn a_replay_takes_other_queues_classes_and_weights() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "policy=space:easy"]).expect(0);
+    instance.tutti(&["queue", "short", "jobs=1"]).expect(0);
+    let submit = || instance.submit(&["-q", "short", "-o", "/dev/null", "sleep", "0.4"]);
+    let (first, second) = (submit(), submit());
+    for job in [first, second] {
+        instance.tutti(&["wait", &job.to_string()]).expect(0);
+    }
+    let what_if = |settings: &[&str]| {
+        let words = [&["replay", "--json"], settings].concat();
+        instance.tutti(&words).expect(0).json()
+    };
+    let waits = |report: &Value, world: &str| report["jobs"][1][world]["wait_ms"].as_u64().unwrap();
+    // A lower limit, a weight and a resource change nothing for the second; two at once do.
+    let words =
+        ["weight.7=3", "resource.licence=2", "class.production.priority=3", "queue.short.jobs=1"];
+    let same = what_if(&[&["--what-if"], &words[..]].concat());
+    assert!(waits(&same, "was") >= 300 && waits(&same, "would_be") >= 300, "{same}");
+    let both = what_if(&["--what-if", "queue.short.jobs=2"]);
+    assert!(waits(&both, "was") >= 300 && waits(&both, "would_be") == 0, "{both}");
+    let site = instance.work.join("site.toml");
+    std::fs::write(&site, "[queue.short]\nuser_jobs = 3\n").unwrap();
+    let site = site.display().to_string();
+    assert_eq!(waits(&what_if(&["--site", &site]), "would_be"), 0);
+    for (word, says) in [
+        ("queue.shrt.jobs=2", "the journal has no queue shrt; it has short"),
+        ("class.fast.priority=2", "the journal has no class fast"),
+        ("queue.short.jobs=many", "jobs is a number"),
+        ("weight.7=0", "from 1 to 1000"),
+        ("rows", "write NAME=VALUE"),
+    ] {
+        instance.tutti(&["replay", "--what-if", word]).expect(1).says(says);
+    }
+}
+
+#[test]
 fn a_journal_that_is_damaged_or_can_not_be_written_is_said_to_be() {
     let instance = Instance::new();
     std::fs::create_dir(&instance.dir).unwrap();

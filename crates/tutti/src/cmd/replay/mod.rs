@@ -25,7 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   tutti replay                 check the journal of the running instance
   tutti replay --list          show each entry and the actions it caused
-  tutti replay --what-if policy=space:easy quantum=1s";
+  tutti replay --what-if policy=space:easy quantum=1s
+  tutti replay --what-if class.interactive.rows=0 weight.ada=3 queue.short.user_jobs=4";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -41,9 +42,14 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     list: bool,
 
-    /// Compare with other parameters, such as policy=space:easy rows=2
+    /// Compare with other settings, such as policy=space:easy rows=2; also class.NAME.RULE,
+    /// queue.NAME.LIMIT, weight.USER, bank.USER, resource.NAME (all =VALUE)
     #[arg(long, value_name = "NAME=VALUE", num_args = 1.., conflicts_with = "list")]
     what_if: Vec<String>,
+
+    /// Compare with the settings of a site's file, as `tutti params --file` prints them
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    site: Vec<String>,
 
     /// As JSON
     #[arg(long, conflicts_with = "list")]
@@ -70,8 +76,8 @@ pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
         Some(path) => path.clone(),
         None => own_journal()?,
     };
-    if !args.what_if.is_empty() {
-        return what_if::execute(&path, &args.what_if, args.until, args.json);
+    if !args.what_if.is_empty() || !args.site.is_empty() {
+        return what_if::execute(&path, (&args.what_if, &args.site), args.until, args.json);
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());

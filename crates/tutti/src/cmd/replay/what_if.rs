@@ -1,16 +1,19 @@
 //! `tutti replay --what-if`: how jobs fared, and how they would have with other parameters.
 
-use super::world::{Fate, Known, Was, World};
+use super::world::{Fate, Known, Otherwise, Was, World};
+use crate::cmd::setting_word::{SettingWord, parse};
+use crate::cmd::site_file::{Part, Source};
 use serde::Serialize;
 use std::path::Path;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
-use tutti_core::Core;
+use tutti_controller::Site;
+use tutti_core::{Core, Event};
 use tutti_journal::{Entry, Past};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
-use tutti_types::{ClusterTime, JobId, Nanos, Params, default_classes};
+use tutti_types::{ClusterTime, JobId, Nanos, Params, Settings, default_classes};
 use tutti_wire::code::Code;
-use tutti_wire::parameter::set_param;
+use tutti_wire::local::{Section, Setting};
 use tutti_wire::units::format_duration_short;
 
 const COLUMNS_HELP: &str = "\
@@ -61,6 +64,9 @@ struct Report {
     compared: usize,
     /// Jobs that would have been declined.
     declined: usize,
+    /// Why something could not be set at some time, as many milliseconds after the first entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<(u64, String)>,
     was: Summary,
     would_be: Summary,
     jobs: Vec<Job>,
@@ -72,24 +78,18 @@ struct Report {
 /// If a parameter can't be set so, or the journal can't be read.
 pub(super) fn execute(
     path: &Path,
-    settings: &[String],
+    (words, site): (&[String], &[String]),
     until: Option<u64>,
     json: bool,
 ) -> anyhow::Result<Exit> {
-    let settings =
-        settings.iter().map(|setting| checked(setting)).collect::<Result<Vec<_>, _>>()?;
-    let overrides = |params: &mut Params| {
-        for (name, value) in &settings {
-            // It could be set above.
-            let _ = set_param(params, name, value);
-        }
-    };
+    let otherwise = otherwise(words, site)?;
     let past = Past::read(path, || Core::new(Params::default(), default_classes()))?;
     let wanted =
         past.entries.into_iter().filter(|(number, _)| until.is_none_or(|it| *number <= it));
     let entries: Vec<Entry> = wanted.map(|(_, entry)| entry).collect();
+    check_names(&otherwise.settings, &past.core, &entries)?;
     let was = Was::of(&past.core, &entries);
-    let mut world = World::new(&past.core, &was, &overrides);
+    let mut world = World::new(&past.core, &was, &otherwise);
     world.live(&entries);
     let begin = entries.first().map_or_else(|| past.core.now(), |entry| entry.at);
     let jobs: Vec<Job> = was
@@ -104,10 +104,11 @@ pub(super) fn execute(
         .collect();
     let report = Report {
         journal: path.display().to_string(),
-        what_if: settings.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        what_if: words.iter().chain(site).cloned().collect(),
         from_stored_state: past.from_stored,
         entries: entries.len(),
         compared: both.len(),
+        refused: world.refused.take().map(|(at, reason)| (ms(at.since(begin)), reason)),
         declined: jobs.iter().filter(|job| job.would_be.is_none()).count(),
         was: summary(both.iter().map(|(was, _)| *was)),
         would_be: summary(both.iter().map(|(_, would)| *would)),
@@ -121,16 +122,62 @@ pub(super) fn execute(
     Ok(Exit::OK)
 }
 
-/// A setting that parameters can have.
-fn checked(setting: &str) -> anyhow::Result<(String, String)> {
-    let Some((name, value)) = setting.split_once('=') else {
-        let reason =
-            format!("{setting:?} sets nothing; write NAME=VALUE, such as policy=space:easy");
+/// What words and files of sites set otherwise, checked against a new core.
+fn otherwise(words: &[String], files: &[String]) -> anyhow::Result<Otherwise> {
+    let mut otherwise = Otherwise::default();
+    let bad = |reason: String| coded(Code::BadValue, reason);
+    for path in files {
+        let file = Source::read(path)?;
+        otherwise.settings.extend(file.settings(Part::Params)?);
+        otherwise.settings.extend(file.settings(Part::Queues)?);
+    }
+    for word in words {
+        match parse(word).map_err(|error| bad(error.to_string()))? {
+            SettingWord::Site(setting) => otherwise.settings.push(setting),
+            SettingWord::Other(other) => otherwise.events.push(other.event()),
+        }
+    }
+    let (params, classes) = (Params::default(), default_classes());
+    let mut site = Site::new(Settings { params, classes, periods: Vec::new() });
+    for setting in &otherwise.settings {
+        site.set(setting, &|_| Ok(())).map_err(|reason| match setting.line {
+            0 => bad(reason),
+            line => bad(format!("line {line}: {reason}")),
+        })?;
+    }
+    Ok(otherwise)
+}
+
+/// Whether the journal has the classes and queues that words name: else they change nothing.
+fn check_names(settings: &[Setting], start: &Core, entries: &[Entry]) -> anyhow::Result<()> {
+    let mut site = Site::of(start);
+    for Entry { event, .. } in entries {
+        // What was removed was there.
+        if !matches!(event, Event::SetQueue { spec: None, .. }) {
+            site.note(event);
+        }
+    }
+    // A file may have more of them.
+    for Setting { section, line, .. } in settings {
+        let (what, name, known): (_, _, Vec<String>) = match section {
+            Section::Class(class) if *line == 0 && !site.settings.classes.contains_key(class) => {
+                let known = site.settings.classes.keys().map(ToString::to_string);
+                ("class", class.to_string(), known.collect())
+            }
+            Section::Queue(queue) if *line == 0 && !site.queues.contains_key(queue) => {
+                let known = site.queues.keys().map(ToString::to_string);
+                ("queue", queue.to_string(), known.collect())
+            }
+            Section::Params | Section::Class(_) | Section::Queue(_) | Section::Bank => continue,
+        };
+        let instead = match known.is_empty() {
+            true => "it has none".to_owned(),
+            false => format!("it has {}", known.join(", ")),
+        };
+        let reason = format!("the journal has no {what} {name}; {instead}");
         return Err(coded(Code::BadValue, reason));
-    };
-    set_param(&mut Params::default(), name, value)
-        .map_err(|reason| coded(Code::BadValue, reason))?;
-    Ok((name.into(), value.into()))
+    }
+    Ok(())
 }
 
 fn compared(job: JobId, known: &Known, would: Option<&Fate>, begin: ClusterTime) -> Job {
@@ -223,6 +270,12 @@ fn say(report: &Report) -> anyhow::Result<()> {
     );
     if report.declined > 0 {
         text.push_str(&format!("{} would have been declined\n", report.declined));
+    }
+    if let Some((at, reason)) = &report.refused {
+        let at = shown(Some(*at));
+        text.push_str(&format!(
+            "from {at} on not all of it holds, with the settings of then: {reason}\n"
+        ));
     }
     if report.from_stored_state {
         text.push_str("begun from the state stored before: earlier entries are not kept\n");

@@ -7,9 +7,11 @@
 //! by then.
 
 use std::collections::{BTreeMap, VecDeque};
+use tutti_controller::Site;
 use tutti_core::{Action, Core, Event, JobState};
 use tutti_journal::Entry;
-use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Params, Rank, TaskStatus};
+use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Rank, TaskStatus};
+use tutti_wire::local::Setting;
 
 /// How a job fared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,13 +162,42 @@ impl Was {
     }
 }
 
+/// What is set otherwise.
+#[derive(Debug, Default)]
+pub(super) struct Otherwise {
+    /// Of parameters, classes, queues and allowances.
+    pub(super) settings: Vec<Setting>,
+    /// Weights and counted resources.
+    pub(super) events: Vec<Event>,
+}
+
+impl Otherwise {
+    /// Sets it. The first reason why something of it can't be, if there is one.
+    fn set(&self, site: &mut Site) -> Result<(), String> {
+        // Lists of nodes were resolved by the controller that wrote the journal.
+        let set = |setting: &Setting| site.set(setting, &|_| Ok(()));
+        self.settings.iter().try_for_each(set)?;
+        site.check(&[])
+    }
+
+    /// Whether an event of the journal sets what is set otherwise here.
+    fn replaces(&self, event: &Event) -> bool {
+        self.events.iter().any(|other| match (other, event) {
+            (Event::SetWeight { account: a, .. }, Event::SetWeight { account: b, .. }) => a == b,
+            (Event::SetResource { name: a, .. }, Event::SetResource { name: b, .. }) => a == b,
+            _ => false,
+        })
+    }
+}
+
 /// The other world.
 pub(super) struct World<'a> {
     core: Core,
     actions: Vec<Action>,
     was: &'a Was,
-    /// What is set otherwise.
-    overrides: &'a dyn Fn(&mut Params),
+    otherwise: &'a Otherwise,
+    /// Why something could not be set at some time: the journal's own settings held then.
+    pub(super) refused: Option<(ClusterTime, String)>,
     /// Of jobs of the journal the numbers here, and the other way round.
     here: BTreeMap<JobId, JobId>,
     there: BTreeMap<JobId, JobId>,
@@ -182,7 +213,7 @@ pub(super) struct World<'a> {
 const STEPS_AFTER: usize = 1_000_000;
 
 impl<'a> World<'a> {
-    pub(super) fn new(start: &Core, was: &'a Was, overrides: &'a dyn Fn(&mut Params)) -> Self {
+    pub(super) fn new(start: &Core, was: &'a Was, otherwise: &'a Otherwise) -> Self {
         let same: BTreeMap<JobId, JobId> =
             start.jobs(start.now()).map(|view| (view.id, view.id)).collect();
         let fates = same.keys().filter_map(|job| Some((*job, was.jobs.get(job)?.was)));
@@ -192,7 +223,8 @@ impl<'a> World<'a> {
             core: start.clone(),
             actions: Vec::new(),
             was,
-            overrides,
+            otherwise,
+            refused: None,
             next_end: same.keys().map(|job| (*job, 0)).collect(),
             fates: fates.collect(),
             here: same.clone(),
@@ -205,9 +237,12 @@ impl<'a> World<'a> {
     /// Lives through all of it, and on until every job has ended that will.
     pub(super) fn live(&mut self, entries: &[Entry]) {
         let begin = entries.first().map_or_else(|| self.core.now(), |entry| entry.at);
-        let mut params = self.core.params().clone();
-        (self.overrides)(&mut params);
-        self.apply(begin, &Event::SetParams { params });
+        for event in self.set_otherwise(begin, None) {
+            self.apply(begin, &event);
+        }
+        for event in &self.otherwise.events {
+            self.apply(begin, event);
+        }
         for Entry { at, event, .. } in entries {
             if is_submit(event) && self.was_declined() {
                 // It ran nowhere, so it is not known what it needs.
@@ -219,12 +254,33 @@ impl<'a> World<'a> {
                 self.inside(next);
             }
             let submits = is_submit(&event);
-            self.apply(*at, &event);
+            for event in self.set_otherwise(*at, Some(&event)) {
+                self.apply(*at, &event);
+            }
             self.submits += usize::from(submits);
         }
         for _ in 0..STEPS_AFTER {
             let Some(next) = self.next_inside().filter(|_| self.waits_for_some()) else { break };
             self.inside(next);
+        }
+    }
+
+    /// What sets what an event of the journal sets, but for what is otherwise here; other events are
+    /// left as they are.
+    fn set_otherwise(&mut self, at: ClusterTime, event: Option<&Event>) -> Vec<Event> {
+        let before = Site::of(&self.core);
+        let mut site = before.clone();
+        let sets = event.is_none_or(|event| site.note(event));
+        let journal = || event.cloned().into_iter().collect();
+        if !sets || self.otherwise.settings.is_empty() {
+            return journal();
+        }
+        match self.otherwise.set(&mut site) {
+            Ok(()) => site.events(&before),
+            Err(reason) => {
+                self.refused.get_or_insert((at, reason));
+                journal()
+            }
         }
     }
 
@@ -266,10 +322,7 @@ impl<'a> World<'a> {
                 Event::MoveJob { job: here(&job)?, before: Some(here(&before)?) }
             }
             Event::FrontEndLost { job } => Event::FrontEndLost { job: here(&job)? },
-            Event::SetParams { mut params } => {
-                (self.overrides)(&mut params);
-                Event::SetParams { params }
-            }
+            event if self.otherwise.replaces(&event) => return None,
             event => event,
         })
     }

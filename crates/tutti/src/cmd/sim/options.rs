@@ -20,12 +20,14 @@ const EXAMPLES: &str = "\
 Examples:
   tutti sim trace.swf.gz                      one policy, on a trace
   tutti sim --generate lublin --nodes 64 --policy gang,rows=5
-  tutti sim trace.swf --by class --plot waits=waits.svg";
+  tutti sim trace.swf --by class --plot waits=waits.svg
+  tutti sim trace.swf --site site.toml --map queue:3=queue:short";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   tutti sim compare --policy gang --policy space:easy trace.swf
-  tutti sim compare --policy gang --policy space:easy --generate t3d";
+  tutti sim compare --policy gang --policy space:easy --generate t3d
+  tutti sim compare --policy gang --policy gang,order=arrival,class.interactive.rows=0 trace.swf";
 
 /// The policies and models, for `--help`.
 const HELP: &str = "\
@@ -108,6 +110,17 @@ pub(super) struct Options {
     #[arg(long, value_name = "CLASS=CLASS", help_heading = "Workload")]
     pub(super) as_class: Vec<String>,
 
+    /// Submit jobs of a trace to a class or queue by field 15 (queue) or 16 (partition), such as
+    /// queue:3=queue:short, partition:1=class:standby, all=queue:batch, or queue=queue for those of
+    /// the same name
+    #[arg(long = "map", value_name = "FROM=TO", help_heading = "Workload")]
+    pub(super) maps: Vec<String>,
+
+    /// Have each job, or each of a class, use a counted resource while it runs, such as licence:2 or
+    /// production=licence
+    #[arg(long = "job-resource", value_name = "[CLASS=]NAME[:COUNT]", help_heading = "Workload")]
+    pub(super) job_resources: Vec<String>,
+
     /// Deadlines of jobs, for policy deadline, as factor:F (F times the expected run time after the
     /// submission); traces have none
     #[arg(long, value_name = "RULE", value_parser = deadlines, help_heading = "Workload")]
@@ -140,8 +153,14 @@ pub(super) struct Options {
     #[arg(long, requires = "hosts", help_heading = "Workload")]
     pub(super) bag: bool,
 
+    /// Set what `tutti params --file` and `tutti queue --file` set: parameters, classes, queues and
+    /// hours, from a TOML file; users in it are numbers of the trace
+    #[arg(long, value_name = "FILE", help_heading = "Scheduler")]
+    pub(super) site: Vec<String>,
+
     /// Set a parameter of the scheduler, such as rows=5 or quantum=200s (`tutti params` lists them),
-    /// or for some hours only, such as "mon-fri 08:00-18:00/rows=2"
+    /// or for some hours only, such as "mon-fri 08:00-18:00/rows=2"; also class.NAME.RULE,
+    /// queue.NAME.LIMIT, weight.USER, bank.USER and resource.NAME
     #[arg(long = "set", value_name = "[HOURS/]NAME=VALUE", help_heading = "Scheduler")]
     pub(super) settings: Vec<String>,
 
@@ -149,6 +168,15 @@ pub(super) struct Options {
     /// --class NAME` lists them), or for some hours only
     #[arg(long = "class", value_name = "[HOURS/]CLASS:RULE=VALUE,...", help_heading = "Scheduler")]
     pub(super) classes: Vec<String>,
+
+    /// Set limits of a queue, or make one, such as short:user_jobs=2,job_time=1h (`tutti queue --help`
+    /// lists them), or for some hours only; jobs come to it by --map
+    #[arg(
+        long = "queue",
+        value_name = "[HOURS/]QUEUE:LIMIT=VALUE,...",
+        help_heading = "Scheduler"
+    )]
+    pub(super) queues: Vec<String>,
 
     /// Time of the week at which the workload begins, such as "mon 08:00" [default: the trace's
     /// UnixStartTime and TimeZoneString]

@@ -2,20 +2,22 @@
 
 use super::files::Files;
 use super::making::{Shared, Wanted};
+use super::mapping;
+use super::nodes::Nodes;
 use super::options::{Options, Order, Outputs};
 use super::pictures::{Plots, Seen};
 use super::progress::Progress;
-use super::settings::{bank, class_rules, params, periods};
+use super::settings::Scheduler;
 use super::source::Origin;
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_sim::{
-    Checks, Feedback, Host, Machine, Measure, MoveCost, Observer, Results, Settings, SimError,
-    Summary, Workload, parse_hosts, run,
+    Checks, Fairness, Feedback, Host, Machine, MapRule, MapTo, Measure, MoveCost, Observer,
+    Results, Settings, SimError, Summary, Workload, parse_hosts, run,
 };
 use tutti_trace::Stretch;
-use tutti_types::{ClassName, ClusterTime};
+use tutti_types::{ClassName, ClusterTime, QueueName, QueueSpec};
 
 /// A simulation that can be run.
 pub(super) struct Setup<'a> {
@@ -64,6 +66,9 @@ pub(super) struct Report {
     pub(super) preemptions: u64,
     /// Jobs that were ended at their time limit.
     pub(super) at_limit: u64,
+    /// How alike users fare; nothing if no job tells its user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fairness: Option<Fairness>,
     /// What became of jobs with a deadline; nothing if they had none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deadlines: Option<Deadlines>,
@@ -94,24 +99,30 @@ impl<'a> Setup<'a> {
             true => origin.machine(options)?,
             false => Machine::of_hosts(&hosts)?,
         };
-        let class_rules = class_rules(&options.classes)?;
-        let periods = periods(&options.settings, &options.classes)?;
-        let needs_calendar = !periods.is_empty() || options.feedback_hours.is_some();
+        let nodes = Nodes::of(machine, &hosts);
+        let check = |list: &str| nodes.named(list).map(drop);
+        let scheduler = Scheduler::of(policy, options, &check)?;
+        let needs_calendar = scheduler.has_hours() || options.feedback_hours.is_some();
         let calendar = match needs_calendar {
             false => Vec::new(),
             true => origin.calendar(options)?,
         };
+        let site = site(&scheduler, &nodes)?;
+        let bank = scheduler.site.allowances().collect();
+        let tutti_types::Settings { params, classes: class_rules, periods } =
+            scheduler.site.settings;
         let settings = Settings {
             machine,
             hosts,
             weights: options.weights,
             bags: options.bag,
-            params: params(policy, &options.settings)?,
+            params,
             classes: class_rules.keys().cloned().collect(),
             class_rules,
             periods,
             calendar,
-            bank: bank(&options.bank)?,
+            bank,
+            site,
             order: match options.order {
                 Order::SubmitFirst => tutti_sim::Order::SubmitFirst,
                 Order::EndFirst => tutti_sim::Order::EndFirst,
@@ -138,12 +149,6 @@ impl<'a> Setup<'a> {
                 false => Checks::Never,
             },
         };
-        let set = tutti_types::Settings {
-            params: settings.params.clone(),
-            classes: settings.class_rules.clone(),
-            periods: settings.periods.clone(),
-        };
-        set.check()?;
         if settings.switch_cost >= settings.params.quantum() {
             bail!(
                 "a switch that costs {} leaves nothing of a quantum of {}; set a longer one with \
@@ -167,6 +172,37 @@ impl Setup<'_> {
     pub(super) fn class(&self, name: &str) -> Option<usize> {
         self.settings.classes.iter().position(|class| *class.0 == *name)
     }
+}
+
+/// What a site sets besides parameters and classes, by the indices of its classes.
+fn site(scheduler: &Scheduler, nodes: &Nodes) -> anyhow::Result<tutti_sim::Site> {
+    let Scheduler { site, weights, resources, uses, .. } = scheduler;
+    let index = |name: &ClassName| {
+        let place = site.settings.classes.keys().position(|class| class == name);
+        place.and_then(|place| u16::try_from(place).ok())
+    };
+    let queue = |(name, spec): (&QueueName, &QueueSpec)| {
+        let nodes = spec.nodes.as_ref().map(|list| nodes.named(list));
+        let nodes = nodes.transpose().map_err(|reason| anyhow!("queue {name}: {reason}"))?;
+        Ok(tutti_sim::SiteQueue { name: name.clone(), spec: spec.clone(), nodes })
+    };
+    let class_users = site.class_users.iter();
+    let class_users = class_users.filter_map(|(class, all)| Some((index(class)?, all.clone())));
+    let uses = uses.iter().map(|(class, wish)| match class {
+        None => Ok((None, *wish)),
+        Some(class) => match index(class) {
+            Some(index) => Ok((Some(index), *wish)),
+            None => Err(anyhow!("there is no class {class} (--job-resource)")),
+        },
+    });
+    Ok(tutti_sim::Site {
+        queues: site.queues.iter().map(queue).collect::<anyhow::Result<_>>()?,
+        class_users: class_users.collect(),
+        class_after: site.class_after.clone().into_iter().collect(),
+        weights: weights.clone(),
+        resources: resources.clone(),
+        uses: uses.collect::<anyhow::Result<_>>()?,
+    })
 }
 
 /// The nodes, if a file describes them.
@@ -215,6 +251,13 @@ pub(super) fn simulate(
     let source = origin.open(options, &progress, machine.processors())?;
     let workload = Workload::new(&source.header, options.estimates, &settings.classes)
         .with_deadlines(options.deadlines.unwrap_or_default());
+    let queues: Vec<QueueName> = settings.site.queues.iter().map(|it| it.name.clone()).collect();
+    let mut rules = mapping::rules(&options.maps, &source.header, &settings.classes, &queues)?;
+    // A job that names no queue is in the default one.
+    let default = (0..).zip(&settings.site.queues).find(|(_, queue)| queue.spec.default);
+    rules.extend(default.map(|(index, _)| MapRule { from: None, to: MapTo::Queue(index) }));
+    let specs = settings.site.queues.iter().map(|queue| &queue.spec);
+    let workload = workload.mapped(rules, specs, &settings.classes);
     let workload = counting(workload, &options.as_class, &settings.classes)?;
     let records = outputs.swf.is_some().then(Shared::<VecDeque<_>>::default);
     let mut files = Files::create(outputs, &source.header, &policy, records.clone())?;
@@ -302,6 +345,7 @@ fn report(
         switches: summary.switches(),
         preemptions,
         at_limit,
+        fairness: summary.fairness(),
         deadlines: None,
         groups: summary.groups(&classes),
         passed_over,

@@ -1,138 +1,210 @@
-//! What is set on the command line: parameters and rules of classes, always or in some hours.
+//! What is set on the command line or in a site's file: parameters and rules of classes, always or
+//! in some hours; queues, weights, allowances, counted resources.
 
+use super::options::Options;
+use crate::cmd::setting_word::{SettingWord, parse};
+use crate::cmd::site_file::{Part, Source};
 use anyhow::{anyhow, bail};
+use tutti_controller::{OtherSetting, Site};
 use tutti_types::{
-    BankAccount, ClassName, Classes, GroupId, Overrides, Params, Period, ProcessorTime, UserId,
+    BankAccount, ClassName, Params, QueueName, ResourceName, ResourceSpec, ResourceWish, Settings,
     default_classes,
 };
-use tutti_wire::parameter::{override_param, override_rule, set_param, set_rule};
-use tutti_wire::units::parse_duration;
+use tutti_wire::local::{Section, Setting};
 
-/// The core's parameters under a policy such as `gang,rows=5`. What is set for all policies comes
-/// first, so that a policy's own settings count.
-pub(super) fn params(policy: &str, settings: &[String]) -> anyhow::Result<Params> {
-    let mut params = Params::default();
-    let mut words = policy.split(',');
-    let name = words.next().unwrap_or_default();
-    for setting in always(settings) {
-        set(&mut params, setting)?;
-    }
-    tutti_sim::set_policy(&mut params, name)?;
-    words.try_for_each(|setting| set(&mut params, setting))?;
-    Ok(params)
+/// All that is set for a simulation.
+#[derive(Debug)]
+pub(super) struct Scheduler {
+    /// Parameters, classes, hours, queues and allowances.
+    pub(super) site: Site,
+    pub(super) weights: Vec<(BankAccount, u32)>,
+    pub(super) resources: Vec<(ResourceName, ResourceSpec)>,
+    /// What each job of a class, or of all, has of a counted resource.
+    pub(super) uses: Vec<(Option<ClassName>, ResourceWish)>,
 }
 
-/// The classes with what is set of their rules: `interactive:wait=1m,processors=64`.
-pub(super) fn class_rules(settings: &[String]) -> anyhow::Result<Classes> {
-    let mut classes = default_classes();
-    for setting in always(settings) {
-        let (name, rules) = class(setting)?;
-        let mut spec = classes.get(&name).copied().unwrap_or_default();
-        for rule in rules.split(',') {
-            let (rule, value) = rule_of(rule)?;
-            set_rule(&mut spec, rule, value).map_err(|error| anyhow!("{error}"))?;
+/// A check of a list of nodes.
+pub(super) type Nodes<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+
+impl Scheduler {
+    /// What holds under a policy such as `gang,rows=5`. What is set for all policies comes first, so
+    /// that a policy's own settings count; a site's file comes before both.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub(super) fn of(policy: &str, options: &Options, nodes: Nodes<'_>) -> anyhow::Result<Self> {
+        let (params, classes) = (Params::default(), default_classes());
+        let settings = Settings { params, classes, periods: Vec::new() };
+        let mut all = Self {
+            site: Site::new(settings),
+            weights: Vec::new(),
+            resources: Vec::new(),
+            uses: Vec::new(),
+        };
+        for path in &options.site {
+            all.read(&Source::read(path)?, nodes)?;
         }
-        spec.check(&name, &classes)?;
-        classes.insert(name, spec);
+        for word in &options.settings {
+            all.set(word, nodes)?;
+        }
+        for setting in &options.classes {
+            all.set_rules(setting, nodes)?;
+        }
+        for setting in &options.queues {
+            all.set_limits(setting, nodes)?;
+        }
+        for setting in &options.bank {
+            all.set_allowance(setting, nodes)?;
+        }
+        let uses = options.job_resources.iter().map(|text| usage(text));
+        all.uses.extend(uses.collect::<anyhow::Result<Vec<_>>>()?);
+        let mut words = policy.split(',');
+        let name = words.next().unwrap_or_default();
+        tutti_sim::set_policy(&mut all.site.settings.params, name)?;
+        words.try_for_each(|word| all.set(word, nodes))?;
+        all.site.check(&[]).map_err(|reason| anyhow!(reason))?;
+        Ok(all)
     }
-    Ok(classes)
-}
 
-/// What is set for some hours only: `HOURS/NAME=VALUE`, `HOURS/CLASS:RULE=VALUE`.
-pub(super) fn periods(
-    params: &[String],
-    rules: &[String],
-) -> anyhow::Result<Vec<(Period, Overrides)>> {
-    let mut periods = Vec::new();
-    for (period, setting) in in_hours(params) {
-        let (name, value) = named(setting)?;
-        let overrides = of(&mut periods, period.parse()?);
-        override_param(overrides, name, value).map_err(|error| anyhow!("{error}"))?;
+    /// Whether anything depends on the hour.
+    pub(super) fn has_hours(&self) -> bool {
+        let mut queues = self.site.queues.values();
+        !self.site.settings.periods.is_empty() || queues.any(|spec| !spec.periods.is_empty())
     }
-    for (period, setting) in in_hours(rules) {
-        let (name, rules) = class(setting)?;
-        let overrides = of(&mut periods, period.parse()?);
-        for rule in rules.split(',') {
-            let (rule, value) = rule_of(rule)?;
-            override_rule(overrides, &name, rule, value).map_err(|error| anyhow!("{error}"))?;
+
+    fn read(&mut self, file: &Source, nodes: Nodes<'_>) -> anyhow::Result<()> {
+        let mut settings = file.settings(Part::Params)?;
+        settings.extend(file.settings(Part::Queues)?);
+        for setting in settings {
+            let at = |reason| anyhow!("{}:{}: {reason}", file.name, setting.line);
+            self.site.set(&setting, nodes).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, word: &str, nodes: Nodes<'_>) -> anyhow::Result<()> {
+        match parse(word)? {
+            SettingWord::Site(setting) => self.set_one(&setting, nodes),
+            SettingWord::Other(other) => {
+                self.take(other);
+                Ok(())
+            }
         }
     }
-    Ok(periods)
-}
 
-/// Allowances: `7=100h`, `@3=2000h`.
-pub(super) fn bank(settings: &[String]) -> anyhow::Result<Vec<(BankAccount, ProcessorTime)>> {
-    settings.iter().map(|setting| allowance(setting)).collect()
-}
+    fn set_one(&mut self, setting: &Setting, nodes: Nodes<'_>) -> anyhow::Result<()> {
+        self.site.set(setting, nodes).map_err(|reason| anyhow!(reason))
+    }
 
-fn allowance(setting: &str) -> anyhow::Result<(BankAccount, ProcessorTime)> {
-    let wrong =
-        || anyhow!("{setting:?} is no allowance; write USER=TIME or @GROUP=TIME, such as 7=100h");
-    let (account, time) = setting.split_once('=').ok_or_else(wrong)?;
-    let account = match account.strip_prefix('@') {
-        Some(group) => BankAccount::Group(GroupId(group.parse().map_err(|_| wrong())?)),
-        None => BankAccount::User(UserId(account.parse().map_err(|_| wrong())?)),
-    };
-    Ok((account, ProcessorTime::of_one(parse_duration(time)?)))
-}
+    /// None of these is set from the start, so there is nothing to take back.
+    fn take(&mut self, other: OtherSetting) {
+        match other {
+            OtherSetting::Weight(account, weight) => {
+                self.weights.extend(weight.map(|weight| (account, weight)));
+            }
+            OtherSetting::Resource(name, spec) => self.resources.push((name, spec)),
+        }
+    }
 
-fn of(periods: &mut Vec<(Period, Overrides)>, period: Period) -> &mut Overrides {
-    let known = periods.iter().position(|&(known, _)| known == period);
-    let index = known.unwrap_or_else(|| {
-        periods.push((period, Overrides::default()));
-        periods.len() - 1
-    });
-    &mut periods[index].1
-}
+    /// `[HOURS/]interactive:wait=1m,processors=64`.
+    fn set_rules(&mut self, setting: &str, nodes: Nodes<'_>) -> anyhow::Result<()> {
+        let (during, rest) = hours(setting);
+        let Some((name, rules)) = rest.split_once(':').filter(|(name, _)| !name.is_empty()) else {
+            bail!("{setting:?} sets no rule; write CLASS:RULE=VALUE, such as interactive:wait=1m");
+        };
+        self.set_each(&Section::Class(ClassName::new(name)), (during, rules), nodes)
+    }
 
-fn always(settings: &[String]) -> impl Iterator<Item = &str> {
-    settings.iter().map(String::as_str).filter(|setting| !setting.contains('/'))
-}
+    /// `[HOURS/]short:user_jobs=2,job_time=1h`.
+    fn set_limits(&mut self, setting: &str, nodes: Nodes<'_>) -> anyhow::Result<()> {
+        let (during, rest) = hours(setting);
+        let (name, limits) = rest.split_once(':').unwrap_or((rest, ""));
+        if name.is_empty() {
+            bail!("{setting:?} names no queue; write QUEUE:LIMIT=VALUE, such as short:user_jobs=2");
+        }
+        let section = Section::Queue(QueueName::new(name));
+        if limits.is_empty() {
+            let (during, name) = (None, String::new());
+            let setting = Setting { line: 0, section, during, name, value: "new".into() };
+            return self.set_one(&setting, nodes);
+        }
+        self.set_each(&section, (during, limits), nodes)
+    }
 
-fn in_hours(settings: &[String]) -> impl Iterator<Item = (&str, &str)> {
-    settings.iter().filter_map(|setting| setting.split_once('/'))
-}
+    /// `7=100h`, `@3=2000h`.
+    fn set_allowance(&mut self, setting: &str, nodes: Nodes<'_>) -> anyhow::Result<()> {
+        let account = setting.split_once('=').map(|(account, _)| account);
+        let number = account.map(|account| account.strip_prefix('@').unwrap_or(account));
+        if number.is_none_or(|number| number.parse::<u32>().is_err()) {
+            bail!("{setting:?} is no allowance; write USER=TIME or @GROUP=TIME, such as 7=100h");
+        }
+        self.set(&format!("bank.{setting}"), nodes)
+    }
 
-fn class(setting: &str) -> anyhow::Result<(ClassName, &str)> {
-    match setting.split_once(':') {
-        Some((name, rules)) if !name.is_empty() => Ok((ClassName::new(name), rules)),
-        _ => bail!("{setting:?} sets no rule; write CLASS:RULE=VALUE, such as interactive:wait=1m"),
+    fn set_each(
+        &mut self,
+        section: &Section,
+        (during, settings): (Option<&str>, &str),
+        nodes: Nodes<'_>,
+    ) -> anyhow::Result<()> {
+        for setting in settings.split(',') {
+            let Some((name, value)) = setting.split_once('=') else {
+                bail!("{setting:?} sets nothing; write RULE=VALUE, such as wait=1m");
+            };
+            let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+            let (section, during) = (section.clone(), during.map(str::to_owned));
+            self.set_one(&Setting { line: 0, section, during, name, value }, nodes)?;
+        }
+        Ok(())
     }
 }
 
-fn set(params: &mut Params, setting: &str) -> anyhow::Result<()> {
-    let (name, value) = named(setting)?;
-    set_param(params, name, value).map_err(|error| anyhow!("{error}"))
+fn hours(setting: &str) -> (Option<&str>, &str) {
+    match setting.split_once('/') {
+        Some((during, rest)) => (Some(during), rest),
+        None => (None, setting),
+    }
 }
 
-fn named(setting: &str) -> anyhow::Result<(&str, &str)> {
-    let Some((name, value)) = setting.split_once('=') else {
-        bail!("{setting:?} sets nothing; write NAME=VALUE, such as quantum=200s");
+/// What jobs have of a counted resource: `licence:2`, or `production=licence:2` for those of a class.
+fn usage(text: &str) -> anyhow::Result<(Option<ClassName>, ResourceWish)> {
+    let (class, wish) = match text.split_once('=') {
+        Some((class, wish)) => (Some(ClassName::new(class.trim())), wish.trim()),
+        None => (None, text),
     };
-    Ok((name.trim(), value.trim()))
-}
-
-fn rule_of(setting: &str) -> anyhow::Result<(&str, &str)> {
-    let Some((rule, value)) = setting.split_once('=') else {
-        bail!("{setting:?} sets nothing; write RULE=VALUE, such as wait=1m");
-    };
-    Ok((rule.trim(), value.trim()))
+    Ok((class, wish.parse()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bank, class_rules, params, periods};
-    use tutti_types::{BankAccount, ClassName, GroupId, Nanos, UserId};
+    use super::{Scheduler, usage};
+    use crate::cmd::sim::options::Options;
+    use clap::Parser;
+    use tutti_types::{BankAccount, ClassName, GroupId, Nanos, QueueName, UserId};
 
-    fn rules(settings: &[&str]) -> anyhow::Result<tutti_types::Classes> {
-        class_rules(&settings.iter().map(|&setting| setting.to_owned()).collect::<Vec<_>>())
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn scheduler(policy: &str, words: &[&str]) -> anyhow::Result<Scheduler> {
+        let line = Line::try_parse_from(["sim"].iter().chain(words)).unwrap();
+        Scheduler::of(policy, &line.options, &|list| match list {
+            "node1" => Ok(()),
+            _ => Err(format!("no {list}")),
+        })
+    }
+
+    fn says(words: &[&str]) -> String {
+        scheduler("gang", words).unwrap_err().to_string()
     }
 
     #[test]
     fn rules_of_classes_are_set_one_after_the_other() {
-        let set =
-            rules(&["interactive:wait=1m,share=60%", "mine:share=40%", "interactive:priority=7"]);
-        let classes = set.unwrap();
+        let words = ["interactive:wait=1m,share=60%", "mine:share=40%", "interactive:priority=7"];
+        let words: Vec<&str> = words.iter().flat_map(|word| ["--class", word]).collect();
+        let classes = scheduler("gang", &words).unwrap().site.settings.classes;
         let interactive = classes[&ClassName::new("interactive")];
         assert_eq!(interactive.wait(), Some(Nanos::from_secs(60)));
         assert_eq!((interactive.share(), interactive.priority()), (6000, 7));
@@ -142,39 +214,80 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        let says = |settings| rules(settings).unwrap_err().to_string();
-        assert!(says(&["interactive"]).contains("CLASS:RULE=VALUE"));
-        assert!(says(&[":wait=1m"]).contains("CLASS:RULE=VALUE"));
-        assert!(says(&["interactive:wait"]).contains("RULE=VALUE"));
-        assert!(says(&["interactive:colour=red"]).contains("no parameter colour"));
-        assert!(says(&["a:share=60%", "b:share=60%"]).contains("at most 40%"));
+        assert!(says(&["--class", "interactive"]).contains("CLASS:RULE=VALUE"));
+        assert!(says(&["--class", ":wait=1m"]).contains("CLASS:RULE=VALUE"));
+        assert!(says(&["--class", "interactive:wait"]).contains("RULE=VALUE"));
+        assert!(says(&["--class", "interactive:colour=red"]).contains("no parameter colour"));
+        let over = ["--class", "a:share=60%", "--class", "b:share=60%"];
+        assert!(says(&over).contains("at most 40%"), "{}", says(&over));
+        assert!(says(&["--queue", ":jobs=1"]).contains("names no queue"));
+        assert!(says(&["--queue", "a:colour=1"]).contains("a queue has no \"colour\""));
+        assert!(says(&["--queue", "a:nodes=node7"]).contains("no node7"));
+        assert!(says(&["--queue", "a:jobs=0"]).contains("no job could ever run"));
+        assert!(says(&["--queue", "a:default_class=none-such"]).contains("there is no class"));
     }
 
     #[test]
     fn allowances_are_of_users_and_groups() {
-        let says = |setting: &str| bank(&[setting.to_owned()]).unwrap_err().to_string();
+        let says = |setting: &str| says(&["--bank", setting]);
         assert!(says("ada=1h").contains("such as 7=100h") && says("7").contains("such as 7=100h"));
         assert!(says("7=much").contains("much"));
-        let accounts = bank(&["7=100h".to_owned(), "@3=1m".to_owned()]).unwrap();
-        assert_eq!(accounts[0].0, BankAccount::User(UserId(7)));
-        assert_eq!(accounts[1].0, BankAccount::Group(GroupId(3)));
-        assert_eq!(accounts[0].1.seconds(), 360_000);
+        let all = scheduler("gang", &["--bank", "7=100h", "--bank", "@3=1m"]).unwrap();
+        let allowances: Vec<_> = all.site.allowances().collect();
+        assert_eq!(allowances[0].0, BankAccount::User(UserId(7)));
+        assert_eq!(allowances[1].0, BankAccount::Group(GroupId(3)));
+        assert_eq!(allowances[0].1.seconds(), 360_000);
     }
 
     #[test]
     fn what_holds_in_some_hours_is_kept_apart() {
-        let text = |settings: &[&str]| -> Vec<String> {
-            settings.iter().map(|&setting| setting.to_owned()).collect()
-        };
-        let settings = text(&["rows=2", "mon-fri 08:00-18:00/rows=3", "sat/policy=space:easy"]);
-        let rules = text(&["standby:share=1%", "mon-fri 08:00-18:00/standby:share=2%,empty=hold"]);
-        assert_eq!(params("gang", &settings).unwrap().rows(), 2);
-        assert_eq!(class_rules(&rules).unwrap()[&ClassName::new("standby")].share(), 100);
-        let periods = periods(&settings, &rules).unwrap();
-        let (hours, by_day) = &periods[0];
+        let day = "mon-fri 08:00-18:00/";
+        let (rows, shares) = (format!("{day}rows=3"), format!("{day}standby:share=2%,empty=hold"));
+        let limits = format!("{day}short:jobs=9");
+        let words = [
+            ["--set", "rows=2"],
+            ["--set", &rows],
+            ["--set", "sat/policy=space:easy"],
+            ["--class", "standby:share=1%"],
+            ["--class", &shares],
+            ["--queue", "short:jobs=1,nodes=node1"],
+            ["--queue", &limits],
+        ];
+        let scheduler = scheduler("gang", words.as_flattened()).unwrap();
+        assert!(scheduler.has_hours());
+        let settings = &scheduler.site.settings;
+        assert_eq!(settings.params.rows(), 2);
+        assert_eq!(settings.classes[&ClassName::new("standby")].share(), 100);
+        let (hours, by_day) = &settings.periods[0];
         assert_eq!(hours.to_string(), "mon-fri 08:00-18:00");
         assert_eq!(by_day.params["rows"], 3);
         assert_eq!(by_day.classes[&ClassName::new("standby")]["share"], 200);
-        assert_eq!(periods[1].1.params.len(), 2, "a policy and its discipline");
+        assert_eq!(settings.periods[1].1.params.len(), 2, "a policy and its discipline");
+        let queue = &scheduler.site.queues[&QueueName::new("short")];
+        assert_eq!((queue.limits.get("jobs"), queue.periods[0].1["jobs"]), (Some(1), 9));
+    }
+
+    #[test]
+    fn a_word_sets_everything_that_there_is() {
+        let words = [
+            ["--set", "order=arrival"],
+            ["--set", "half_life=2h"],
+            ["--set", "class.interactive.rows=3"],
+            ["--set", "queue.short.user_jobs=2"],
+            ["--set", "weight.7=3"],
+            ["--set", "bank.@3=1h"],
+            ["--set", "resource.licence=4"],
+            ["--job-resource", "production=licence:2"],
+        ];
+        let policy = "gang:easy,class.interactive.rows=1,weight.@3=5";
+        let all = scheduler(policy, words.as_flattened()).unwrap();
+        assert_eq!(all.site.settings.params.half_life(), Some(Nanos::from_secs(7200)));
+        assert_eq!(all.site.settings.classes[&ClassName::new("interactive")].rows(), 1);
+        assert_eq!(all.site.queues.len(), 1);
+        let groups = BankAccount::Group(GroupId(3));
+        assert_eq!(all.weights, [(BankAccount::User(UserId(7)), 3), (groups, 5)]);
+        assert_eq!(all.site.allowances().next().map(|it| it.0), Some(groups));
+        assert_eq!(all.resources[0].1.count, 4);
+        assert_eq!(all.uses, [usage("production=licence:2").unwrap()]);
     }
 }

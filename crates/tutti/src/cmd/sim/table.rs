@@ -3,7 +3,7 @@
 use super::options::By;
 use super::run::{Deadlines, Report};
 use tutti_client::output::{Align, Table, counted};
-use tutti_sim::Measure;
+use tutti_sim::{Fairness, Measure};
 use tutti_types::Nanos;
 use tutti_wire::units::format_duration_short;
 
@@ -50,6 +50,11 @@ pub(super) fn one(report: &Report) -> String {
     }
     row("utilisation", percent(report.utilisation));
     row("loss of capacity", percent(report.loss_of_capacity));
+    if let Some(Fairness { users, jain, worst_slowdown, .. }) = report.fairness {
+        row("users", users.to_string());
+        row("fairness of their slowdowns", format!("{jain:.3}"));
+        row("the slowdown of the worst", number(worst_slowdown));
+    }
     row("makespan", length(report.makespan_s));
     row("switches", report.switches.to_string());
     row("preemptions", report.preemptions.to_string());

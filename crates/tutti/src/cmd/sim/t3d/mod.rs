@@ -6,6 +6,14 @@
 //! number, and by user ("T3D configuration, results"). Limits of single queues are left out, which
 //! allow more than these nearly always.
 //!
+//! Swapping: a stand-in for the Distributed Job Manager (DJM), whose algorithm is not published. Of
+//! it the paper says: it "is a preemptive scheduler", its "code to accomplish job swapping is new",
+//! and its "additional interactivity" comes "at the cost of processors idled for job swapping". To
+//! *relocate* jobs is named as what the Gang Scheduler adds. So here: jobs are preempted for
+//! interactive ones, in the same time and after the same time without disturbance as after; they
+//! come back on their own processors only; batch jobs preempt none; and the batch system limits
+//! jobs as after.
+//!
 //! After: the policy `classes` with the daytime parameters and the limits on jobs that the batch
 //! system had then; jobs that may come back elsewhere; and moves that take as long as theirs did:
 //! the whole machine out and in again in eight minutes.
@@ -50,6 +58,7 @@ pub(super) struct T3dArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Before,
+    Swap,
     After,
 }
 
@@ -77,6 +86,9 @@ const BATCH: [&str; 2] = ["benchmark=production", "standby=production"];
 const DAYTIME: [&str; 2] =
     ["production:jobs=20,jobs_per_user=8", "mon-fri 08:00-18:00/benchmark:processors=64"];
 
+/// What the swapping stand-in has besides: jobs of a batch class never preempt others.
+const SWAP: [&str; 3] = ["production:wait=never", "benchmark:wait=never", "standby:wait=never"];
+
 /// Half of eight minutes, for each of 256 processors.
 const MOVE_COST_EACH: Nanos = Nanos::from_millis(940);
 
@@ -99,6 +111,7 @@ pub(super) fn execute(args: T3dArgs) -> anyhow::Result<Exit> {
     print_table(&weeks::table(&weeks))?;
     print("\nA fixed set of jobs: seconds until the last one is done\n\n")?;
     print_table(&benchmark::table(&benchmark))?;
+    print("\nSWAPPING is a stand-in for DJM, whose algorithm is not published.\n")?;
     Ok(Exit::OK)
 }
 
@@ -134,12 +147,18 @@ fn refuse(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Side {
+    const ALL: [Self; 3] = [Self::Before, Self::Swap, Self::After];
+
     fn simulate(self, model: &Model, options: &Options) -> anyhow::Result<Run> {
         let mut options = options.clone();
         match self {
             Self::Before => {
                 options.classes.extend(BATCH_LIMITS.map(str::to_owned));
                 options.as_class.extend(BATCH.map(str::to_owned));
+            }
+            Self::Swap => {
+                options.classes.extend(DAYTIME.iter().chain(&SWAP).map(|&it| it.to_owned()));
+                options.move_cost_each = MOVE_COST_EACH;
             }
             Self::After => {
                 options.classes.extend(DAYTIME.map(str::to_owned));
@@ -154,6 +173,7 @@ impl Side {
         let (report, _) = simulate(setup, &options, outputs, &mut watch)?;
         let scheduler = match self {
             Self::Before => "queue limits",
+            Self::Swap => "swapping (stand-in for DJM)",
             Self::After => "classes",
         };
         Ok(Run { scheduler, seen: watch.seen(), report })

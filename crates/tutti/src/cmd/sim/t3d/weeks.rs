@@ -12,43 +12,48 @@ use tutti_types::Nanos;
 /// As long as the paper's table.
 const WEEKS: Nanos = Nanos::from_secs(12 * 7 * 24 * 3600);
 
-/// Before and after.
-pub(super) fn simulated(model: &Model, options: &Options) -> anyhow::Result<[Run; 2]> {
+/// Each scheduler.
+pub(super) fn simulated(model: &Model, options: &Options) -> anyhow::Result<[Run; 3]> {
     let mut options = options.clone();
     options.horizon.get_or_insert(WEEKS);
     options.feedback_hours = Some(T3dUsers::HOURS.parse()?);
-    Ok([Side::Before.simulate(model, &options)?, Side::After.simulate(model, &options)?])
+    let [before, swap, after] = Side::ALL.map(|side| side.simulate(model, &options));
+    Ok([before?, swap?, after?])
 }
 
-pub(super) fn table([before, after]: &[Run; 2]) -> Table {
+pub(super) fn table(runs: &[Run; 3]) -> Table {
     let mut table = Table::new(&[
         ("", Align::Left),
         ("QUEUE LIMITS", Align::Right),
+        ("SWAPPING", Align::Right),
         ("CLASSES", Align::Right),
-        ("PAPER, BEFORE", Align::Right),
-        ("PAPER, AFTER", Align::Right),
+        ("PAPER, UNICOS MAX", Align::Right),
+        ("PAPER, DJM", Align::Right),
+        ("PAPER, GANG", Align::Right),
     ]);
-    let mut row = |title: &str, cells: [String; 2], paper: [&str; 2]| {
-        let [before, after] = cells;
-        table.row([title.to_owned(), before, after, paper[0].to_owned(), paper[1].to_owned()]);
+    let mut row = |title: &str, cells: [String; 3], paper: [&str; 3]| {
+        let paper = paper.map(str::to_owned);
+        table.row([title.to_owned()].into_iter().chain(cells).chain(paper));
     };
-    let weeks = before.report.utilisation_by_week.iter().zip(&after.report.utilisation_by_week);
-    for (week, (&before, &after)) in (1..).zip(weeks) {
-        row(&format!("utilisation, week {week}"), [before, after].map(percent), ["", ""]);
+    let [before, swap, after] = [&runs[0], &runs[1], &runs[2]];
+    let weeks = |run: &Run| run.report.utilisation_by_week.clone();
+    let weeks = weeks(before).into_iter().zip(weeks(swap)).zip(weeks(after));
+    for (week, ((before, swap), after)) in (1..).zip(weeks) {
+        let cells = [before, swap, after].map(percent);
+        row(&format!("utilisation, week {week}"), cells, ["", "", ""]);
     }
-    let both = |of: fn(&Run) -> f64| [before, after].map(|run| percent(of(run)));
-    row("utilisation", both(|run| run.report.utilisation), ["28.6 %", "45.3 %"]);
-    row("  working hours", both(|run| run.seen.working_hours), ["", "above 90 %"]);
-    row("  weekday nights", both(|run| run.seen.nights), ["", ""]);
-    row("  weekends", both(|run| run.seen.weekends), ["about 10 %", "about 10 %"]);
+    let all = |of: fn(&Run) -> f64| [before, swap, after].map(|run| percent(of(run)));
+    row("utilisation", all(|run| run.report.utilisation), ["28.6 %", "38.2 %", "45.3 %"]);
+    // Of both preemptive schedulers together.
+    row("  working hours", all(|run| run.seen.working_hours), ["", "above 90 %", "above 90 %"]);
+    row("  weekday nights", all(|run| run.seen.nights), ["", "", ""]);
+    row("  weekends", all(|run| run.seen.weekends), ["about 10 %"; 3]);
     for (kind, is_batch) in [("interactive", false), ("batch", true)] {
-        let [first, second] = [before, after].map(|run| means(&run.report, is_batch));
-        let jobs = [first.jobs, second.jobs].map(|it| it.to_string());
-        row(&format!("{kind}: jobs done"), jobs, ["", ""]);
-        let waits = [first.wait_s, second.wait_s].map(shown);
-        row(&format!("{kind}: mean wait"), waits, ["", ""]);
-        let responses = [first.response_s, second.response_s].map(shown);
-        row(&format!("{kind}: mean response"), responses, ["", ""]);
+        let means = [before, swap, after].map(|run| means(&run.report, is_batch));
+        let cells = |of: fn(&Means) -> String| [of(&means[0]), of(&means[1]), of(&means[2])];
+        row(&format!("{kind}: jobs done"), cells(|it| it.jobs.to_string()), ["", "", ""]);
+        row(&format!("{kind}: mean wait"), cells(|it| shown(it.wait_s)), ["", "", ""]);
+        row(&format!("{kind}: mean response"), cells(|it| shown(it.response_s)), ["", "", ""]);
     }
     table
 }
