@@ -61,7 +61,7 @@ enum What {
     Fuzz(fuzz::FuzzArgs),
     /// Replay a script that fuzz wrote, step by step
     Replay(fuzz::ReplayArgs),
-    /// Compare queue limits by the hour with the policy classes, as in the LLNL paper
+    /// Compare queue limits, swapping and the policy classes, as in the LLNL paper
     T3d(Box<t3d::T3dArgs>),
 }
 
