@@ -85,6 +85,8 @@ pub(super) struct Intake {
     pub(super) newcomers: Vec<u64>,
     /// Clients with a message that waits for its turn.
     pub(super) unread: BTreeSet<u64>,
+    /// How long each user's requests were answered in this round.
+    pub(super) answered: BTreeMap<u32, Nanos>,
     /// What is queued for the clients of each user, in bytes.
     pub(super) unsent: BTreeMap<u32, usize>,
     /// When the next connection that takes nothing may have to go.
@@ -256,6 +258,7 @@ impl Driver {
                 accept_again: ClusterTime::NEVER,
                 newcomers: Vec::new(),
                 unread: BTreeSet::new(),
+                answered: BTreeMap::new(),
                 unsent: BTreeMap::new(),
                 stalled_due: ClusterTime::NEVER,
                 next_token: DISK + 1,

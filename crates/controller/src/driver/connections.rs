@@ -14,6 +14,7 @@ use tutti_linux::peer;
 use tutti_node::instance::may_run_instance;
 use tutti_node::link::{Interest, Link, LinkError, Poller};
 use tutti_node::log::PROVOKED;
+use tutti_node::platform::time as clock;
 use tutti_node::platform::ways::Stream;
 use tutti_types::{ClusterTime, Nanos};
 use tutti_wire::Role;
@@ -49,6 +50,10 @@ const USER_UNSENT_MAX: usize = 32 << 20;
 
 /// How long a connection may take nothing of what is queued for it while its user has too much queued.
 const STALLED: Nanos = Nanos::from_secs(5);
+
+/// How long one user's requests are answered in a round. The rest waits for the next rounds:
+/// requests of other users and reports of agents come between.
+const USER_ROUND: Nanos = Nanos::from_millis(20);
 
 /// Questions to agents that may be open for one user: the answers wait here for each other.
 const QUESTIONS_PER_USER_MAX: usize = 16;
@@ -204,8 +209,15 @@ impl Driver {
             && !self.memory.has_enough_pending(token)
             && !self.pending.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| {
-                !connection.link.is_behind() && self.has_room_for_answers(connection.uid)
+                !connection.link.is_behind()
+                    && self.has_time_in_round(connection.uid)
+                    && self.has_room_for_answers(connection.uid)
             })
+    }
+
+    /// Whether another request of this user is answered in this round.
+    fn has_time_in_round(&self, uid: u32) -> bool {
+        self.intake.answered.get(&uid).is_none_or(|took| *took < USER_ROUND)
     }
 
     /// Whether a user's connections leave room for another answer. Others' requests do not wait for that.
@@ -229,7 +241,10 @@ impl Driver {
                         && let Some(connection) = self.connections.get_mut(&token)
                         && let Some(request) = connection.link.next()?
                     {
+                        let (uid, began) = (connection.uid, clock::monotonic_ns());
                         self.on_request(token, request);
+                        let took = clock::monotonic_ns().saturating_sub(began);
+                        *self.intake.answered.entry(uid).or_default() += Nanos(took);
                     }
                     return Ok(());
                 }
@@ -395,6 +410,7 @@ impl Driver {
         for (token, error) in broken {
             self.close(token, &error);
         }
+        self.intake.answered.clear();
         self.intake.unread = waiting.into_iter().filter(|&token| self.may_ask(token)).collect();
     }
 }

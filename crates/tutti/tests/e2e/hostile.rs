@@ -5,11 +5,13 @@ use crate::cluster::Bed;
 use crate::harness::{
     Instance, NOBODY, Running, copy_program, eventually, needs_root, player, status_of,
 };
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::fs::{self, Permissions, set_permissions};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -366,6 +368,48 @@ fn answers_that_are_not_read_do_not_fill_the_controller() {
         "none is cut off"
     );
     assert_eq!(daemons_of(&instance), daemons, "a daemon has ended");
+}
+
+/// All requests are there before the controller sees any of them.
+#[test]
+fn requests_of_one_user_leave_time_for_others() {
+    const ASKING: usize = 300;
+    let instance = shared_system();
+    instance.tutti(&["params", "policy=space"]).expect(0);
+    let mut client = Client::connect(&instance);
+    let mut request = request();
+    request.hold = true;
+    request.launch.name = "n".repeat(255);
+    for _ in 0..100 {
+        let reply = client.ask(&Request::Submit(request.clone(), new_key()));
+        assert!(matches!(reply, Some(Reply::Accepted { .. })), "{reply:?}");
+    }
+    let mut asking: Vec<Client> = (0..ASKING).map(|_| Client::connect(&instance)).collect();
+    let controller = instance.daemon("controller");
+    send(controller, Signal::SIGSTOP);
+    let mut frame = Vec::new();
+    encode(&Request::Jobs { ended: true, from: JobId(0) }, &mut frame).unwrap();
+    assert!(asking.iter_mut().all(|client| client.write(&frame)));
+    let other = Running::start(instance.command_as(Some(SOMEBODY), &["ps"]));
+    let waits = || {
+        let open =
+            fs::read_dir(format!("/proc/{}/fd", other.pid())).into_iter().flatten().flatten();
+        let is_socket = |path: PathBuf| path.to_string_lossy().starts_with("socket:");
+        open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(is_socket).then_some(())
+    };
+    eventually("another user asks, too", waits);
+    std::thread::sleep(Duration::from_millis(200));
+    send(controller, Signal::SIGCONT);
+    other.wait().expect(0);
+    let is_answered = |client: &&Client| {
+        let mut readable = [PollFd::new(client.stream.as_fd(), PollFlags::POLLIN)];
+        poll(&mut readable, PollTimeout::ZERO).unwrap() == 1
+    };
+    let answered = asking.iter().filter(is_answered).count();
+    assert!(answered < ASKING, "the other user waited for all of them");
+    for client in &mut asking {
+        assert!(client.frame(|_| ()).is_some(), "each is answered");
+    }
 }
 
 #[test]
