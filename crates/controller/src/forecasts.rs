@@ -10,7 +10,7 @@
 use super::driver::Driver;
 use super::error::Problem;
 use super::waits::Waits;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{CutShort, Event, Forecast, Foreseen, Unknown};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::platform::time as clock;
@@ -60,6 +60,8 @@ pub(super) struct Forecasts {
     rested: ClusterTime,
     /// How many were made.
     made: u64,
+    /// Which one each user had last, of the users that wait and the latest.
+    had: BTreeMap<u32, u64>,
 }
 
 /// A client that waits.
@@ -109,6 +111,18 @@ impl Forecasts {
         playing.chain(&self.waiting).any(|asker| asker.token == client)
     }
 
+    /// The next that waits. Users take turns, so that no user waits for all forecasts of another.
+    fn next(&mut self) -> Option<Asker> {
+        let had = |asker: &Asker| self.had.get(&asker.uid).copied().unwrap_or(0);
+        let at = (0..self.waiting.len()).min_by_key(|&at| had(&self.waiting[at]))?;
+        let next = self.waiting.remove(at)?;
+        self.made += 1;
+        self.had.insert(next.uid, self.made);
+        let waits = |uid: u32| self.waiting.iter().any(|asker| asker.uid == uid);
+        self.had.retain(|&uid, _| uid == next.uid || waits(uid));
+        Some(next)
+    }
+
     fn open_for(&self, uid: u32) -> (usize, usize) {
         let playing = self.playing.iter().flat_map(|playing| &playing.askers);
         playing
@@ -143,6 +157,8 @@ impl Driver {
     }
 
     fn wait_for_forecast(&mut self, asker: Asker) {
+        let connections = &self.connections;
+        self.forecasts.waiting.retain(|asker| connections.contains_key(&asker.token));
         let (theirs, all) = self.forecasts.open_for(asker.uid);
         if theirs >= PER_USER_MAX || all >= ALL_MAX {
             let reason = match theirs >= PER_USER_MAX {
@@ -214,7 +230,9 @@ impl Driver {
     /// Copies the core for the first that waits; all that ask for the line share it.
     fn begin_forecast(&mut self) {
         let (now, asked_ms) = (self.now(), wall_ms());
-        let Some(first) = self.forecasts.waiting.pop_front() else { return };
+        let connections = &self.connections;
+        self.forecasts.waiting.retain(|asker| connections.contains_key(&asker.token));
+        let Some(first) = self.forecasts.next() else { return };
         let began = clock::monotonic_ns();
         let made = match &first.asks {
             Asks::Job(wanted) => Forecast::of_job(&self.core, now, wanted.submit.clone())
@@ -238,7 +256,6 @@ impl Driver {
             askers.extend(line);
             self.forecasts.waiting = others.into();
         }
-        self.forecasts.made += 1;
         let told = Told { number: self.forecasts.made, forecast, job, asked_ms };
         self.forecasts.playing = Some(Playing { askers, told, work: Nanos::ZERO });
     }
@@ -367,5 +384,22 @@ fn words_of_cut(cut: CutShort) -> String {
             let seconds = format_seconds(WORK_MAX.0 / 1_000_000_000);
             format!("the forecast ends after {seconds} of work")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asker, Asks, Forecasts};
+    use tutti_types::JobId;
+
+    #[test]
+    fn users_that_wait_for_forecasts_take_turns() {
+        let mut forecasts = Forecasts::default();
+        let asker = |(token, uid)| Asker { token, uid, asks: Asks::Line(JobId(0)) };
+        forecasts.waiting.extend([(1, 7), (2, 7), (3, 7), (4, 8), (5, 9), (6, 8)].map(asker));
+        let order = || forecasts.next().map(|next| next.token);
+        let order: Vec<u64> = std::iter::from_fn(order).collect();
+        assert_eq!(order, [1, 4, 5, 2, 6, 3]);
+        assert_eq!(forecasts.had.len(), 1, "nothing is kept of users that do not wait");
     }
 }

@@ -284,6 +284,7 @@ fn settings_of(spec: &QueueSpec) -> Vec<QueueSetting> {
 
 /// All queues, for tables.
 pub(super) fn queues(core: &Core) -> Reply {
+    let jobs = core.jobs_of_queues();
     let report = |(name, spec): (&QueueName, &QueueSpec)| {
         let tally = core.queue_tally(name, QueueScope::All);
         let limits = core.queue_limits(name);
@@ -295,7 +296,7 @@ pub(super) fn queues(core: &Core) -> Reply {
         let waiting = tally.jobs_waiting();
         QueueReport {
             name: name.to_string(),
-            running: (core.queue_jobs(name) as u64).saturating_sub(waiting),
+            running: (jobs.get(name).copied().unwrap_or(0) as u64).saturating_sub(waiting),
             waiting,
             processors: tally.processors(),
             limits: limits.iter().map(limit).collect(),

@@ -452,6 +452,16 @@ impl Core {
         self.queues.members.values().filter(|member| member.queue == *queue).count()
     }
 
+    /// How many jobs are in each queue that has some: one pass for all of them.
+    #[must_use]
+    pub fn jobs_of_queues(&self) -> BTreeMap<&QueueName, usize> {
+        let mut jobs = BTreeMap::new();
+        for member in self.queues.members.values() {
+            *jobs.entry(&member.queue).or_default() += 1;
+        }
+        jobs
+    }
+
     /// The queue of a job, if it is in one.
     #[must_use]
     pub fn queue_of(&self, job: JobId) -> Option<&QueueName> {
