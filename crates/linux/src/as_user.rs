@@ -12,20 +12,21 @@ use std::thread;
 /// Enough for what is done here, which calls nothing deep.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Has a thread do this with the rights of `uid` and `gid` alone: no group besides, and none of root's privileges about
-/// files.
+/// Has a thread do this with the rights of `uid`, `gid` and these supplementary groups. It has no
+/// other group, and none of root's privileges about files.
 ///
 /// # Errors
 /// If no such thread can be had; then nothing is done.
 pub fn with_rights_of<T: Send>(
     uid: u32,
     gid: u32,
+    groups: &[u32],
     act: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
     let thread = thread::Builder::new().stack_size(STACK_BYTES);
     thread::scope(|scope| {
         let begun = thread.spawn_scoped(scope, || {
-            take(uid, gid)?;
+            take(uid, gid, groups)?;
             act()
         })?;
         begun.join().unwrap_or_else(|_| Err(io::Error::other("its thread has failed")))
@@ -33,15 +34,14 @@ pub fn with_rights_of<T: Send>(
 }
 
 /// Takes the identity, for the calling thread alone and for the rest of its life.
-fn take(uid: u32, gid: u32) -> io::Result<()> {
+fn take(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     // The kernel makes the process one that others of its user may not look into. None may by this
     // identity.
     static DUMPABLE: OnceLock<bool> = OnceLock::new();
     let was_dumpable = *DUMPABLE.get_or_init(|| get_dumpable().unwrap_or(false));
     // The C library's function would have all threads lose their groups.
-    // SAFETY: no group is read.
-    if unsafe { libc::syscall(libc::SYS_setgroups, 0_usize, std::ptr::null::<libc::gid_t>()) } != 0
-    {
+    // SAFETY: as many groups are read as the slice has, which lives longer than the call.
+    if unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let is_taken = is_taken(libc::SYS_setfsgid, gid) && is_taken(libc::SYS_setfsuid, uid);
@@ -76,10 +76,13 @@ mod tests {
         let (made, secret) = (base.join("made"), base.join("secret"));
         fs::write(&secret, "").unwrap();
         fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
-        with_rights_of(1001, 1002, || fs::write(&made, "")).unwrap();
+        with_rights_of(1001, 1002, &[], || fs::write(&made, "")).unwrap();
         let found = fs::metadata(&made).unwrap();
         assert_eq!((found.uid(), found.gid()), (1001, 1002));
-        assert!(with_rights_of(1001, 1002, || fs::read(&secret)).is_err(), "root's, by group, too");
+        let read = |groups: &[u32]| with_rights_of(1001, 1002, groups, || fs::read(&secret));
+        assert!(read(&[]).is_err(), "root's, by group, too");
+        assert!(read(&[1003]).is_err());
+        assert!(read(&[1003, 0]).is_ok(), "by a supplementary group");
         fs::read(&secret).unwrap();
         assert!(get_dumpable().unwrap());
         fs::remove_dir_all(&base).unwrap();

@@ -61,7 +61,7 @@ pub fn remove_tree_of(path: &Path, owner: Option<u32>) -> io::Result<()> {
         match (is_his, found.st_uid, found.st_gid) {
             (false, uid, _) => Err(io::Error::other(format!("it is user {uid}'s directory"))),
             (true, 0, _) => empty(top, None),
-            (true, uid, gid) => with_rights_of(uid, gid, || empty(top, Some(uid))),
+            (true, uid, gid) => with_rights_of(uid, gid, &[], || empty(top, Some(uid))),
         }
     })
 }

@@ -7,6 +7,8 @@ use anyhow::Context;
 use clap::Args;
 use nix::libc;
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, fstatfs};
+use nix::unistd::{Gid, User, geteuid, getgrouplist};
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::ended;
+use tutti_linux::as_user::with_rights_of;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::{JobId, Outcome};
@@ -28,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// What one read takes.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// The user and group that own nothing: the kernel's overflow ID.
+const NO_ID: u32 = 65_534;
 
 /// Files of one job that are shown together.
 const FILES_MAX: usize = 256;
@@ -158,12 +164,40 @@ fn open_all(report: &ShowReport, args: &LogsArgs) -> anyhow::Result<Shown> {
             path.display()
         );
     }
-    Ok(Shown::new(files, args.lines))
+    Ok(Shown::new(files, args.lines, Owner::of(&job.user)))
+}
+
+/// The owner of a job whose output root reads. Files are opened with the owner's rights: the paths
+/// are the owner's choice, and may lead to files of others by then.
+struct Owner {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl Owner {
+    /// `None`: files are opened with the caller's own rights.
+    fn of(user: &str) -> Option<Self> {
+        if !geteuid().is_root() {
+            return None;
+        }
+        let Ok(Some(known)) = User::from_name(user) else {
+            // A number, or a user that this machine does not know: it has no rights here then.
+            let uid = user.parse().unwrap_or(NO_ID);
+            return (uid != 0).then_some(Self { uid, gid: NO_ID, groups: Vec::new() });
+        };
+        let groups = CString::new(user).map(|name| getgrouplist(&name, known.gid));
+        let groups = groups.ok().and_then(Result::ok).unwrap_or_default();
+        let groups = groups.into_iter().map(Gid::as_raw).collect();
+        let (uid, gid) = (known.uid.as_raw(), known.gid.as_raw());
+        (uid != 0).then_some(Self { uid, gid, groups })
+    }
 }
 
 /// The files that are printed.
 struct Shown {
     files: Vec<Reading>,
+    owner: Option<Owner>,
     /// The file that was printed last.
     latest: Option<usize>,
     has_failed: bool,
@@ -180,10 +214,11 @@ struct Reading {
 }
 
 impl Shown {
-    fn new(files: Vec<LogFile>, lines: Option<u64>) -> Self {
+    fn new(files: Vec<LogFile>, lines: Option<u64>, owner: Option<Owner>) -> Self {
         let reading = |of| Reading { of, file: None, at: 0, lines };
         let files = files.into_iter().map(reading).collect();
-        Self { files, latest: None, has_failed: false, buffer: vec![0; PIECE_BYTES] }
+        let buffer = vec![0; PIECE_BYTES];
+        Self { files, owner, latest: None, has_failed: false, buffer }
     }
 
     /// Prints what is there, and reports files that are not.
@@ -229,7 +264,7 @@ impl Shown {
         let is_one = self.files.len() == 1;
         let Reading { of, file, at, lines } = &mut self.files[index];
         if file.is_none() {
-            *file = find(of)?;
+            *file = find(of, self.owner.as_ref())?;
         }
         let Some(mut file) = file.as_ref() else { return Ok(()) };
         let why = || failed(&of.path);
@@ -277,8 +312,12 @@ impl Shown {
 }
 
 /// Opens a file of the job, if it is there.
-fn find(of: &LogFile) -> anyhow::Result<Option<File>> {
-    let file = match open(&of.path) {
+fn find(of: &LogFile, owner: Option<&Owner>) -> anyhow::Result<Option<File>> {
+    let opened = match owner {
+        Some(Owner { uid, gid, groups }) => with_rights_of(*uid, *gid, groups, || open(&of.path)),
+        None => open(&of.path),
+    };
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| failed(&of.path)),

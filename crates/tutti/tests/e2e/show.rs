@@ -3,6 +3,7 @@
 use crate::harness::{Instance, Running, eventually};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn shown(instance: &Instance, job: &str) -> Value {
@@ -158,6 +159,46 @@ fn another_user_sees_what_ps_shows_and_no_output() {
     let kept = shown(&instance, &job);
     assert_eq!(kept["details"]["command"], serde_json::json!(["sleep", instance.nap]));
     assert_eq!(instance.tutti(&["logs", &job]).expect(0).text(), "");
+}
+
+#[test]
+fn root_reads_output_with_the_rights_of_the_jobs_owner() {
+    let instance = Instance::of_the_system().up();
+    let place = instance.work.join("theirs");
+    fs::create_dir(&place).unwrap();
+    std::os::unix::fs::chown(&place, Some(65534), Some(65534)).unwrap();
+    let out = place.join("out");
+    let output = out.to_str().unwrap();
+    let words = ["submit", "--parsable", "-o", output, "sh", "-c", "umask 077; echo theirs"];
+    let done = Running::start(instance.command_as(Some(65534), &words)).wait().expect(0);
+    let job = done.text().trim().to_owned();
+    instance.tutti(&["wait", &job]).expect(0);
+    assert_eq!(instance.tutti(&["logs", &job]).expect(0).text(), "theirs\n");
+    // Its owner leads the name elsewhere.
+    let secret = instance.work.join("secret");
+    fs::write(&secret, "of root\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(&out).unwrap();
+    std::os::unix::fs::symlink(&secret, &out).unwrap();
+    let refused = instance.tutti(&["logs", &job]).expect(1).says("Permission denied");
+    assert_eq!(refused.text(), "");
+}
+
+#[test]
+fn a_name_with_line_ends_shows_as_one_line() {
+    let instance = Instance::new().up();
+    let name = "solver\n  state      ended, exit 0";
+    let job = instance.submit(&["--hold", "-J", name, "-o", "/dev/null", "true"]).to_string();
+    let is_forged = |line: &str| line.starts_with("  state      ended");
+    let check = |verb: &str| {
+        let text = instance.tutti(&[verb, &job]).expect(0).text();
+        assert!(text.starts_with(&format!("job {job} (solver?  state ")), "{text}");
+        assert!(!text.lines().any(is_forged), "{text}");
+    };
+    check("show");
+    instance.tutti(&["cancel", &job]).expect(0);
+    instance.tutti(&["wait", &job]).expect(143);
+    check("history");
 }
 
 /// Checks a value against the part of JSON schema that the page uses.

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use tutti_client::ask::{ask, pages_of_nodes, unexpected};
-use tutti_client::output::{Align, Table, account, counted, print, print_json, print_table};
+use tutti_client::output::{Align, Table, account, counted, plain, print, print_json, print_table};
 use tutti_node::calendar::{local_time, moment_ms};
 use tutti_node::codes::code_of;
 use tutti_node::exit::Exit;
@@ -193,7 +193,8 @@ fn describe(history: &HistoryReport) -> String {
     let mut text = format!(
         "job {} ({}) of {}, {}{queue}: exit {}, {}; it ended {} ago\n",
         job.job,
-        job.name,
+        // A name with a line end must not pass for other lines.
+        plain(&job.name),
         job.user,
         job.class,
         job.exit_code.unwrap_or(0),

@@ -10,7 +10,7 @@ use super::job_range::{Several, targets_of, whole_jobs};
 use super::list::{class, turn};
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
-use tutti_client::output::{account, counted, print, print_json};
+use tutti_client::output::{account, counted, plain, print, print_json};
 use tutti_node::calendar::{local_clock, local_time};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
@@ -108,7 +108,9 @@ impl Lines {
 
 fn text_of(report: &ShowReport) -> String {
     let job = &report.job;
-    let title = format!("job {} ({}) of {}, class {}\n", job.job, job.name, job.user, class(job));
+    // A name with a line end must not pass for other lines.
+    let name = plain(&job.name);
+    let title = format!("job {} ({name}) of {}, class {}\n", job.job, job.user, class(job));
     let mut lines = Lines(title);
     lines.add("state", state(report));
     lines.add("", &job.detail);
