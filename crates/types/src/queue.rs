@@ -10,6 +10,7 @@ use crate::job::JobSpec;
 use crate::limits::{ALLOWED_MAX, JOBS_MAX, PERIODS_MAX, PROCESSORS_MAX, RULE_TIME_MAX};
 use crate::param::{self, Param, ParamError, ParamKind, Shown, Takes, UNBOUNDED, bounded};
 use crate::period::Period;
+use crate::refusal::Wanted;
 use crate::time::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -517,11 +518,12 @@ impl fmt::Display for QueueRefusal {
         match self {
             Self::Unknown { queue, known } if known.is_empty() => write!(
                 f,
-                "there is no queue {queue}, and no other; leave out -q, or have an administrator make \
-                 it (tutti queue {queue} LIMIT=VALUE)"
+                "there is no queue {0}, and no other; leave out -q, or have an administrator make \
+                 it (tutti queue {0} LIMIT=VALUE)",
+                Wanted(&queue.0)
             ),
             Self::Unknown { queue, known } => {
-                write!(f, "there is no queue {queue}; the queues are")?;
+                write!(f, "there is no queue {}; the queues are", Wanted(&queue.0))?;
                 for (i, name) in known.iter().enumerate() {
                     write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
                 }
@@ -595,8 +597,8 @@ impl fmt::Display for QueueLimit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allowed, LIMITS, QueueError, QueueLimits, QueueSpec};
-    use crate::ids::{GroupId, UserId};
+    use super::{Allowed, LIMITS, QueueError, QueueLimits, QueueRefusal, QueueSpec};
+    use crate::ids::{GroupId, QueueName, UserId};
     use crate::time::Nanos;
     use std::collections::BTreeMap;
 
@@ -635,6 +637,21 @@ mod tests {
         assert_eq!(map.len(), 2);
         assert_eq!(QueueLimits::try_from(map), Ok(limits));
         assert_eq!(LIMITS.iter().filter(|limit| limit.name.starts_with("user_")).count(), 5);
+    }
+
+    #[test]
+    fn a_queue_that_could_be_none_is_quoted_and_cut() {
+        let refusal = |name: &str| {
+            let queue = QueueName::new(name);
+            QueueRefusal::Unknown { queue, known: [QueueName::new("short")].into() }.to_string()
+        };
+        assert_eq!(refusal("day.2_x"), "there is no queue day.2_x; the queues are short");
+        let odd = "there is no queue \"a\\n[T001]\"; the queues are short";
+        assert_eq!(
+            (refusal("a\n[T001]").as_str(), refusal("").as_str()),
+            (odd, "there is no queue \"\"; the queues are short")
+        );
+        assert!(refusal(&"q".repeat(9000)).len() < 120);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::ids::{ClassName, ProcessorSet, Rank};
 use crate::queue::QueueRefusal;
 use crate::resource::{Amount, ResourceName};
 use crate::time::Nanos;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -191,12 +192,30 @@ const HELD_WITH_DEADLINE: &str =
 const DEADLINE_WITH_RESOURCES: &str = "no deadline can be promised to a job that needs counted \
                                        resources; leave out --deadline or --resource";
 
+/// A name that was asked for and is none: as it is, if it could be one; else quoted, and cut.
+pub(crate) struct Wanted<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 64;
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let is_long = self.0.chars().nth(SHOWN_MAX).is_some();
+        match !self.0.is_empty() && !is_long && self.0.chars().all(is_plain) {
+            true => f.write_str(self.0),
+            false => {
+                let shown: String = self.0.chars().take(SHOWN_MAX).collect();
+                write!(f, "{shown:?}{}", if is_long { "..." } else { "" })
+            }
+        }
+    }
+}
+
 fn write_unknown_class(
     f: &mut fmt::Formatter<'_>,
     class: &ClassName,
     known: &[ClassName],
 ) -> fmt::Result {
-    write!(f, "there is no class {class}; the classes are")?;
+    write!(f, "there is no class {}; the classes are", Wanted(&class.0))?;
     for (i, name) in known.iter().enumerate() {
         write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
     }
