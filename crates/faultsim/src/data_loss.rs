@@ -62,8 +62,9 @@ impl Lapses {
         heard_ns
     }
 
-    /// Another controller begins.
+    /// Another controller begins. What the disk did not take, it does not know.
     pub(super) fn note_begin(&mut self, now_ns: u64) {
+        self.forgotten.extend(self.bad_disk_ns.map(|since_ns| (since_ns, now_ns)));
         for (_, until_ns) in &mut self.over {
             *until_ns = now_ns.min(*until_ns);
         }
@@ -157,6 +158,15 @@ mod tests {
         lapses.note_launches(vec![(early, 96 * SEC), (late, 98 * SEC)]);
         lapses.lose_power(100 * SEC);
         assert!(lapses.is_launch_forgotten(late) && !lapses.is_launch_forgotten(early));
+    }
+
+    #[test]
+    fn a_controller_that_begins_while_the_disk_takes_nothing_knows_none_of_it() {
+        let mut lapses = Lapses::default();
+        lapses.note_disk(false, 50 * SEC);
+        assert!(!lapses.is_forgotten(60 * SEC));
+        lapses.note_begin(70 * SEC);
+        assert!(lapses.is_forgotten(60 * SEC) && !lapses.is_forgotten(71 * SEC));
     }
 
     #[test]

@@ -104,6 +104,7 @@ const FOUND: &[u64] = &[
     90_106_586,
     90_106_697,
     90_107_450,
+    90_149_566,
 ];
 
 /// The same for clusters of some size in a calm time.
