@@ -11,9 +11,10 @@ use std::path::Path;
 use tutti_core::Core;
 use tutti_journal::{
     Append, EndedJob, EndedSize, EndedSpan, Entry, Job, Journal, JournalError, Keeper, Loaded,
-    Number, Row, Store, Sync, cut, join,
+    Number, Published, Row, Store, Sync, cut, join,
 };
 use tutti_types::{JobId, Params, default_classes};
+use tutti_wire::event::Event;
 
 /// See the file. Records are their length in two bytes, their seal in four, and themselves.
 pub fn journal(input: &[u8]) {
@@ -27,6 +28,7 @@ pub fn journal(input: &[u8]) {
         again::<Job>(body);
         again::<Keeper>(body);
         again::<EndedJob>(body);
+        again::<Event>(body);
         let _ = from_bytes::<Core>(body);
         if let Ok(launch) = join([body]) {
             let pieces = cut(&launch);
@@ -93,6 +95,18 @@ impl Store for Torn {
 
     fn ended_job(&mut self, _: JobId) -> Result<Option<Vec<u8>>, JournalError> {
         Ok(None)
+    }
+
+    fn published_size(&mut self) -> Result<(Number, u64), JournalError> {
+        Ok((0, 0))
+    }
+
+    fn published_first(&mut self) -> Result<Option<Number>, JournalError> {
+        Ok(None)
+    }
+
+    fn published(&mut self, _: Number, _: usize) -> Result<Vec<Published>, JournalError> {
+        Ok(Vec::new())
     }
 
     fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {

@@ -147,6 +147,8 @@ impl Agent {
             switches: report.switches,
             stragglers: report.stragglers,
             late_timetables: report.late,
+            switch_times: report.times,
+            switch_delays: report.delays,
             ..own
         }
     }

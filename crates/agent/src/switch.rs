@@ -39,6 +39,7 @@ use tutti_node::platform::groups::{Cgroup, Haste, freeze_all};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{ClusterTime, JobId, LaunchId, Timetable};
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
+use tutti_wire::metrics::{Histogram, SWITCH_BOUNDS_NS};
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
 
@@ -112,6 +113,9 @@ pub(crate) struct Report {
     pub(crate) late: u64,
     /// Whether the thread has real-time priority, or why not.
     pub(crate) realtime: String,
+    /// How long switches took, and by how much they began too late, in nanoseconds.
+    pub(crate) times: Histogram,
+    pub(crate) delays: Histogram,
 }
 
 /// The main thread's end.
@@ -632,6 +636,8 @@ impl Thread {
         }
         let resumed = self.clock.now().0;
         self.report.switches += 1;
+        self.report.times.add(resumed.saturating_sub(began.0), &SWITCH_BOUNDS_NS);
+        self.report.delays.add(began.0.saturating_sub(due.0), &SWITCH_BOUNDS_NS);
         self.report.stragglers += u64::from(!running.is_empty());
         let yields = |(job, state): &(JobId, State)| (*state == State::Yields).then_some(*job);
         let ids = |jobs: &[(JobId, State)]| jobs.iter().map(|&(job, _)| job).collect();

@@ -189,6 +189,13 @@ impl Intake {
                     troubles.push(Trouble::Refused { reason, was_attached });
                 }
                 ToFrontEndWith::Killed => troubles.push(Trouble::Killed),
+                ToFrontEndWith::ReturnPipe { rank, stream } => {
+                    if keeper.pipes.give_back(rank, stream) {
+                        keeper.send(&FromFrontEnd::PipeLost { rank, stream });
+                    }
+                }
+                // For viewers.
+                ToFrontEndWith::Skipped { .. } => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! print ([`sink`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
 //! It finds keepers on other nodes again when the way there was broken ([`keeper`]). What tasks print
 //! in bulk it reads from their pipes itself ([`pipes`], [`splice`]).
+//! A viewer ([`attach`]) sees the output of a job beside its front end.
 //! The writer of a submitted job ([`writer`]) takes output in the same way ([`intake`]), without a user.
 //! A front end ends when the controller says that nothing of the job is left and all output has been printed.
 #![deny(unsafe_code)]
@@ -17,10 +18,13 @@
 extern crate tutti_node;
 
 pub mod ask;
+pub mod attach;
 mod connect;
+pub mod events;
 mod input;
 mod intake;
 mod keeper;
+pub mod metrics;
 mod nodes;
 pub mod noise;
 mod open_mpi;

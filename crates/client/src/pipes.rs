@@ -70,6 +70,13 @@ impl Pipes {
         FromFrontEnd::PipeTaken { rank, stream }
     }
 
+    /// Leaves a pipe to the keeper again; whether it was ours. It is not asked for again.
+    pub(super) fn give_back(&mut self, rank: Rank, stream: Stream) -> bool {
+        let before = self.open.len();
+        self.open.retain(|pipe| pipe.of != (rank, stream));
+        self.open.len() < before
+    }
+
     /// Whether there are any.
     pub(super) const fn is_empty(&self) -> bool {
         self.open.is_empty()

@@ -30,6 +30,7 @@ use tutti_types::{
     ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId, Timetable,
     default_classes,
 };
+use tutti_wire::event::What;
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::local::Reply;
 use tutti_wire::tree::{ToAgent, timetable_orders};
@@ -173,6 +174,10 @@ pub(super) struct Driver {
     pub(super) decision: Decision,
     /// Forecasts that clients wait for.
     pub(super) forecasts: super::forecasts::Forecasts,
+    /// The stream of events.
+    pub(super) events: super::events::Events,
+    /// Figures for monitoring.
+    pub(super) metrics: super::metrics::Metrics,
     /// When something is due: a wish of the core, the calendar, the end.
     pub(super) due: Due,
 }
@@ -290,6 +295,8 @@ impl Driver {
                 follow_ups: VecDeque::new(),
             },
             forecasts: super::forecasts::Forecasts::default(),
+            events: super::events::Events::default(),
+            metrics: super::metrics::Metrics::default(),
             due: Due {
                 wake_at: ClusterTime::NEVER,
                 calendar_due: ClusterTime::NEVER,
@@ -300,6 +307,7 @@ impl Driver {
             },
         };
         driver.remember(history, former.is_none(), jobs_known);
+        driver.controller_started();
         Ok(driver)
     }
 
@@ -374,7 +382,7 @@ impl Driver {
         deadline = deadline.min(self.misses_due()).min(self.cluster.removals.due());
         deadline = deadline.min(self.due.history_due).min(self.time_due());
         deadline = deadline.min(self.ends.forgetting.due()).min(self.pending.questions.due());
-        deadline = deadline.min(self.forecasts_due());
+        deadline = deadline.min(self.forecasts_due()).min(self.events_due());
         if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -471,6 +479,7 @@ impl Driver {
         let now = self.now();
         self.clock.active = now;
         self.decision.line.take();
+        self.events_of(event);
         self.core.apply(now, event, &mut actions);
         self.memory.journal.note(now, event, &actions, &self.core);
         self.ask_disk_for(event);
@@ -624,7 +633,9 @@ impl Driver {
         self.forget_on_nodes(job);
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.begin_anew();
+            let requeues = entry.requeues;
             self.memory.journal.note_launch(job, None);
+            self.job_event(job, What::JobRequeued { requeues });
         }
         self.ask_disk_soon();
     }
@@ -666,6 +677,7 @@ impl Driver {
         };
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, details.as_ref());
+        self.job_ended(&ended);
         self.forget_later(job);
         self.ends.ended.push(ended);
         self.watch_history();
@@ -702,6 +714,7 @@ impl Driver {
         self.store();
         self.ask_disk(self.now());
         self.send_orders();
+        self.answer_readers();
         self.settle_connections();
         if self.users.given_up_bytes > GIVEN_UP_BYTES {
             self.users.given_up_bytes = 0;

@@ -253,6 +253,7 @@ impl Driver {
         let made = self.core.jobs_made().max(jobs_known);
         self.apply(&Event::Forgot { job: JobId(made.saturating_add(NUMBERS_LEFT_OUT)) });
         self.memory.numbered_from = self.memory.journal.noted();
+        self.memory.journal.skip_published(super::events::NUMBERS_LEFT_OUT);
         self.ask_disk_now();
     }
 
@@ -395,6 +396,7 @@ impl Driver {
     /// Stores what was noted; nothing that rests on it may have been sent before.
     pub(super) fn store(&mut self) {
         let failed_before = self.memory.journal.failure().is_some();
+        self.number_events();
         self.memory.journal.store(&self.core);
         self.note_gap();
         let begun = std::mem::take(&mut self.memory.begun);

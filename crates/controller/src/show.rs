@@ -40,9 +40,9 @@ impl Shown {
         self.states.note("queued", wall_ms());
     }
 
-    /// It is asked to end, or killed.
-    fn note_ending(&mut self) {
-        self.states.note("ending", wall_ms());
+    /// It is asked to end, or killed; whether it was not before.
+    fn note_ending(&mut self) -> bool {
+        self.states.note("ending", wall_ms())
     }
 }
 
@@ -92,7 +92,9 @@ impl Driver {
             entry.shown.states.note(lasting(state_word(&view)), wall_ms());
             self.note_nodes(&mut entry.shown, &view.placements);
         }
+        let (nodes, left_out) = (entry.shown.nodes.clone(), entry.shown.nodes_left_out);
         self.jobs.insert(job, entry);
+        self.job_started(job, &nodes, left_out);
     }
 
     fn note_nodes(&self, shown: &mut Shown, placements: &[PlacementView]) {
@@ -107,16 +109,20 @@ impl Driver {
 
     /// A job is asked to end on a node, or killed there.
     pub(super) fn note_ending(&mut self, job: JobId) {
-        if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.shown.note_ending();
+        if let Some(entry) = self.jobs.get_mut(&job)
+            && entry.shown.note_ending()
+        {
+            self.job_state(job, "ending");
         }
     }
 
     /// Something happened that may have changed a job's state.
     pub(super) fn note_state(&mut self, job: JobId) {
         let state = self.core.job(job, self.now()).map(|view| lasting(state_word(&view)));
-        if let (Some(state), Some(entry)) = (state, self.jobs.get_mut(&job)) {
-            entry.shown.states.note(state, wall_ms());
+        if let (Some(state), Some(entry)) = (state, self.jobs.get_mut(&job))
+            && entry.shown.states.note(state, wall_ms())
+        {
+            self.job_state(job, state);
         }
     }
 

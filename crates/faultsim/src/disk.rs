@@ -6,7 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tutti_journal::{
-    Append, ChunkId, EndedSize, EndedSpan, JournalError, Loaded, Number, Row, Snapshot, Store, Sync,
+    Append, ChunkId, EndedSize, EndedSpan, JournalError, Loaded, Number, Published, Row, Snapshot,
+    Store, Sync,
 };
 use tutti_node::simulated::machine::is_cut_off;
 use tutti_types::{JobId, NodeId};
@@ -20,6 +21,7 @@ struct Content {
     jobs: BTreeMap<JobId, (Vec<u8>, Option<u64>)>,
     keepers: BTreeMap<NodeId, Vec<u8>>,
     ended: BTreeMap<JobId, (u64, u32, Vec<u8>)>,
+    published: BTreeMap<Number, Published>,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +112,10 @@ impl Content {
         for chunk in &append.dropped_chunks {
             self.chunks.remove(chunk);
         }
+        self.published.extend(append.published.iter().map(|it| (it.number, it.clone())));
+        for _ in 0..append.published_gone {
+            self.published.pop_first();
+        }
         if let Some(snapshot) = &append.snapshot {
             self.snapshots.insert(snapshot.number, snapshot.clone());
         }
@@ -162,6 +168,7 @@ impl Store for SimulatedDisk {
     fn cut_back(&mut self, from: Number) -> Result<(), JournalError> {
         let mut state = self.state();
         state.written.rows.retain(|&number, _| number < from);
+        state.written.published.retain(|_, event| event.entry < from);
         state.has_less = true;
         Ok(())
     }
@@ -208,6 +215,22 @@ impl Store for SimulatedDisk {
 
     fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError> {
         Ok(self.state().written.ended.get(&job).map(|(.., body)| body.clone()))
+    }
+
+    fn published_size(&mut self) -> Result<(Number, u64), JournalError> {
+        let state = self.state();
+        let last = state.written.published.keys().next_back();
+        Ok((last.copied().unwrap_or(0), state.written.published.len() as u64))
+    }
+
+    fn published_first(&mut self) -> Result<Option<Number>, JournalError> {
+        Ok(self.state().written.published.keys().next().copied())
+    }
+
+    fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError> {
+        let state = self.state();
+        let behind = state.written.published.range(after.saturating_add(1)..);
+        Ok(behind.take(most).map(|(_, event)| event.clone()).collect())
     }
 
     fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {

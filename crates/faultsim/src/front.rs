@@ -184,6 +184,8 @@ impl Front {
             ToFrontEnd::Output { .. }
             | ToFrontEnd::TaskEnded { .. }
             | ToFrontEnd::Pipe { .. }
+            | ToFrontEnd::ReturnPipe { .. }
+            | ToFrontEnd::Skipped { .. }
             | ToFrontEnd::Killed => {}
             ToFrontEnd::Refused { .. } => {
                 keeper.is_over = true;

@@ -5,7 +5,9 @@ use crate::disk::Disk;
 use crate::entry::{EndedJob, Entry, Job, Keeper, encode};
 use crate::replay::play;
 use crate::seal::seal;
-use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
+use crate::store::{
+    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync,
+};
 use crate::wal::Power;
 use crate::{JournalError, SqliteStore};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,9 @@ const STATE_DIGEST_EVERY: u64 = 1_000;
 /// Jobs that are forgotten in one go: a fraction of the time that anybody would notice.
 const FORGET_AT_ONCE: u64 = 1_000;
 
+/// Published events that are taken out in one go, and how many more than wanted there may be.
+const PUBLISHED_GONE_AT_ONCE: u64 = 1_000;
+
 /// The journal of a controller that runs.
 pub struct Journal {
     path: PathBuf,
@@ -40,8 +45,23 @@ pub struct Journal {
     next_chunk: u64,
     /// What is kept of jobs that have ended.
     ended: EndedSize,
+    /// What is kept for readers of events.
+    published: PublishedSize,
     /// Set while the store can't be written.
     failure: Option<String>,
+}
+
+/// How much is kept for readers of events.
+#[derive(Clone, Copy, Debug, Default)]
+struct PublishedSize {
+    /// The last number that was given.
+    last: Number,
+    /// The last event that is stored.
+    stored: Number,
+    /// How many are stored.
+    count: u64,
+    /// How many are kept.
+    most: u64,
 }
 
 /// What is known of the controller before, since this start of the machine.
@@ -173,6 +193,10 @@ impl Journal {
         let gathered = Append { dropped_chunks: unused, ..Append::default() };
         let replayed = entries.len() as u64;
         let ended = store.ended_size()?;
+        let (last_published, count) = store.published_size()?;
+        let (stored_published, most) = (last_published, u64::MAX);
+        let published =
+            PublishedSize { last: last_published, stored: stored_published, count, most };
         let disk = disk(store.syncer()?).map_err(|error| {
             let why = error.to_string();
             JournalError::Storage { path: path.into(), what: "brought to disk", why }
@@ -187,6 +211,7 @@ impl Journal {
             since_snapshot: replayed,
             next_chunk,
             ended,
+            published,
             failure: None,
         };
         let core = (!is_new).then_some(core);
@@ -218,6 +243,61 @@ impl Journal {
         self.gathered.rows.push(Row { number, body, seal });
         self.last = (number, seal);
         self.since_snapshot += 1;
+    }
+
+    /// Notes what readers are shown of the latest entry; gives its number among all of these.
+    pub fn publish<T: serde::Serialize>(&mut self, event: &T) -> Number {
+        self.published.last += 1;
+        let (number, entry, body) = (self.published.last, self.last.0, encode(event));
+        self.gathered.published.push(Published { number, entry, body });
+        number
+    }
+
+    /// Leaves out numbers of published events, since some may have been given before.
+    pub const fn skip_published(&mut self, count: u64) {
+        self.published.last = self.published.last.saturating_add(count);
+    }
+
+    /// Keeps no more published events than about these.
+    pub const fn keep_published(&mut self, most: u64) {
+        self.published.most = most;
+    }
+
+    /// The last published event that is stored, and may be shown.
+    #[must_use]
+    pub const fn published_until(&self) -> Number {
+        self.published.stored
+    }
+
+    /// The number of the earliest published event that is kept; `None`: none is.
+    ///
+    /// # Errors
+    /// If that can't be read.
+    pub fn published_first(&mut self) -> Result<Option<Number>, JournalError> {
+        self.store.published_first()
+    }
+
+    /// Published events behind a number with the entries that they belong to, at most so many.
+    ///
+    /// # Errors
+    /// If they can't be read, or one is not what was written.
+    pub fn published<T: serde::de::DeserializeOwned>(
+        &mut self,
+        after: Number,
+        most: usize,
+    ) -> Result<Vec<(Number, Number, T)>, JournalError> {
+        let found = self.store.published(after, most)?;
+        let read = |it: &Published| {
+            Ok((it.number, it.entry, decode(&self.path, "event", it.number, &it.body)?))
+        };
+        found.iter().map(read).collect()
+    }
+
+    /// How much it takes on disk, with its log.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let files = [self.path.clone(), crate::wal::beside(&self.path, "-wal")];
+        files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|file| file.len()).sum()
     }
 
     /// Notes a chunk that is not stored yet; before the job that has it.
@@ -293,9 +373,26 @@ impl Journal {
         self.since_snapshot = 0;
     }
 
+    /// How many of the earliest published events are not kept any more; some at a time.
+    fn published_gone(&self) -> u64 {
+        let PublishedSize { count, most, .. } = self.published;
+        let excess = (count + self.gathered.published.len() as u64).saturating_sub(most);
+        match excess >= (most / 10).clamp(1, PUBLISHED_GONE_AT_ONCE) {
+            true => excess.min(count).min(PUBLISHED_GONE_AT_ONCE),
+            false => 0,
+        }
+    }
+
     fn write(&mut self) {
+        self.gathered.published_gone = self.published_gone();
         match self.store.append(&self.gathered) {
             Ok(()) => {
+                let Append { published, published_gone, .. } = &self.gathered;
+                let count = self.published.count + published.len() as u64;
+                self.published.count = count.saturating_sub(*published_gone);
+                if let Some(last) = published.last() {
+                    self.published.stored = last.number;
+                }
                 self.gathered = Append::default();
                 self.stored = self.last;
                 self.failure = None;

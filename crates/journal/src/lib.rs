@@ -8,6 +8,7 @@
 //!
 //! - [`Entry`]: what is appended; [`Job`] and [`Keeper`]: what is kept beside the core of jobs that have not
 //!   ended, and of nodes; [`EndedJob`]: what is kept of a job that has ended.
+//! - [`Published`]: what readers of events are shown of an entry.
 //! - [`cut`], [`Segment`]: what a job is to run, in chunks that jobs of one user share.
 //! - [`Journal`]: appends in batches, takes snapshots, and knows how much has reached the disk.
 //! - [`ReadOnly`]: what a verb reads while no controller runs.
@@ -41,7 +42,9 @@ pub use journal::{History, Journal, Known};
 pub use read_only::ReadOnly;
 pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::{SqliteStore, in_use};
-pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
+pub use store::{
+    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync,
+};
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.
 pub const SCHEMA_VERSION: u32 = 5;

@@ -13,7 +13,9 @@ use crate::chunks::{ChunkId, Segment, cut};
 use crate::entry::{Job, encode};
 use crate::rows::JobRow4;
 use crate::seal::own_seal;
-use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
+use crate::store::{
+    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync,
+};
 use crate::wal::{self, Power};
 use crate::{JournalError, SCHEMA_VERSION};
 use nix::errno::Errno;
@@ -87,6 +89,13 @@ const SCHEMA_WITHOUT_CHUNKS: u32 = 4;
 /// Makes room for chunks.
 const ADD_CHUNKS: &str =
     "CREATE TABLE chunk (number INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER)";
+
+/// Makes room for what readers of events are shown, where there is none yet.
+const ADD_PUBLISHED: &str = "
+    CREATE TABLE IF NOT EXISTS published (
+        number INTEGER PRIMARY KEY, entry INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER NOT NULL
+    )
+";
 
 /// What is sealed by itself: in which table, and by what it is found; first by the number of its row.
 const SEALED: [(&str, &[&str]); 4] = [
@@ -244,6 +253,9 @@ impl SqliteStore {
                 let (path, known) = (self.path.clone(), SCHEMA_VERSION);
                 return Ok(Err(JournalError::TooNew { path, found, known }));
             }
+        }
+        if writes {
+            self.connection.execute_batch(ADD_PUBLISHED)?;
         }
         Ok(Ok(()))
     }
@@ -459,6 +471,7 @@ impl SqliteStore {
             for chunk in &append.dropped_chunks {
                 take.execute([stored(chunk.0)])?;
             }
+            write_published(&all, append)?;
             if let Some(Snapshot { number, seal, body }) = &append.snapshot {
                 let put = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)";
                 let own = own_seal(&[*number, u64::from(*seal)], body);
@@ -473,7 +486,44 @@ impl SqliteStore {
     }
 }
 
+/// Adds what readers of events are shown, and takes out what is not kept any more.
+fn write_published(all: &Connection, append: &Append) -> rusqlite::Result<()> {
+    let mut put = all.prepare_cached("INSERT INTO published VALUES (?, ?, ?, ?)")?;
+    for Published { number, entry, body } in &append.published {
+        let seal = own_seal(&[*number, *entry], body);
+        put.execute(params![stored(*number), stored(*entry), body, seal])?;
+    }
+    if append.published_gone > 0 {
+        let earliest = "SELECT number FROM published ORDER BY number LIMIT ?";
+        let take = format!("DELETE FROM published WHERE number IN ({earliest})");
+        all.prepare_cached(&take)?.execute([limited(append.published_gone)])?;
+    }
+    Ok(())
+}
+
 impl SqliteStore {
+    /// Published events as they are stored; the number of the first that is not what was written.
+    fn read_published(
+        &self,
+        after: Number,
+        most: usize,
+    ) -> rusqlite::Result<Result<Vec<Published>, Number>> {
+        let mut rows = self.connection.prepare_cached(
+            "SELECT number, entry, body, own_seal FROM published WHERE number > ? ORDER BY number LIMIT ?",
+        )?;
+        let mut rows = rows.query(params![limited(after), limited(most as u64)])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (number, entry) = (number(row.get(0)?), number(row.get(1)?));
+            let body: Vec<u8> = row.get(2)?;
+            if row.get::<_, u32>(3)? != own_seal(&[number, entry], &body) {
+                return Ok(Err(number));
+            }
+            found.push(Published { number, entry, body });
+        }
+        Ok(Ok(found))
+    }
+
     /// Those of them that were not known are reported.
     fn leave_out(&mut self, jobs: Vec<JobId>) {
         for job in jobs {
@@ -622,8 +672,11 @@ impl Store for SqliteStore {
     }
 
     fn cut_back(&mut self, from: Number) -> Result<(), JournalError> {
-        let cut = self.connection.execute("DELETE FROM entry WHERE number >= ?", [stored(from)]);
-        self.explain("written", cut).map(drop)
+        let cut = ["entry WHERE number", "published WHERE entry"].into_iter().try_for_each(|it| {
+            let cut = format!("DELETE FROM {it} >= ?");
+            self.connection.execute(&cut, [stored(from)]).map(drop)
+        });
+        self.explain("written", cut)
     }
 
     fn forget_ended(&mut self, before_ms: u64, most: u64) -> Result<EndedSize, JournalError> {
@@ -691,6 +744,25 @@ impl Store for SqliteStore {
         let found = self.connection.query_row(one, number, |row| whole_ended(row, &mut bad));
         self.leave_out(bad);
         self.explain("read", found.optional()).map(Option::flatten)
+    }
+
+    fn published_size(&mut self) -> Result<(Number, u64), JournalError> {
+        let size = "SELECT COALESCE(MAX(number), 0), COUNT(*) FROM published";
+        let size = self
+            .connection
+            .query_row(size, [], |row| Ok((number(row.get(0)?), number(row.get(1)?))));
+        self.explain("read", size)
+    }
+
+    fn published_first(&mut self) -> Result<Option<Number>, JournalError> {
+        let first = "SELECT MIN(number) FROM published";
+        let first = self.connection.query_row(first, [], |row| row.get::<_, Option<i64>>(0));
+        self.explain("read", first).map(|first| first.map(number))
+    }
+
+    fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError> {
+        let found = self.explain("read", self.read_published(after, most))?;
+        found.map_err(|number| self.damaged(format!("event {number} is not what was written")))
     }
 
     fn left_out(&mut self) -> Vec<JobId> {

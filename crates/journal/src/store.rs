@@ -52,6 +52,21 @@ pub struct Append {
     pub dropped_chunks: Vec<ChunkId>,
     /// The state after all that.
     pub snapshot: Option<Snapshot>,
+    /// What readers of events are shown, by number.
+    pub published: Vec<Published>,
+    /// How many of the earliest of those are not kept any more.
+    pub published_gone: u64,
+}
+
+/// What readers of events are shown of an entry: one of the events that it led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its place among them, from 1. After a loss of power, numbers are left out.
+    pub number: Number,
+    /// The entry.
+    pub entry: Number,
+    /// The event.
+    pub body: Vec<u8>,
 }
 
 impl Append {
@@ -59,10 +74,11 @@ impl Append {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { rows, chunks, accepted, launched, keepers, ended, .. } = self;
-        let Self { dropped_jobs, dropped_chunks, snapshot, .. } = self;
+        let Self { dropped_jobs, dropped_chunks, snapshot, published, .. } = self;
         let new = accepted.is_empty() && launched.is_empty() && chunks.is_empty();
         let gone = ended.is_empty() && dropped_jobs.is_empty() && dropped_chunks.is_empty();
-        rows.is_empty() && new && gone && keepers.is_empty() && snapshot.is_none()
+        let other = keepers.is_empty() && snapshot.is_none() && published.is_empty();
+        rows.is_empty() && new && gone && other
     }
 }
 
@@ -171,6 +187,24 @@ pub trait Store: Send {
     /// # Errors
     /// If it can't be read.
     fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError>;
+
+    /// The last number of published events, and how many are kept.
+    ///
+    /// # Errors
+    /// If that can't be read.
+    fn published_size(&mut self) -> Result<(Number, u64), JournalError>;
+
+    /// The number of the earliest published event that is kept; `None`: none is.
+    ///
+    /// # Errors
+    /// If that can't be read.
+    fn published_first(&mut self) -> Result<Option<Number>, JournalError>;
+
+    /// Published events behind a number, in their order, at most so many.
+    ///
+    /// # Errors
+    /// If they can't be read, or one is not what was written.
+    fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError>;
 
     /// Jobs that were left out, and were not told before.
     fn left_out(&mut self) -> Vec<JobId> {

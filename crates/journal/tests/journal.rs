@@ -817,3 +817,76 @@ fn what_is_otherwise_than_it_was_is_found_by_a_replay_and_by_the_next_controller
         assert_eq!((history.differs_at, history.remark), (Some(number), None));
     }
 }
+
+/// Numbers, entries and bodies of what is published behind a number.
+fn published(controller: &mut Controller, after: u64) -> Vec<(u64, u64, u64)> {
+    controller.journal.published(after, 10_000).unwrap()
+}
+
+#[test]
+fn published_events_are_stored_with_their_entries_and_keep_their_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut first, _) = Controller::at(&path);
+    for event in 1..=5_u64 {
+        first.apply(&Event::Tick);
+        assert_eq!(first.journal.publish(&(event * 10)), event);
+    }
+    assert_eq!(first.journal.published_until(), 0, "what is not stored is not shown");
+    first.journal.store(&first.core);
+    assert_eq!(first.journal.published_until(), 5);
+    // One that is noted when the controller is killed is gone, with its entry.
+    first.apply(&Event::Tick);
+    first.journal.publish(&60_u64);
+    let (mut second, _) = Controller::at(&journal_in(&copied(&directory)));
+    assert_eq!(second.journal.published_until(), 5);
+    assert_eq!(published(&mut second, 2), [(3, 3, 30), (4, 4, 40), (5, 5, 50)]);
+    assert_eq!(second.journal.published_first().unwrap(), Some(1));
+    // After a loss of power numbers are left out.
+    second.journal.skip_published(1000);
+    assert_eq!(second.journal.publish(&70_u64), 1006);
+    second.journal.store(&second.core);
+    assert_eq!(published(&mut second, 5), [(1006, 5, 70)]);
+}
+
+#[test]
+fn the_earliest_published_events_go_when_there_are_too_many() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    controller.journal.keep_published(100);
+    for event in 1..=350_u64 {
+        controller.journal.publish(&event);
+        controller.journal.store(&controller.core);
+        let kept = published(&mut controller, 0).len();
+        assert!(kept <= 110 && (event < 100 || kept >= 100), "{kept} after {event}");
+    }
+    drop(controller);
+    let (mut next, _) = Controller::at(&path);
+    next.journal.keep_published(100);
+    let first = next.journal.published_first().unwrap().unwrap();
+    assert!((241..=251).contains(&first), "{first}");
+    assert_eq!(next.journal.publish(&0_u64), 351);
+}
+
+#[test]
+fn published_events_of_entries_that_are_cut_off_go_with_them_and_damaged_ones_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    for event in 1..=20_u64 {
+        controller.apply(&Event::Tick);
+        controller.journal.publish(&event);
+    }
+    controller.journal.store(&controller.core);
+    drop(controller);
+    change(&path, "UPDATE entry SET body = x'00' WHERE number = 20");
+    let (mut next, _) = Controller::at(&path);
+    assert_eq!(published(&mut next, 18), [(19, 19, 19)]);
+    drop(next);
+    change(&path, "UPDATE published SET body = x'07' WHERE number = 5");
+    let (mut next, _) = Controller::at(&path);
+    assert_eq!(published(&mut next, 5).len(), 14);
+    let error = next.journal.published::<u64>(0, 10).unwrap_err();
+    assert!(error.to_string().contains("event 5 is not what was written"), "{error}");
+}

@@ -266,6 +266,9 @@ impl Keeper {
             Some(Watch::Newcomer(number)) => self.on_newcomer(number),
             Some(Watch::Agent) => self.on_agent(event),
             Some(Watch::Front(job)) => self.with(job, |job, c| job.on_front(event, c)),
+            Some(Watch::Viewer(job, number)) => {
+                self.with(job, |job, c| job.on_viewer(number, event, c));
+            }
             Some(Watch::Output(job, index, stream)) => {
                 self.with(job, |job, c| job.on_output(index, stream, c));
             }
@@ -362,6 +365,7 @@ impl Keeper {
         for id in std::mem::take(&mut self.context.touched) {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.settle_front(&mut self.context);
+            job.settle_viewers(&mut self.context);
             if job.is_over() {
                 self.let_go(id);
             }
@@ -618,6 +622,7 @@ impl Keeper {
                 }
             }
             Ok(Some(FromFrontEnd::GiveUp { job, reason })) => self.on_give_up(number, job, reason),
+            Ok(Some(FromFrontEnd::Watch { job })) => self.view(number, job),
             Ok(Some(_)) => self.drop_newcomer(number, "it said something before it attached"),
             Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
             // It may wait for our greeting before it says more.
@@ -659,6 +664,24 @@ impl Keeper {
         link.limit(FRONT_END_FRAME_BYTES_MAX);
         let outlet = outlet.unwrap_or_else(Outlet::new);
         job.attach(link, token, (outlet, received), &mut self.context);
+    }
+
+    /// Has a connection see the output of a job, if it may.
+    fn view(&mut self, number: u64, id: JobId) {
+        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
+        let uid = newcomer.uid;
+        let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
+        let Some(job) = self.jobs.get_mut(&id).filter(is_its) else {
+            return self.refuse(number, "no such job is here");
+        };
+        if let Some(why) = job.objection_to_viewer() {
+            return self.refuse(number, why);
+        }
+        let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
+        let Newcomer { mut link, token, outlet, .. } = newcomer;
+        link.limit(FRONT_END_FRAME_BYTES_MAX);
+        let outlet = outlet.unwrap_or_else(Outlet::new);
+        job.view(number, (link, token), outlet, &mut self.context);
     }
 
     // ------------------------------------------------------------------ the agent
@@ -803,6 +826,7 @@ impl Keeper {
     /// to be looked at because one of these was killed.
     fn let_go(&mut self, id: JobId) {
         if let Some(mut job) = self.jobs.remove(&id) {
+            job.drop_viewers(&mut self.context);
             job.detach(&mut self.context);
             job.drop_pmi(&mut self.context);
         }

@@ -210,11 +210,22 @@ impl Job {
         let task = &mut self.tasks[index];
         let rank = task.rank;
         let Some(pipe) = task.stream(stream) else { return Pumped::End };
-        let pumped = match &mut self.front {
-            Some(front) => front.outlet.pump(rank, stream, pipe.file(), pipe.want()).1,
-            None => read_once(pipe.file(), &mut context.scratch).1,
+        let is_viewed = !self.viewers.is_empty();
+        let (shown, pumped) = match &mut self.front {
+            Some(front) => {
+                let (count, pumped) = front.outlet.pump(rank, stream, pipe.file(), pipe.want());
+                (is_viewed.then(|| front.outlet.latest(count).to_vec()), pumped)
+            }
+            None => {
+                let (count, pumped) = read_once(pipe.file(), &mut context.scratch);
+                (is_viewed.then(|| context.scratch[..count].to_vec()), pumped)
+            }
         };
         pipe.learn(pumped);
+        if let Some(data) = shown.filter(|data| !data.is_empty()) {
+            self.show(rank, stream, &data);
+            context.touched.insert(self.launch.job);
+        }
         if pumped == Pumped::End {
             self.close_stream(index, stream, context);
         }
@@ -223,10 +234,11 @@ impl Job {
 
     fn close_stream(&mut self, index: usize, stream: Stream, context: &mut Context) {
         let rank = self.tasks[index].rank;
-        if self.drop_stream(index, stream, context)
-            && let Some(front) = &mut self.front
-        {
-            front.outlet.end_of_stream(rank, stream);
+        if self.drop_stream(index, stream, context) {
+            if let Some(front) = &mut self.front {
+                front.outlet.end_of_stream(rank, stream);
+            }
+            self.show(rank, stream, b"");
         }
     }
 
@@ -274,6 +286,7 @@ impl Job {
                 front.outlet.send(&ToFrontEnd::Finished);
             }
         }
+        self.show_end(index);
     }
 
     /// The connection broke. A front end on another node may come back: until then it counts as one that
@@ -362,8 +375,9 @@ impl Job {
         let Some(index) = self.tasks.iter().position(|task| task.rank == rank) else { return };
         let Some(front) = &mut self.front else { return };
         let Some(pipe) = self.tasks[index].stream(stream) else { return };
-        // Where it can't be opened again, it is read as before.
+        // Where it can't be opened again, it is read as before; viewers see only what we read.
         if pipe.reader() == Reader::Us
+            && self.viewers.is_empty()
             && let Ok(another) = pipe.open_again()
         {
             front.outlet.send_pipe(rank, stream, another);
@@ -376,7 +390,8 @@ impl Job {
     fn on_passed(&mut self, rank: Rank, stream: Stream, reader: Reader, context: &mut Context) {
         let Some(index) = self.tasks.iter().position(|task| task.rank == rank) else { return };
         let Some(pipe) = self.tasks[index].stream(stream) else { return };
-        if pipe.reader() == Reader::Nobody {
+        // One that has arrived may also come back.
+        if pipe.reader() == Reader::Nobody || reader == Reader::Us {
             match reader {
                 Reader::Us => pipe.take_back(&mut context.watches),
                 other => pipe.leave_to(other, &mut context.watches),
@@ -385,7 +400,7 @@ impl Job {
         }
     }
 
-    fn is_input_blocked(&self) -> bool {
+    pub(super) fn is_input_blocked(&self) -> bool {
         self.tasks
             .iter()
             .filter_map(|task| task.input.as_ref())
@@ -424,7 +439,11 @@ impl Job {
                 Ok(Some(FromFrontEnd::PipeLost { rank, stream })) => {
                     self.on_passed(rank, stream, Reader::Us, context);
                 }
-                Ok(Some(FromFrontEnd::Attach { .. } | FromFrontEnd::GiveUp { .. })) => {
+                Ok(Some(
+                    FromFrontEnd::Attach { .. }
+                    | FromFrontEnd::GiveUp { .. }
+                    | FromFrontEnd::Watch { .. },
+                )) => {
                     self.refuse_front("a connection attaches once", context);
                 }
                 Err(error) => self.refuse_front(&error.to_string(), context),
@@ -440,7 +459,7 @@ impl Job {
         self.drop_front(context);
     }
 
-    fn feed(&mut self, rank: Option<Rank>, data: &Rc<Vec<u8>>, context: &mut Context) {
+    pub(super) fn feed(&mut self, rank: Option<Rank>, data: &Rc<Vec<u8>>, context: &mut Context) {
         for index in 0..self.tasks.len() {
             let task = &mut self.tasks[index];
             if rank.is_none_or(|rank| rank == task.rank)
@@ -464,7 +483,7 @@ impl Job {
 }
 
 /// What a front end hears of a task that has ended.
-fn end_of(task: &Task) -> ToFrontEnd {
+pub(super) fn end_of(task: &Task) -> ToFrontEnd {
     let (status, detail) = match &task.phase {
         Phase::Ended { status, detail } => (*status, detail.clone()),
         _ => (TaskStatus::Lost, "the keeper lost count of it".into()),

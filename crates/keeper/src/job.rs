@@ -25,6 +25,7 @@ use super::program::{Program, Refusal};
 use super::scratch;
 use super::script;
 use super::stdio::{InPipe, OutPipe};
+use super::viewers::Viewer;
 use super::watch::Token;
 use super::writer::Writer;
 use force::{Killer, Look, Order};
@@ -74,6 +75,8 @@ pub(super) struct Job {
     pub(super) program: Result<Program, Refusal>,
     pub(super) tasks: Vec<Task>,
     pub(super) front: Option<Front>,
+    /// What else sees its output.
+    pub(super) viewers: Vec<Viewer>,
     /// Streams that wait for room in the front end's outlet, in turn.
     pub(super) parked: VecDeque<(usize, Stream)>,
     pub(super) pmi: Option<PmiJob>,
@@ -220,6 +223,7 @@ impl Job {
             program,
             tasks,
             front: None,
+            viewers: Vec::new(),
             parked: VecDeque::new(),
             pmi: None,
             writer: None,

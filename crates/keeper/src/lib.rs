@@ -51,6 +51,7 @@ mod stdio;
 mod stepped;
 #[cfg(test)]
 mod tests;
+mod viewers;
 mod watch;
 mod writer;
 

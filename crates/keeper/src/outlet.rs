@@ -179,6 +179,11 @@ impl Outlet {
         (count, pumped)
     }
 
+    /// The last bytes that were queued.
+    pub(super) fn latest(&self, count: usize) -> &[u8] {
+        &self.bytes[self.end - count..self.end]
+    }
+
     /// Queues the end of a stream.
     pub(super) fn end_of_stream(&mut self, rank: Rank, stream: Stream) {
         self.send(&ToFrontEnd::Output { rank, stream, data: Default::default() });

@@ -35,6 +35,8 @@ pub(super) enum Watch {
     Adopted(JobId, usize),
     /// What a task's minder says.
     Minder(JobId, usize),
+    /// A viewer of a job, by its number.
+    Viewer(JobId, u64),
 }
 
 /// Names a watched descriptor.

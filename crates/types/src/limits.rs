@@ -168,3 +168,6 @@ const _: () = assert!(QUANTUM_MIN.0 < QUANTUM_MAX.0);
 const _: () = assert!(QUANTUM_MAX.0.checked_mul(ROWS_MAX as u64 * 2).is_some());
 const _: () = assert!(SLOT_MIN_MAX.0.checked_mul(SLOTS_MAX * SHARE_WHOLE as u64 * 2).is_some());
 const _: () = assert!(PROCESSORS_PER_NODE_MAX.is_multiple_of(64));
+
+/// Events that a journal keeps for their readers: of about 200 bytes each.
+pub const EVENTS_KEPT_MAX: u64 = 1_000_000;

@@ -1,8 +1,9 @@
 //! The parameters of the whole: one table from which parsing, listing and checking are made.
 
 use crate::limits::{
-    FAN_OUT_MAX, HALF_LIFE_MAX, HALF_LIFE_MIN, HISTORY_MAX, HISTORY_MIB_MAX, PROCESSORS_MAX,
-    QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, SHARE_WHOLE, TASKS_PER_NODE_MAX, WEIGHT_MAX,
+    EVENTS_KEPT_MAX, FAN_OUT_MAX, HALF_LIFE_MAX, HALF_LIFE_MIN, HISTORY_MAX, HISTORY_MIB_MAX,
+    PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, SHARE_WHOLE, TASKS_PER_NODE_MAX,
+    WEIGHT_MAX,
 };
 use crate::node_performance::Weights;
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
@@ -123,7 +124,8 @@ mod at {
     pub(super) const ORDER: usize = 32;
     pub(super) const HALF_LIFE: usize = 33;
     pub(super) const NICED: usize = 34;
-    pub(super) const COUNT: usize = 35;
+    pub(super) const EVENTS_KEPT: usize = 35;
+    pub(super) const COUNT: usize = 36;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -457,6 +459,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                `nice tutti run`: as without one, or standby.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "events_kept",
+        kind: ParamKind::Count,
+        min: 100,
+        max: EVENTS_KEPT_MAX,
+        default: 100_000,
+        help: "Number of events that the journal keeps for tutti events --since; the earliest are forgotten \
+               some at a time.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -578,6 +590,12 @@ impl Params {
     #[must_use]
     pub const fn history_bytes(&self) -> u64 {
         self.values[at::HISTORY_SIZE] << 20
+    }
+
+    /// How many events are kept for their readers.
+    #[must_use]
+    pub const fn events_kept(&self) -> u64 {
+        self.values[at::EVENTS_KEPT]
     }
 
     /// How far ahead a change of the timetable activates.

@@ -73,6 +73,12 @@ pub enum FromFrontEnd {
         /// What, and why.
         what: String,
     },
+    /// From a viewer, instead of `Attach`: it wants to see the job's output from now on, beside the
+    /// front end. It may send `Input`.
+    Watch {
+        /// Which job.
+        job: JobId,
+    },
 }
 
 /// One of a task's two streams.
@@ -133,6 +139,19 @@ pub enum ToFrontEndWith<D> {
     },
     /// To a writer: the job was killed. Keepers that are out of reach need not be looked for much longer.
     Killed,
+    /// The keeper wants to read this stream again, since the job has a viewer. Answered with
+    /// [`FromFrontEnd::PipeLost`].
+    ReturnPipe {
+        /// Whose.
+        rank: Rank,
+        /// Which stream.
+        stream: Stream,
+    },
+    /// To a viewer: it was too slow, and so many bytes are left out here.
+    Skipped {
+        /// How many.
+        bytes: u64,
+    },
 }
 
 /// The place of `Output` among the variants of [`ToFrontEndWith`].

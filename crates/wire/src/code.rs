@@ -287,6 +287,10 @@ codes! {
         "There is no such resource, or less of it than the job asks for."
         "The job was declined; the message has the most that would be accepted."
         "`tutti resource` lists the resources; `tutti resource NAME=COUNT` sets one.";
+    86 EventsGone
+        "Events that were asked for are not kept any more, or never were in this journal."
+        "Nothing was printed."
+        "`tutti events` prints those that are kept. The message has the number from which a reader can go on.";
     99 Other
         "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."

@@ -130,6 +130,18 @@ pub const SHOWN_COMMAND_BYTES_MAX: usize = 4 << 10;
 /// The latest changes of a job's state that are kept.
 pub const STATE_CHANGES_MAX: usize = 64;
 
+/// Nodes of a job that an event lists: events are stored.
+pub const EVENT_NODES_MAX: usize = 256;
+
+/// Ranks of a job that one event is about.
+pub const EVENT_RANKS_MAX: usize = 1000;
+
+/// Jobs that a reader of events may choose.
+pub const EVENT_JOBS_MAX: usize = 1000;
+
+/// The longest text in an event, such as why a job ended.
+pub const EVENT_TEXT_BYTES_MAX: usize = 1 << 10;
+
 /// Nodes of a job that `tutti show` lists.
 pub const SHOWN_NODES_MAX: usize = 4096;
 

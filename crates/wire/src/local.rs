@@ -2,8 +2,10 @@
 //! kernel names the client's user; nothing in here does.
 
 use crate::code::Code;
+use crate::event::{EventQuery, EventRecord};
 use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
+use crate::metrics::MetricsReport;
 use crate::report::{
     AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeReport,
     ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord, Target,
@@ -270,6 +272,15 @@ pub enum Request {
         /// Whether only to report which promises would break.
         dry_run: bool,
     },
+    /// Events, in the order of their numbers: `Events`.
+    Events(EventQuery),
+    /// Where the output of a job that runs can be seen: `Starting`.
+    Keepers {
+        /// Which job.
+        job: JobId,
+    },
+    /// `Metrics`.
+    Metrics,
 }
 
 /// What a setting belongs to.
@@ -327,7 +338,10 @@ impl Request {
             | Self::Status
             | Self::When(_)
             | Self::Starts { .. }
-            | Self::Show { .. } => true,
+            | Self::Show { .. }
+            | Self::Events(_)
+            | Self::Keepers { .. }
+            | Self::Metrics => true,
             Self::Run(_)
             | Self::Return { .. }
             | Self::Submit(..)
@@ -573,6 +587,19 @@ pub enum Reply {
         /// The text.
         text: String,
     },
+    /// Events that the reader may see.
+    Events {
+        /// The events, by number; there may be none.
+        events: Vec<EventRecord>,
+        /// The number of the earliest event that is kept; 0: none is.
+        first: u64,
+        /// The number up to which all were looked at, from which the reader goes on.
+        until: u64,
+        /// The number of the latest event.
+        last: u64,
+    },
+    /// Figures for monitoring.
+    Metrics(Box<MetricsReport>),
 }
 
 /// A promise that a move breaks.

@@ -4,6 +4,7 @@
 use crate::code::Code;
 use crate::history::Ending;
 use crate::launch::Usage;
+use crate::metrics::Histogram;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -421,6 +422,10 @@ pub struct AgentStatus {
     pub stragglers: u64,
     /// Timetables that arrived after they should have been active.
     pub late_timetables: u64,
+    /// How long switches took, in nanoseconds.
+    pub switch_times: Histogram,
+    /// By how much switches began too late, in nanoseconds.
+    pub switch_delays: Histogram,
 }
 
 /// A controller, as `tutti doctor` shows it.

@@ -124,10 +124,10 @@ pub struct StateLog {
 }
 
 impl StateLog {
-    /// Notes a state, unless it is the latest one; the oldest make room.
-    pub fn note(&mut self, state: &'static str, at_ms: u64) {
+    /// Notes a state, unless it is the latest one; the oldest make room. Whether it is another one.
+    pub fn note(&mut self, state: &'static str, at_ms: u64) -> bool {
         if self.changes.last().is_some_and(|(latest, _)| *latest == state) {
-            return;
+            return false;
         }
         if self.changes.len() == STATE_CHANGES_MAX {
             self.changes.remove(0);
@@ -138,6 +138,7 @@ impl StateLog {
             self.changes.reserve_exact(1);
         }
         self.changes.push((state, at_ms));
+        true
     }
 
     /// The changes that are kept, and how many are left out before them.

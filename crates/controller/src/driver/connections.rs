@@ -206,6 +206,7 @@ impl Driver {
         !self.pending.questions.is_open_for(token)
             && !self.forecasts.is_open_for(token)
             && !self.cluster.removals.is_open_for(token)
+            && !self.events.is_open_for(token)
             && !self.memory.has_enough_pending(token)
             && !self.pending.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| {
@@ -327,6 +328,7 @@ impl Driver {
         match connection.kind {
             Kind::Unknown | Kind::Proxy => {}
             Kind::Client(client) => {
+                self.events.forget(token);
                 let from = connection.vouch.map(|vouch| vouch.node);
                 self.on_client_gone(client, from);
             }

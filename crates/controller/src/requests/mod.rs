@@ -155,6 +155,9 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::When(_)
         | Request::Starts { .. }
         | Request::Show { .. }
+        | Request::Events(_)
+        | Request::Keepers { .. }
+        | Request::Metrics
         | Request::Down => None,
     }
 }
@@ -242,6 +245,9 @@ impl Driver {
             Request::When(job) => self.on_when(token, uid, job),
             Request::Starts { from, forecast } => self.on_starts(token, uid, from, forecast),
             Request::Show { job, environment } => self.on_show(token, uid, job, environment),
+            Request::Events(query) => self.on_events(token, uid, query),
+            Request::Keepers { job } => self.on_keepers(token, uid, job),
+            Request::Metrics => self.reply_metrics(token),
             Request::Down => match self.admin(uid) {
                 Ok(()) => self.stop(Some(token)),
                 Err(error) => self.fail(token, error),

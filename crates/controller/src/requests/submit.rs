@@ -435,6 +435,7 @@ impl Driver {
         entry.is_unanswered = front.is_some();
         entry.within = within;
         self.jobs.insert(job, Box::new(entry));
+        self.job_submitted(job);
         self.ask_disk_soon();
     }
 }

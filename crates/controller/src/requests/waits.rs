@@ -52,7 +52,30 @@ impl Driver {
     fn tell_front_where(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job) else { return };
         let Some(front) = entry.front.filter(|_| !entry.started_on.is_empty()) else { return };
-        let vouch = self.connections.get(&front).and_then(|connection| connection.vouch.as_ref());
+        let attach = self.keepers_of(front, &entry.started_on);
+        self.reply(front, &Reply::Starting { job, attach });
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.has_told_front = true;
+        }
+    }
+
+    /// Where a viewer finds the output of a job.
+    pub(super) fn on_keepers(&mut self, token: u64, uid: u32, job: JobId) {
+        if let Err(error) = self.owned(uid, job) {
+            return self.fail(token, error);
+        }
+        match self.jobs.get(&job).map(|entry| &entry.started_on[..]) {
+            Some(nodes @ [_, ..]) => {
+                let attach = self.keepers_of(token, nodes);
+                self.reply(token, &Reply::Starting { job, attach });
+            }
+            _ => self.fail(token, Forbidden::NotBegun(job)),
+        }
+    }
+
+    /// The keepers of these nodes, as a client reaches them from its own.
+    fn keepers_of(&self, token: u64, nodes: &[NodeId]) -> Vec<KeeperAt> {
+        let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
         let attach = |node: &NodeId| {
             let entry = self.nodes.get(node);
             let is_near = match vouch {
@@ -64,11 +87,7 @@ impl Driver {
                 None => KeeperAt::Node(*node),
             }
         };
-        let attach = entry.started_on.iter().map(attach).collect();
-        self.reply(front, &Reply::Starting { job, attach });
-        if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.has_told_front = true;
-        }
+        nodes.iter().map(attach).collect()
     }
 
     /// Answers a client about a job that has ended, or is another user's.
@@ -117,7 +136,10 @@ impl Driver {
     /// A node reports that a task of the job has begun.
     pub(crate) fn note_begun(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        entry.has_begun = true;
+        if !std::mem::replace(&mut entry.has_begun, true) {
+            self.count_begun(job);
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
         for token in std::mem::take(&mut entry.waiting_begun) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)

@@ -82,6 +82,7 @@ impl Job {
             cgroup,
             cgroup_path: handed.cgroup_path,
             program: take_over_program(handed.program)?,
+            viewers: Vec::new(),
             front: handed
                 .front
                 .map(|front| Front::take_over(front, job, context, inherited))

@@ -6,10 +6,13 @@ use std::fmt::Write as _;
 /// The tasks of users and administrators, each with its verbs.
 pub(super) const GROUPS: [(&str, &[&str]); 9] = [
     ("Run jobs", &["run", "submit", "adopt", "wait"]),
-    ("Look at jobs", &["ps", "show", "logs", "top", "history", "report"]),
+    (
+        "Look at jobs",
+        &["ps", "show", "logs", "attach", "events", "top", "timeline", "history", "report"],
+    ),
     ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class", "move"]),
     ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),
-    ("Administer an instance", &["up", "down", "upgrade"]),
+    ("Administer an instance", &["up", "down", "upgrade", "metrics"]),
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),
     ("Find faults", &["doctor", "explain", "switches", "replay"]),
     ("Try, simulate, measure", &["demo", "sim", "bench"]),

@@ -77,6 +77,11 @@ impl LogsArgs {
     pub(crate) const fn follows(&self) -> bool {
         self.follow
     }
+
+    /// Those that print what a job writes from now on.
+    pub(super) const fn from_now_on(job: Several, rank: Option<u32>) -> Self {
+        Self { follow: true, rank, err: false, lines: Some(0), job }
+    }
 }
 
 pub(crate) fn execute(args: &LogsArgs) -> anyhow::Result<Exit> {

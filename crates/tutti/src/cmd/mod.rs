@@ -2,6 +2,7 @@
 
 mod access;
 mod adopt;
+mod attach;
 mod bank;
 mod bench;
 mod cluster;
@@ -9,6 +10,7 @@ mod completion;
 mod daemons;
 mod demo;
 mod doctor;
+mod events;
 mod explain;
 mod help;
 mod history;
@@ -20,6 +22,7 @@ mod leftovers;
 mod list;
 mod logs;
 mod man;
+mod metrics;
 mod nodes;
 mod orders;
 mod params;
@@ -35,6 +38,7 @@ mod sim;
 mod site_file;
 mod submit;
 mod switches;
+mod timeline;
 mod top;
 mod tree;
 mod up;
@@ -75,6 +79,12 @@ pub(crate) enum Verb {
     Show(show::ShowArgs),
     /// Print the output of a submitted job, and follow it
     Logs(logs::LogsArgs),
+    /// See the output of a running job, and give it input
+    Attach(attach::AttachArgs),
+    /// Print what happens to jobs and nodes, as lines of JSON
+    Events(events::EventsArgs),
+    /// Write what ran when and where, as a trace for Perfetto or a picture
+    Timeline(timeline::TimelineArgs),
     /// Watch the matrix, jobs and processes
     Top(top::TopArgs),
     /// List jobs that have ended, and what they used
@@ -117,6 +127,8 @@ pub(crate) enum Verb {
     Resource(resource::ResourceArgs),
     /// Show and set which users may submit jobs, and from which machines
     Access(access::AccessArgs),
+    /// Print figures for monitoring, as OpenMetrics text
+    Metrics(metrics::MetricsArgs),
     /// Show how exact the latest switches were
     Switches(switches::SwitchesArgs),
     /// Start an instance: the system's as root, a private one otherwise
@@ -165,7 +177,7 @@ impl Verb {
     /// The exit code for an error of Tutti's own: `run` must not be mistaken for its job.
     pub(crate) const fn fails_with(&self) -> Exit {
         match self {
-            Self::Run(_) | Self::Wait(_) => Exit::TUTTI_FAILED,
+            Self::Run(_) | Self::Wait(_) | Self::Attach(_) => Exit::TUTTI_FAILED,
             Self::Logs(args) if args.follows() => Exit::TUTTI_FAILED,
             _ => Exit::FAILED,
         }
@@ -231,6 +243,10 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Ps(args) => list::ps(&args),
         Verb::Show(args) => show::execute(&args),
         Verb::Logs(args) => logs::execute(&args),
+        Verb::Attach(args) => attach::execute(args),
+        Verb::Events(args) => events::execute(&args),
+        Verb::Timeline(args) => timeline::execute(&args),
+        Verb::Metrics(args) => metrics::execute(&args),
         Verb::Top(args) => top::execute(&args),
         Verb::History(args) => history::execute(&args),
         Verb::Report(args) => report::execute(&args),

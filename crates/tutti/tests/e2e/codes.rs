@@ -105,6 +105,7 @@ fn jobs(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T024", &instance.tutti(&["suspend", &format!("{runs}.9")]));
     let name = "x".repeat(256);
     provoked.said("T025", &instance.tutti(&["submit", "-J", &name, "true"]));
+    provoked.said("T086", &instance.tutti(&["events", "--since", "999999"]));
     provoked.said("T055", &instance.tutti(&["logs", &ended]).expect(1));
     provoked.said("T026", &instance.tutti(&["run", "--on-node-loss", "requeue", "true"]));
     provoked.said("T027", &instance.tutti(&["adopt", "1"]));

@@ -202,7 +202,7 @@ fn a_name_with_line_ends_shows_as_one_line() {
 }
 
 /// Checks a value against the part of JSON schema that the page uses.
-fn check(root: &Value, schema: &Value, value: &Value, at: &str) {
+pub(crate) fn check(root: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(place) = schema["$ref"].as_str() {
         return check(root, root.pointer(place.trim_start_matches('#')).unwrap(), value, at);
     }

@@ -364,6 +364,8 @@ fn to_front_end(message: ToFrontEnd) -> ToFrontEnd {
         fixed @ (ToFrontEnd::Attached { .. }
         | ToFrontEnd::Finished
         | ToFrontEnd::Pipe { .. }
+        | ToFrontEnd::ReturnPipe { .. }
+        | ToFrontEnd::Skipped { .. }
         | ToFrontEnd::Killed) => fixed,
     }
 }
@@ -383,6 +385,7 @@ fn from_front_end(message: FromFrontEnd) -> (FromFrontEnd, usize) {
             (FromFrontEnd::OutputLost { what }, FRONT_END_FRAME_BYTES_MAX)
         }
         fixed @ (FromFrontEnd::Attach { .. }
+        | FromFrontEnd::Watch { .. }
         | FromFrontEnd::WantPipe { .. }
         | FromFrontEnd::PipeTaken { .. }
         | FromFrontEnd::PipeLost { .. }

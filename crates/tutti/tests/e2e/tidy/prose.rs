@@ -22,8 +22,10 @@ const PAGES: &[&str] = &[
     "docs/decisions",
     "docs/guide",
     "docs/internals",
+    "docs/reference/events.md",
     "docs/reference/glossary.md",
     "docs/reference/json.md",
+    "docs/reference/metrics.md",
 ];
 
 /// Words that stand for a person where the subject is a process, a job or a program.

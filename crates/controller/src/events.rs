@@ -1,0 +1,628 @@
+//! The stream of events: made of what the core is told and does, stored with the journal's entries,
+//! and read by number ([`tutti_wire::event`]).
+//!
+//! An event is made where its cause is: [`Driver::events_of`] for what the core is told, and the
+//! places that carry out its actions. [`Driver::store`] numbers all that were made, and stores them
+//! with the entries that they belong to. Only what is stored is shown.
+//!
+//! A reader asks for the events behind a number, and gets a page of those that it may see. If there
+//! are none, its request waits. So nothing is queued for a reader that is slow: it asks later, by
+//! the number that it has got to, and hears [`Code::EventsGone`] if that is not kept any more.
+
+use super::bank::account_name;
+use super::driver::Driver;
+use super::error::Problem;
+use super::jobs::{Ended, Entry};
+use super::requests::Forbidden;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tutti_core::Event as CoreEvent;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::access::Grantee;
+use tutti_types::account::BankAccount;
+use tutti_types::param::{Param, Shown};
+use tutti_types::{
+    ClassName, ClassSpec, ClusterTime, JobId, Nanos, NodeId, NodeSpec, Rank, TaskStatus,
+};
+use tutti_wire::code::Code;
+use tutti_wire::event::{
+    EndOfTask, Event, EventNode, EventQuery, EventRecord, JobOf, SettingKind, What, ranks_text,
+};
+use tutti_wire::history::Ending;
+use tutti_wire::launch::cut;
+use tutti_wire::limits::{EVENT_JOBS_MAX, EVENT_NODES_MAX, EVENT_RANKS_MAX, EVENT_TEXT_BYTES_MAX};
+use tutti_wire::local::Reply;
+use tutti_wire::show::NodeShare;
+
+/// Latest events in memory, and their bytes, about: readers that follow need no others.
+const RECENT_MAX: usize = 8192;
+const RECENT_BYTES_MAX: usize = 4 << 20;
+
+/// Events that are looked at for one answer, and bytes in it: one more event may be in it.
+const PAGE_EVENTS: usize = 1000;
+const PAGE_BYTES: usize = 256 << 10;
+
+/// How often readers that wait are answered at most: what happens meanwhile is one answer.
+const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
+
+/// After so many events that a reader does not want, it is answered without one: it learns how far it has got.
+const SKIPPED_MAX: u64 = 1000;
+
+/// Numbers that are left out after a loss of power: far more than events may be forgotten.
+pub(super) const NUMBERS_LEFT_OUT: u64 = 1_000_000;
+
+/// What the controller has of the stream.
+pub(super) struct Events {
+    /// Those that have no number yet.
+    made: Vec<Made>,
+    /// The latest with a number, and about how many bytes they have.
+    recent: VecDeque<EventRecord>,
+    recent_bytes: usize,
+    /// Requests that wait.
+    readers: BTreeMap<u64, Reader>,
+    /// The event up to which readers were answered.
+    answered: u64,
+    /// When they may be answered again.
+    answer_at: ClusterTime,
+    /// Nodes whose agents are there, or are expected since an earlier controller had them.
+    up: BTreeSet<NodeId>,
+    /// Nodes that do not answer.
+    unreachable: BTreeSet<NodeId>,
+}
+
+/// A request for events that waits.
+struct Reader {
+    uid: u32,
+    query: EventQuery,
+    /// From where it asked, and how far it was looked for.
+    from: u64,
+    after: u64,
+}
+
+/// An event without a number.
+enum Made {
+    Whole(Event),
+    /// Tasks of a job that ended alike, while more may.
+    Tasks {
+        at: (u64, ClusterTime),
+        job: JobOf,
+        ranks: Vec<Rank>,
+        status: TaskStatus,
+    },
+}
+
+impl Made {
+    fn finish(self) -> Event {
+        match self {
+            Self::Whole(event) => event,
+            Self::Tasks { at: (at_ms, ClusterTime(cluster_ns)), job, mut ranks, status } => {
+                let signal = match status {
+                    TaskStatus::Signaled(signal) => Some(signal),
+                    _ => None,
+                };
+                let what = What::TasksEnded {
+                    ranks: ranks_text(&mut ranks),
+                    status: EndOfTask::of(status),
+                    exit_code: status.exit_code(),
+                    signal,
+                };
+                Event { at_ms, cluster_ns, job: Some(job), what }
+            }
+        }
+    }
+}
+
+/// A page of events, as [`Reply::Events`] has it.
+struct EventPage {
+    events: Vec<EventRecord>,
+    until: u64,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            made: Vec::new(),
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+            readers: BTreeMap::new(),
+            answered: 0,
+            answer_at: ClusterTime(0),
+            up: BTreeSet::new(),
+            unreachable: BTreeSet::new(),
+        }
+    }
+}
+
+impl Events {
+    /// Whether this client waits for events.
+    pub(super) fn is_open_for(&self, client: u64) -> bool {
+        self.readers.contains_key(&client)
+    }
+
+    /// The client is gone.
+    pub(super) fn forget(&mut self, client: u64) {
+        self.readers.remove(&client);
+    }
+
+    fn push(&mut self, now: ClusterTime, job: Option<JobOf>, what: What) {
+        let (at_ms, cluster_ns) = (wall_ms(), now.0);
+        self.made.push(Made::Whole(Event { at_ms, cluster_ns, job, what }));
+    }
+
+    fn push_tasks(&mut self, now: ClusterTime, job: JobOf, ended: &[Rank], status: TaskStatus) {
+        if let Some(Made::Tasks { job: of, ranks, status: so, .. }) = self.made.last_mut()
+            && of.job == job.job
+            && *so == status
+            && ranks.len() < EVENT_RANKS_MAX
+        {
+            return ranks.extend_from_slice(ended);
+        }
+        for ranks in ended.chunks(EVENT_RANKS_MAX) {
+            let (at, job, ranks) = ((wall_ms(), now), job.clone(), ranks.to_vec());
+            self.made.push(Made::Tasks { at, job, ranks, status });
+        }
+    }
+
+    /// Keeps an event for readers that follow; no more than the journal keeps.
+    fn remember(&mut self, record: EventRecord, kept: u64) {
+        self.recent_bytes += bytes_of(&record);
+        self.recent.push_back(record);
+        let most = usize::try_from(kept).map_or(RECENT_MAX, |kept| kept.min(RECENT_MAX));
+        while self.recent.len() > most || self.recent_bytes > RECENT_BYTES_MAX {
+            let Some(oldest) = self.recent.pop_front() else { return };
+            self.recent_bytes -= bytes_of(&oldest);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------- what is made
+
+impl Driver {
+    /// What readers are shown of something that the core is about to be told.
+    pub(super) fn events_of(&mut self, event: &CoreEvent) {
+        match event {
+            CoreEvent::NodeJoined { node, spec } => self.node_joined(*node, spec),
+            CoreEvent::NodeOutOfReach { node } => self.node_unreachable(*node),
+            CoreEvent::NodeLost { node } => self.node_lost(*node),
+            CoreEvent::NodeRemoved { node } => {
+                self.node_lost(*node);
+                let node = self.node_name(*node);
+                self.happened(None, What::NodeRemoved { node });
+            }
+            CoreEvent::SetDrained { node, reason } => {
+                let node = self.node_name(*node);
+                let what = match reason {
+                    Some(reason) => {
+                        let reason = cut(reason.clone(), EVENT_TEXT_BYTES_MAX);
+                        What::NodeDrained { node, reason }
+                    }
+                    None => What::NodeResumed { node },
+                };
+                self.happened(None, what);
+            }
+            CoreEvent::TasksEnded { job, ranks, status } => {
+                if let Some(of) = self.job_of(*job) {
+                    let now = self.now();
+                    self.events.push_tasks(now, of, ranks, *status);
+                }
+            }
+            CoreEvent::Hold { job, .. } => self.job_event(*job, What::JobHeld {}),
+            CoreEvent::Release { job, .. } => self.job_event(*job, What::JobReleased {}),
+            CoreEvent::SetJobClass { job, class } => {
+                self.job_event(*job, What::JobClassChanged { class: class.to_string() });
+            }
+            CoreEvent::MoveJob { job, before } => {
+                self.job_event(*job, What::JobMoved { before: *before });
+            }
+            CoreEvent::ShutDown | CoreEvent::GoDown => {
+                self.happened(None, What::InstanceEnding {});
+            }
+            other => {
+                if let Some((kind, name, values)) = self.setting_of(other) {
+                    self.happened(None, What::SettingChanged { kind, name, values });
+                }
+            }
+        }
+    }
+
+    /// The setting that an event changes, if it does.
+    fn setting_of(&self, event: &CoreEvent) -> Option<(SettingKind, String, Vec<String>)> {
+        let none = Vec::new;
+        let value_or_none = |value: Option<String>| vec![value.unwrap_or_else(|| "none".into())];
+        Some(match event {
+            CoreEvent::SetParams { params } => {
+                let values = changed(self.core.settings().params.iter(), params.iter());
+                (SettingKind::Params, String::new(), values)
+            }
+            CoreEvent::SetClass { class, spec } => {
+                (SettingKind::Class, class.to_string(), self.rules_changed(class, spec))
+            }
+            CoreEvent::ForgetClass { class } => {
+                (SettingKind::Class, class.to_string(), value_or_none(None))
+            }
+            CoreEvent::SetClassUsers { class, .. } => {
+                (SettingKind::ClassUsers, class.to_string(), none())
+            }
+            CoreEvent::SetPeriod { period, .. } => (SettingKind::Hours, period.to_string(), none()),
+            CoreEvent::SetQueue { name, spec } => {
+                let values = if spec.is_none() { value_or_none(None) } else { none() };
+                (SettingKind::Queue, name.to_string(), values)
+            }
+            CoreEvent::SetBank { account, allowance } => {
+                let values = if allowance.is_none() { value_or_none(None) } else { none() };
+                (SettingKind::Bank, account_name(*account), values)
+            }
+            CoreEvent::SetBankPeriod { account, .. } => {
+                (SettingKind::Bank, account_name(*account), none())
+            }
+            CoreEvent::SetClassAfter { class, .. } => {
+                (SettingKind::Class, class.to_string(), none())
+            }
+            CoreEvent::SetWeight { account, weight } => {
+                let weight = weight.map(|weight| weight.to_string());
+                (SettingKind::Weight, account_name(*account), value_or_none(weight))
+            }
+            CoreEvent::SetAccess { grantee, origin } => {
+                let name = match grantee {
+                    Grantee::Everybody => "all".into(),
+                    Grantee::User(user) => account_name(BankAccount::User(*user)),
+                    Grantee::Group(group) => account_name(BankAccount::Group(*group)),
+                };
+                let values = if origin.is_none() { value_or_none(None) } else { none() };
+                (SettingKind::Access, name, values)
+            }
+            CoreEvent::SetResource { name, .. } => {
+                (SettingKind::Resource, name.to_string(), none())
+            }
+            CoreEvent::SetNodeSet { name, .. } => (SettingKind::NodeSet, name.to_string(), none()),
+            _ => return None,
+        })
+    }
+
+    fn rules_changed(&self, class: &ClassName, spec: &ClassSpec) -> Vec<String> {
+        let before = self.core.settings().classes.get(class).copied().unwrap_or_default();
+        changed(before.iter(), spec.iter())
+    }
+
+    fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) {
+        if self.events.unreachable.remove(&node) {
+            let name = self.node_name(node);
+            for job in self.jobs_on(node) {
+                self.job_event(job, What::JobNodeBack { node: name.clone() });
+            }
+            self.happened(None, What::NodeBack { node: name });
+        } else if self.events.up.insert(node) {
+            let what = What::NodeJoined {
+                node: spec.name.to_string(),
+                processors: spec.processors.count(),
+                memory_bytes: spec.memory_bytes,
+            };
+            self.happened(None, what);
+        }
+    }
+
+    fn node_unreachable(&mut self, node: NodeId) {
+        if !self.events.unreachable.insert(node) {
+            return;
+        }
+        let name = self.node_name(node);
+        self.happened(None, What::NodeUnreachable { node: name.clone() });
+        for job in self.jobs_on(node) {
+            self.job_event(job, What::JobNodeUnreachable { node: name.clone() });
+        }
+    }
+
+    fn node_lost(&mut self, node: NodeId) {
+        self.events.unreachable.remove(&node);
+        if !self.events.up.remove(&node) {
+            return;
+        }
+        let name = self.node_name(node);
+        self.happened(None, What::NodeLost { node: name.clone() });
+        for job in self.jobs_on(node) {
+            self.job_event(job, What::JobNodeLost { node: name.clone() });
+        }
+    }
+
+    /// Something happened now.
+    fn happened(&mut self, job: Option<JobOf>, what: What) {
+        let now = self.now();
+        self.events.push(now, job, what);
+    }
+
+    /// The jobs that were started on a node.
+    fn jobs_on(&self, node: NodeId) -> Vec<JobId> {
+        let jobs = self.jobs.iter().filter(|(_, entry)| entry.started_on.contains(&node));
+        jobs.map(|(&job, _)| job).collect()
+    }
+
+    fn job_of(&self, job: JobId) -> Option<JobOf> {
+        self.jobs.get(&job).map(|entry| of(job, entry))
+    }
+
+    /// Something happened to a job that has not ended.
+    pub(super) fn job_event(&mut self, job: JobId, what: What) {
+        if let Some(of) = self.job_of(job) {
+            self.happened(Some(of), what);
+        }
+    }
+
+    /// A job was accepted.
+    pub(super) fn job_submitted(&mut self, job: JobId) {
+        self.metrics.count_submitted();
+        let held = self.core.held_by(job).is_some();
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let (class, queue, tasks) = (entry.class.clone(), entry.queue.clone(), entry.tasks);
+        self.job_event(job, What::JobSubmitted { class, queue, tasks, held });
+    }
+
+    /// A job is being started on these nodes, lowest ranks first.
+    pub(super) fn job_started(&mut self, job: JobId, shares: &[NodeShare], left_out: u32) {
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let (launch, accepted) = (entry.requeues, entry.accepted);
+        let mut rank = 0;
+        let node = |share: &NodeShare| {
+            let mut ranks: Vec<Rank> = (rank..rank + share.tasks).map(Rank).collect();
+            rank += share.tasks;
+            EventNode {
+                node: share.node.clone(),
+                ranks: ranks_text(&mut ranks),
+                processors: share.processors.clone(),
+            }
+        };
+        let nodes: Vec<EventNode> = shares.iter().take(EVENT_NODES_MAX).map(node).collect();
+        let more = u32::try_from(shares.len() - nodes.len()).unwrap_or(u32::MAX);
+        let nodes_left_out = left_out.saturating_add(more);
+        let now = self.now();
+        self.metrics.count_started(accepted, now);
+        self.job_event(job, What::JobStarted { launch, nodes, nodes_left_out });
+    }
+
+    /// A job is in another state than before, by its word.
+    pub(super) fn job_state(&mut self, job: JobId, state: &str) {
+        let what = match state {
+            "suspended" => What::JobSuspended {},
+            "preempted" => What::JobPreempted {},
+            "running" => What::JobResumed {},
+            "ending" => What::JobEnding {},
+            _ => return,
+        };
+        self.job_event(job, what);
+    }
+
+    /// Nothing is left of a job.
+    pub(super) fn job_ended(&mut self, ended: &Ended) {
+        let report = &ended.report;
+        self.metrics.count_ended(report, Ending::of(ended.outcome));
+        let (name, user) = (report.name.clone(), report.user.clone());
+        let of = JobOf { job: report.job, name, user, uid: ended.uid };
+        let what = What::JobEnded {
+            ending: Ending::of(ended.outcome),
+            exit_code: ended.outcome.exit_code,
+            reason: cut(report.reason.clone(), EVENT_TEXT_BYTES_MAX),
+            waited_ms: report.waited_ms,
+            service_ms: report.service_ms,
+        };
+        self.happened(Some(of), what);
+    }
+
+    /// A controller has taken over what there is.
+    pub(super) fn controller_started(&mut self) {
+        let nodes = self.core.nodes();
+        // An earlier one had them: they do not join now.
+        self.events.up = nodes.filter(|view| view.up || view.away).map(|view| view.id).collect();
+        let release = env!("CARGO_PKG_VERSION").into();
+        self.happened(None, What::ControllerStarted { release });
+    }
+
+    /// Gives numbers to all that was made, to be stored with its causes.
+    pub(super) fn number_events(&mut self) {
+        let made = std::mem::take(&mut self.events.made);
+        if made.is_empty() {
+            return;
+        }
+        let (journal, kept) = (&mut self.memory.journal, self.core.params().events_kept());
+        journal.keep_published(kept);
+        for made in made {
+            let event = made.finish();
+            let number = journal.publish(&event);
+            let record = EventRecord { number, entry: journal.noted(), event };
+            self.events.remember(record, kept);
+        }
+    }
+}
+
+/// The job of an event.
+fn of(job: JobId, entry: &Entry) -> JobOf {
+    let (name, user) = (entry.launch.name().to_owned(), entry.user.clone());
+    JobOf { job, name, user, uid: entry.credentials.uid }
+}
+
+/// The settings that have another value than before.
+fn changed(
+    before: impl Iterator<Item = (&'static Param, u64)>,
+    now: impl Iterator<Item = (&'static Param, u64)>,
+) -> Vec<String> {
+    let pairs = before.zip(now).filter(|((_, before), (_, now))| before != now);
+    pairs.map(|(_, (param, value))| format!("{}={}", param.name, Shown(param, value))).collect()
+}
+
+// ---------------------------------------------------------------------- what is read
+
+impl Driver {
+    pub(super) fn on_events(&mut self, token: u64, uid: u32, query: EventQuery) {
+        if let Err(problem) = self.check_query(uid, &query) {
+            return self.fail(token, problem);
+        }
+        let last = self.memory.journal.published_until();
+        let after = query.after.unwrap_or(last);
+        match self.event_page(uid, &query, after) {
+            Ok(page) if page.events.is_empty() && query.wait && page.until >= last => {
+                let reader = Reader { uid, query, from: after, after: page.until };
+                self.events.readers.insert(token, reader);
+            }
+            Ok(page) => self.reply_events(token, page),
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    fn check_query(&self, uid: u32, query: &EventQuery) -> Result<(), Problem> {
+        if query.jobs.len() > EVENT_JOBS_MAX {
+            let reason = format!(
+                "events of {} jobs were asked for; at most {EVENT_JOBS_MAX} are possible: ask for all, or for a user",
+                query.jobs.len()
+            );
+            return Err(Problem::new(Code::TooMuchAsked, reason));
+        }
+        for &job in &query.jobs {
+            match self.owned(uid, job) {
+                Err(error @ Forbidden::NotYours(..)) if self.admin(uid).is_err() => {
+                    return Err(error.into());
+                }
+                Err(Forbidden::NoJob(_)) if job.0 > self.core.jobs_made() => {
+                    return Err(Forbidden::NoJob(job).into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Events behind a number that a reader wants and may see.
+    fn event_page(
+        &mut self,
+        uid: u32,
+        query: &EventQuery,
+        after: u64,
+    ) -> Result<EventPage, Problem> {
+        let last = self.memory.journal.published_until();
+        if after > last {
+            let reason = format!(
+                "there is no event {after}: the latest is {last}, since the journal is another one, or a part of it \
+                 is lost; `tutti events --since 0` prints those that are kept"
+            );
+            return Err(Problem::new(Code::EventsGone, reason));
+        }
+        if after == last {
+            return Ok(EventPage { events: Vec::new(), until: last });
+        }
+        let sees_all = self.admin(uid).is_ok();
+        let is_recent = self.events.recent.front().is_some_and(|first| first.number <= after + 1);
+        let stored = if is_recent { Vec::new() } else { self.stored_events(after)? };
+        let start = self.events.recent.partition_point(|record| record.number <= after);
+        let recent = self.events.recent.range(start..);
+        let found: Box<dyn Iterator<Item = &EventRecord>> = match is_recent {
+            true => Box::new(recent.take_while(|record| record.number <= last)),
+            false => Box::new(stored.iter()),
+        };
+        let (mut page, mut bytes, mut looked_at) =
+            (EventPage { events: Vec::new(), until: after }, 0, 0);
+        for record in found {
+            page.until = record.number;
+            if (sees_all || is_seen_by(record, uid)) && is_wanted(record, query) {
+                bytes += bytes_of(record);
+                page.events.push(record.clone());
+            }
+            looked_at += 1;
+            if looked_at >= PAGE_EVENTS || bytes >= PAGE_BYTES {
+                return Ok(page);
+            }
+        }
+        page.until = last;
+        Ok(page)
+    }
+
+    /// Events behind a number, from the journal: a page of them.
+    fn stored_events(&mut self, after: u64) -> Result<Vec<EventRecord>, Problem> {
+        let first = self.memory.journal.published_first()?.unwrap_or(0);
+        if after > 0 && after + 1 < first {
+            let reason = format!(
+                "events {} to {} are not kept any more; go on with `tutti events --since {}`, and raise `tutti params \
+                 events_kept` if readers are away for longer",
+                after + 1,
+                first - 1,
+                first - 1
+            );
+            return Err(Problem::new(Code::EventsGone, reason));
+        }
+        let stored = self.memory.journal.published::<Event>(after, PAGE_EVENTS)?;
+        let record = |(number, entry, event)| EventRecord { number, entry, event };
+        Ok(stored.into_iter().map(record).collect())
+    }
+
+    fn reply_events(&mut self, token: u64, page: EventPage) {
+        let last = self.memory.journal.published_until();
+        let first = match self.memory.journal.published_first() {
+            Ok(first) => first.unwrap_or(0),
+            Err(error) => return self.fail(token, Problem::from(error)),
+        };
+        let EventPage { events, until } = page;
+        self.reply(token, &Reply::Events { events, first, until, last });
+    }
+
+    /// When readers that wait are to be answered.
+    pub(super) fn events_due(&self) -> ClusterTime {
+        let has_more = self.events.answered < self.memory.journal.published_until();
+        match has_more && !self.events.readers.is_empty() {
+            true => self.events.answer_at,
+            false => ClusterTime::NEVER,
+        }
+    }
+
+    /// Answers readers that wait, if something has happened.
+    pub(super) fn answer_readers(&mut self) {
+        let now = self.now();
+        if now < self.events_due() {
+            return;
+        }
+        self.events.answered = self.memory.journal.published_until();
+        self.events.answer_at = now + ANSWER_EVERY;
+        for (token, mut reader) in std::mem::take(&mut self.events.readers) {
+            match self.event_page(reader.uid, &reader.query, reader.after) {
+                Ok(page)
+                    if page.events.is_empty()
+                        && page.until == self.events.answered
+                        && page.until < reader.from.saturating_add(SKIPPED_MAX) =>
+                {
+                    reader.after = page.until;
+                    self.events.readers.insert(token, reader);
+                }
+                Ok(page) => self.reply_events(token, page),
+                Err(problem) => self.fail(token, problem),
+            }
+        }
+    }
+}
+
+/// Whether a user who is no administrator sees an event.
+fn is_seen_by(record: &EventRecord, uid: u32) -> bool {
+    record.event.job.as_ref().is_none_or(|of| of.uid == uid)
+}
+
+fn is_wanted(record: &EventRecord, query: &EventQuery) -> bool {
+    let of = record.event.job.as_ref();
+    let is_of_jobs = query.jobs.is_empty() || of.is_some_and(|of| query.jobs.contains(&of.job));
+    let is_of_user = query
+        .user
+        .as_ref()
+        .is_none_or(|user| of.is_some_and(|of| of.user == *user || user.parse() == Ok(of.uid)));
+    is_of_jobs && is_of_user
+}
+
+/// What an event takes, about.
+fn bytes_of(record: &EventRecord) -> usize {
+    let texts = match &record.event.what {
+        What::JobStarted { nodes, .. } => {
+            let texts = |it: &EventNode| it.node.len() + it.ranks.len() + it.processors.len() + 24;
+            nodes.iter().map(texts).sum()
+        }
+        What::SettingChanged { name, values, .. } => {
+            name.len() + values.iter().map(|value| value.len() + 24).sum::<usize>()
+        }
+        What::TasksEnded { ranks: text, .. }
+        | What::JobEnded { reason: text, .. }
+        | What::NodeDrained { reason: text, .. } => text.len(),
+        _ => 0,
+    };
+    let of = record.event.job.as_ref().map_or(0, |of| of.name.len() + of.user.len());
+    size_of::<EventRecord>() + texts + of
+}

@@ -1,0 +1,51 @@
+//! `tutti metrics`: figures for monitoring.
+
+use anyhow::Context;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use tutti_client::metrics::{Figures, open_metrics};
+use tutti_client::output::print;
+use tutti_node::exit::Exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti metrics                          OpenMetrics text
+  tutti metrics --once -o /var/lib/node_exporter/tutti.prom
+
+With -o, the file is replaced at once, as the textfile collector of node_exporter needs
+it. docs/reference/metrics.md describes the figures.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct MetricsArgs {
+    /// Print the figures once and exit: what it does in any case
+    #[arg(long)]
+    once: bool,
+
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(crate) fn execute(args: &MetricsArgs) -> anyhow::Result<Exit> {
+    let _ = args.once;
+    let text = open_metrics(&Figures::ask()?);
+    match &args.output {
+        None => print(&text)?,
+        Some(path) => {
+            replace(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(Exit::OK)
+}
+
+/// Writes a file beside the one that is meant, and gives it its name: readers see all or nothing.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}

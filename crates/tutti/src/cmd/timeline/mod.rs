@@ -1,0 +1,399 @@
+//! `tutti timeline`: what really ran on which processor, as switch threads recorded it.
+//!
+//! Events say when a job began and ended, and which processors it had; records of switches say
+//! when it was stopped and resumed there. All times are cluster time.
+
+mod chrome;
+mod svg;
+
+use super::job_range::{Several, targets_of, whole_jobs};
+use anyhow::Context;
+use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use tutti_client::ask::{all_pages, ask, unexpected};
+use tutti_client::events::EventStream;
+use tutti_client::output::print;
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::{JobId, Nanos, NodeId};
+use tutti_wire::code::Code;
+use tutti_wire::event::{EventNode, EventQuery, EventRecord, What};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::SwitchRecord;
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti timeline -o t.json             open it in ui.perfetto.dev
+  tutti timeline 7 -o job7.json        job 7 alone
+  tutti timeline --since 10s -o t.svg  the last ten seconds as a picture
+
+Each node is a process and each processor a thread of the trace; switches have a thread
+of their own. A node keeps its latest 65,536 switches. You see turns of your own jobs;
+administrators see all.";
+
+/// Times in which a job ran on one processor: more are not written.
+const SLICES_MAX: usize = 1_000_000;
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TimelineArgs {
+    /// Only this node; may be given several times
+    #[arg(short = 'w', long = "node", value_name = "NODE")]
+    nodes: Vec<String>,
+
+    /// Only what ran within this time until now, such as 10s or 5m
+    #[arg(short, long, value_name = "TIME", value_parser = tutti_client::duration)]
+    since: Option<Nanos>,
+
+    /// Write to this file: a picture if its name ends in .svg, else a trace
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// A picture (SVG) instead of a trace
+    #[arg(long)]
+    svg: bool,
+
+    /// Only these jobs: numbers, ranges, names of your jobs, or `last`
+    #[arg(value_name = "JOB", value_parser = whole_jobs)]
+    jobs: Vec<Several>,
+}
+
+/// What ran where.
+#[derive(Debug, Default)]
+struct Timeline {
+    /// The names of nodes.
+    nodes: Vec<String>,
+    /// The names of jobs.
+    names: BTreeMap<JobId, String>,
+    slices: Vec<Slice>,
+    switches: Vec<(usize, SwitchRecord)>,
+    /// The span of all, in cluster time.
+    begin_ns: u64,
+    end_ns: u64,
+    /// Its end by people's clocks, in milliseconds since 1970.
+    end_ms: u64,
+}
+
+/// A time in which a job ran on a processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Slice {
+    node: usize,
+    processor: u32,
+    job: JobId,
+    begin_ns: u64,
+    end_ns: u64,
+    end: EndOfSlice,
+}
+
+/// What ended such a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndOfSlice {
+    /// It was stopped.
+    Stopped,
+    /// It was asked to stop and went on: the end is when the switch no longer waited.
+    RanOn,
+    /// Its tasks there ended.
+    Ended,
+    /// It still runs.
+    Open,
+}
+
+impl EndOfSlice {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::RanOn => "ran on",
+            Self::Ended => "ended",
+            Self::Open => "runs",
+        }
+    }
+}
+
+/// The tasks of a job on one node, from their start on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    job: JobId,
+    node: String,
+    processors: Vec<u32>,
+    ranks: BTreeSet<u32>,
+    begin_ns: u64,
+    end_ns: Option<u64>,
+}
+
+pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
+    let targets = targets_of(&args.jobs, true)?;
+    let jobs: BTreeSet<JobId> = targets.into_iter().map(|target| target.job).collect();
+    let events = all_events()?;
+    let switches =
+        all_pages(NodeId(0), |from| match ask(&Request::Switches { count: u32::MAX, from })? {
+            Reply::Switches { nodes, next } => Ok((nodes, next)),
+            _ => unexpected(),
+        })?;
+    let mut timeline = Timeline::of(&events, switches, wall_ms());
+    for node in &args.nodes {
+        if !timeline.nodes.contains(node) {
+            let reason = format!("no node {node} has run anything; see `tutti nodes`");
+            return Err(coded(Code::NoSuchNodes, reason));
+        }
+    }
+    timeline.choose(&jobs, &args.nodes, args.since);
+    if timeline.slices.is_empty() {
+        let reason = "nothing has run there and then, as far as is known; see `tutti events` and `tutti switches`";
+        return Err(coded(Code::NoPart, reason));
+    }
+    if timeline.slices.len() > SLICES_MAX {
+        let reason = format!(
+            "{} turns are too many; at most {SLICES_MAX} are written: choose with --since, --node or jobs",
+            timeline.slices.len()
+        );
+        return Err(coded(Code::TooMuchAsked, reason));
+    }
+    let is_picture = args.svg
+        || args.output.as_ref().is_some_and(|path| path.extension().is_some_and(|it| it == "svg"));
+    let text = if is_picture { svg::picture(&timeline)? } else { chrome::trace(&timeline) };
+    match &args.output {
+        None => print(&text)?,
+        Some(path) => std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}", path.display()))?,
+    }
+    Ok(Exit::OK)
+}
+
+/// All events that are kept.
+fn all_events() -> anyhow::Result<Vec<EventRecord>> {
+    let mut stream = EventStream::new(EventQuery { after: Some(0), ..EventQuery::default() });
+    let (mut events, mut last) = (Vec::new(), None);
+    loop {
+        let page = stream.next_page()?;
+        events.extend(page.events);
+        if page.until >= *last.get_or_insert(page.last) {
+            return Ok(events);
+        }
+    }
+}
+
+/// The numbers of a text such as `0-3,7`.
+fn numbers(text: &str) -> Vec<u32> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+/// The parts of jobs, from what was told of them.
+fn parts_of(events: &[EventRecord]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut open: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
+    for record in events {
+        let (at, Some(of)) = (record.event.cluster_ns, &record.event.job) else { continue };
+        let live = open.entry(of.job).or_default();
+        let mut end = |parts: &mut Vec<Part>, ends: &dyn Fn(&mut Part) -> bool| {
+            live.retain(|&index| {
+                let has_ended = ends(&mut parts[index]);
+                if has_ended {
+                    parts[index].end_ns = Some(at);
+                }
+                !has_ended
+            });
+        };
+        match &record.event.what {
+            What::JobStarted { nodes, .. } => {
+                end(&mut parts, &|_| true);
+                for EventNode { node, ranks, processors } in nodes {
+                    live.push(parts.len());
+                    parts.push(Part {
+                        job: of.job,
+                        node: node.clone(),
+                        processors: numbers(processors),
+                        ranks: numbers(ranks).into_iter().collect(),
+                        begin_ns: at,
+                        end_ns: None,
+                    });
+                }
+            }
+            What::TasksEnded { ranks, .. } => {
+                let ended = numbers(ranks);
+                end(&mut parts, &|part| {
+                    part.ranks.retain(|rank| !ended.contains(rank));
+                    part.ranks.is_empty()
+                });
+            }
+            What::JobNodeLost { node } => end(&mut parts, &|part| part.node == *node),
+            What::JobRequeued { .. } | What::JobEnded { .. } => end(&mut parts, &|_| true),
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// The times in which a part ran, from the switches of its node.
+fn turns_of(part: &Part, records: &[SwitchRecord], now_ns: u64) -> Vec<(u64, u64, EndOfSlice)> {
+    let until = part.end_ns.unwrap_or(now_ns);
+    let is_about = |record: &&SwitchRecord| {
+        let within = record.began_ns >= part.begin_ns && record.began_ns <= until;
+        within && (record.left.contains(&part.job) || record.came.contains(&part.job))
+    };
+    let mut about = records.iter().filter(is_about).peekable();
+    // A job that is started in its turn runs at once, without a switch.
+    let waits = about.peek().is_some_and(|first| first.came.contains(&part.job));
+    let mut running = (!waits).then_some(part.begin_ns);
+    let mut turns = Vec::new();
+    for record in about {
+        if record.came.contains(&part.job) {
+            running.get_or_insert(record.resumed_ns);
+        } else if let Some(begin) = running.take() {
+            let end = match record.running.contains(&part.job) {
+                true => EndOfSlice::RanOn,
+                false => EndOfSlice::Stopped,
+            };
+            turns.push((begin, record.stopped_ns, end));
+        }
+    }
+    if let Some(begin) = running.filter(|begin| *begin < until) {
+        let end = if part.end_ns.is_some() { EndOfSlice::Ended } else { EndOfSlice::Open };
+        turns.push((begin, until, end));
+    }
+    turns
+}
+
+impl Timeline {
+    fn of(events: &[EventRecord], switches: Vec<(String, Vec<SwitchRecord>)>, now_ms: u64) -> Self {
+        let last = events.last().map(|record| (record.event.cluster_ns, record.event.at_ms));
+        let (last_ns, last_ms) = last.unwrap_or_default();
+        let now_ns = last_ns + now_ms.saturating_sub(last_ms) * 1_000_000;
+        let parts = parts_of(events);
+        let mut timeline = Self { end_ns: now_ns, end_ms: now_ms, ..Self::default() };
+        let of_switches = switches.iter().map(|(node, _)| node.clone());
+        let names: BTreeSet<String> =
+            of_switches.chain(parts.iter().map(|part| part.node.clone())).collect();
+        timeline.nodes = names.into_iter().collect();
+        for of in events.iter().filter_map(|record| record.event.job.as_ref()) {
+            timeline.names.entry(of.job).or_insert_with(|| of.name.clone());
+        }
+        let switches: BTreeMap<String, Vec<SwitchRecord>> = switches.into_iter().collect();
+        for part in &parts {
+            let Ok(node) = timeline.nodes.binary_search(&part.node) else { continue };
+            let records = switches.get(&part.node).map_or(&[][..], |records| &records[..]);
+            for (begin_ns, end_ns, end) in turns_of(part, records, now_ns) {
+                let job = part.job;
+                let slice =
+                    |&processor: &u32| Slice { node, processor, job, begin_ns, end_ns, end };
+                timeline.slices.extend(part.processors.iter().map(slice));
+            }
+        }
+        for (node, records) in switches {
+            let Ok(node) = timeline.nodes.binary_search(&node) else { continue };
+            timeline.switches.extend(records.into_iter().map(|record| (node, record)));
+        }
+        timeline.slices.sort_by_key(|it| (it.node, it.processor, it.begin_ns));
+        timeline
+    }
+
+    /// Leaves what is wanted, and finds its span.
+    fn choose(&mut self, jobs: &BTreeSet<JobId>, nodes: &[String], since: Option<Nanos>) {
+        let from_ns = since.map_or(0, |since| self.end_ns.saturating_sub(since.0));
+        let names = &self.nodes;
+        let of_node = |node: usize| nodes.is_empty() || nodes.contains(&names[node]);
+        let of_jobs = |job: &JobId| jobs.is_empty() || jobs.contains(job);
+        self.slices.retain(|it| of_node(it.node) && of_jobs(&it.job) && it.end_ns > from_ns);
+        self.switches.retain(|(node, record)| {
+            let mut named = record.left.iter().chain(&record.came);
+            of_node(*node) && record.resumed_ns > from_ns && named.any(of_jobs)
+        });
+        let begin = self.slices.iter().map(|it| it.begin_ns).min().unwrap_or(self.end_ns);
+        self.begin_ns = begin.max(from_ns);
+        let end = self.slices.iter().map(|it| it.end_ns).max().unwrap_or(self.end_ns);
+        let cut_ms = self.end_ns.saturating_sub(end) / 1_000_000;
+        (self.end_ns, self.end_ms) = (end, self.end_ms.saturating_sub(cut_ms));
+    }
+
+    /// A job's number and name.
+    fn label(&self, job: JobId) -> String {
+        match self.names.get(&job) {
+            Some(name) => format!("{job} {name}"),
+            None => job.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tutti_wire::event::{EndOfTask, Event, JobOf};
+
+    fn event(number: u64, cluster_ns: u64, what: What) -> EventRecord {
+        let job = JobOf { job: JobId(7), name: "a".into(), user: "ada".into(), uid: 1 };
+        let event = Event { at_ms: cluster_ns / 1_000_000, cluster_ns, job: Some(job), what };
+        EventRecord { number, entry: number, event }
+    }
+
+    fn started(cluster_ns: u64) -> EventRecord {
+        let node = |node: &str, ranks: &str| EventNode {
+            node: node.into(),
+            ranks: ranks.into(),
+            processors: "0-1".into(),
+        };
+        let nodes = vec![node("n1", "0-1"), node("n2", "2-3")];
+        event(1, cluster_ns, What::JobStarted { launch: 0, nodes, nodes_left_out: 0 })
+    }
+
+    fn ended(number: u64, cluster_ns: u64, ranks: &str) -> EventRecord {
+        let (ranks, status) = (ranks.into(), EndOfTask::Exited);
+        event(number, cluster_ns, What::TasksEnded { ranks, status, exit_code: 0, signal: None })
+    }
+
+    fn switch(began_ns: u64, left: &[u64], came: &[u64], running: &[u64]) -> SwitchRecord {
+        let jobs = |jobs: &[u64]| jobs.iter().copied().map(JobId).collect();
+        SwitchRecord {
+            due_ns: began_ns,
+            began_ns,
+            stopped_ns: began_ns + 10,
+            resumed_ns: began_ns + 20,
+            left: jobs(left),
+            yields: Vec::new(),
+            came: jobs(came),
+            running: jobs(running),
+            stragglers: 0,
+        }
+    }
+
+    fn turns(timeline: &Timeline, node: usize) -> Vec<(u64, u64, EndOfSlice)> {
+        let of = timeline.slices.iter().filter(|it| it.node == node && it.processor == 1);
+        of.map(|it| (it.begin_ns, it.end_ns, it.end)).collect()
+    }
+
+    #[test]
+    fn turns_lie_between_the_switches_that_resume_and_stop_a_job() {
+        let events = [started(1000), ended(2, 5000, "0-1"), ended(3, 7000, "2-3")];
+        let n1 = vec![
+            switch(500, &[7], &[], &[]),
+            switch(2000, &[7], &[8], &[]),
+            switch(3000, &[8], &[7], &[]),
+            switch(4000, &[7], &[8], &[7]),
+            switch(4500, &[8], &[7], &[]),
+        ];
+        let n2 = vec![switch(6000, &[], &[7], &[])];
+        let mut timeline = Timeline::of(&events, vec![("n1".into(), n1), ("n2".into(), n2)], 0);
+        use EndOfSlice::{Ended, RanOn, Stopped};
+        let wanted = [(1000, 2010, Stopped), (3020, 4010, RanOn), (4520, 5000, Ended)];
+        assert_eq!(turns(&timeline, 0), wanted);
+        // There it waited for its first turn.
+        assert_eq!(turns(&timeline, 1), [(6020, 7000, Ended)]);
+        assert_eq!(timeline.slices.len(), 2 * 4);
+        timeline.choose(&BTreeSet::new(), &["n2".into()], None);
+        assert_eq!((timeline.begin_ns, timeline.end_ns), (6020, 7000));
+    }
+
+    #[test]
+    fn a_job_without_a_switch_runs_from_its_start_to_now() {
+        let mut timeline = Timeline::of(&[started(1_000_000)], Vec::new(), 3);
+        assert_eq!(turns(&timeline, 0), [(1_000_000, 3_000_000, EndOfSlice::Open)]);
+        timeline.choose(&BTreeSet::from([JobId(8)]), &[], None);
+        assert!(timeline.slices.is_empty());
+        assert_eq!(numbers("0-2,5"), [0, 1, 2, 5]);
+        assert!(numbers("").is_empty());
+    }
+}
