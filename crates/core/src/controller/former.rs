@@ -63,6 +63,7 @@ impl From<FormerCore> for Core {
             by_use: RulesByUse::new(),
             renewals: BTreeMap::new(),
             overrun: BTreeSet::new(),
+            given_up: BTreeMap::new(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

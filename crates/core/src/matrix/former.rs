@@ -103,6 +103,7 @@ impl FormerRow {
 impl FormerSeat {
     fn upgrade(self, owner: Owner) -> Seat {
         let Self { row, class, parts, processors, active, guest_in } = self;
-        Seat { row, class, parts, processors, active, guest_in, owner }
+        let lent = BTreeMap::new();
+        Seat { row, class, parts, processors, active, guest_in, owner, lent }
     }
 }

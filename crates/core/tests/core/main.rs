@@ -7,6 +7,7 @@ mod classes;
 mod deadlines;
 mod external_load;
 mod forecasts;
+mod freed;
 mod in_time;
 mod limits;
 mod migration;
@@ -24,6 +25,7 @@ mod resources;
 mod rooms;
 mod scenarios;
 mod sharing;
+mod spread;
 mod weights;
 mod wishes;
 

@@ -205,7 +205,8 @@ impl Core {
             return ClusterTime::NEVER;
         }
         let rules = self.classes.get(&record.spec.class).copied().unwrap_or_default();
-        match rules.do_not_disturb(seat.processors) {
+        // By what it began with: what it gave up since does not shorten its time.
+        match rules.do_not_disturb(seat.processors + self.count_of_given_up(job)) {
             Some(time) => residence.moved + time,
             None => ClusterTime::NEVER,
         }
