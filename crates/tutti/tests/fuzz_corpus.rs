@@ -22,6 +22,8 @@ mod join;
 mod journal;
 #[path = "../../../fuzz/checks/messages.rs"]
 mod messages;
+#[path = "../../../fuzz/checks/pmi.rs"]
+mod pmi;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
 #[path = "../../../fuzz/checks/swf.rs"]
@@ -34,13 +36,14 @@ use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("branch", branch::branch),
     ("config", config::config),
     ("elf", elf::elf),
     ("join", join::join),
     ("journal", journal::journal),
     ("messages", messages::messages),
+    ("pmi", pmi::pmi),
     ("request", request::request),
     ("swf", swf::swf),
     ("token", token::token),
