@@ -9,9 +9,9 @@
 //! The parent has learnt the time in the same way, and says how far off it may be itself: that is
 //! added. So the bound of each level holds for cluster time, and grows from level to level. An
 //! exchange with an earlier parent counts as well as one with the present one, unless they say that
-//! they are of another cluster time, that of a controller whose machine was started anew. It may be
-//! so near the former that nothing else shows it, and the clock of that machine may go otherwise
-//! since. (What excludes each other is not of the same time either, whatever they say.)
+//! they are of another cluster time, that of a controller on a machine that was started anew. It
+//! may be so near the former that nothing else shows it, and the clock of that machine may go
+//! otherwise since. (What excludes each other is not of the same time either, whatever they say.)
 //!
 //! The switch thread reads the correction without a lock ([`ClusterClock`]); all else is here, and
 //! knows no clock itself ([`Estimator`]), so that tests can turn time as they like.
@@ -408,7 +408,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A parent whose clock is this far ahead and so much faster; and a way there and back.
+    /// A parent with a clock this far ahead and so much faster; and a way there and back.
     fn exchange(own_ns: u64, ahead_ns: u64, ppb: i64, ways: (u64, u64)) -> (ClockReply, u64) {
         let cluster = |own: u64| {
             let faster = i128::from(own) * i128::from(ppb) / 1_000_000_000;

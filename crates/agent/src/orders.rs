@@ -176,7 +176,7 @@ impl Agent {
         }
     }
 
-    /// Whose work on the processes of a job it is. One that an earlier agent launched is counted
+    /// The user of work on the processes of a job. One that an earlier agent launched is counted
     /// with all such.
     pub(super) fn owner_of(&self, id: JobId) -> u32 {
         self.jobs.get(&id).and_then(|job| job.owner).unwrap_or(u32::MAX)

@@ -121,7 +121,7 @@ mod tests {
 
     const TOKEN: u64 = 7;
 
-    /// Parts of a stream: far more than the kernel takes of a connection whose other end does not
+    /// Parts of a stream: far more than the kernel takes of a connection if its other end does not
     /// read.
     const PARTS: u64 = 128;
 

@@ -87,7 +87,7 @@ impl Routes {
         self.nodes.get(&node) == Some(&child)
     }
 
-    /// The child in whose branch a node of this name has joined.
+    /// The child with a node of this name in its branch.
     pub(super) fn child_of(&self, name: &str) -> Option<Child> {
         self.nodes.get(&self.names.get(name)?.node).copied()
     }

@@ -87,7 +87,7 @@ pub(super) fn error_now(known: &BySystem, own_ns: u64, drift_ppb: u64) -> Nanos 
 mod tests {
     use super::*;
 
-    /// A machine whose monotonic clock shows this when its system's clock shows 2026.
+    /// A machine that has this on its monotonic clock when its system's clock shows 2026.
     fn own(monotonic_ns: u64, wrong_ns: i64, error_ns: u64) -> SystemClock {
         let real_ns = NOW_NS.saturating_add_signed(wrong_ns);
         SystemClock { monotonic_ns, real_ns, error_ns }

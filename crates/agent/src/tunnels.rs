@@ -33,7 +33,7 @@ const ENDS_MAX: usize = 4096;
 /// The other end is told of what was passed on when it is so much.
 const TAKEN_BYTES: usize = TUNNEL_WINDOW_BYTES / 4;
 
-/// Which stream, which of its ends is here and which is the other, and whose it is.
+/// Which stream, which of its ends is here and which is the other, and its user.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) tunnel: TunnelId,
@@ -58,7 +58,7 @@ struct Outgoing {
 struct End {
     socket: Stream,
     token: u64,
-    /// Of the user whose stream it is.
+    /// The user of the stream.
     uid: u32,
     /// Which end this is.
     from: Place,
@@ -462,7 +462,7 @@ mod tests {
         Part::Bytes(vec![b'a'; count].into())
     }
 
-    /// A stream of this agent's, whose socket has the number 7, with the peer of the socket.
+    /// A stream of this agent's, with socket number 7, with the peer of the socket.
     fn one_stream(poller: &Poller, unsaid: Vec<u8>) -> (Tunnels, TunnelId, UnixStream) {
         let (peer, socket) = UnixStream::pair().unwrap();
         let (mut tunnels, tunnel) = (Tunnels::default(), TunnelId { opener: NodeId(0), number: 1 });

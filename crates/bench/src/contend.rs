@@ -104,7 +104,7 @@ struct Discarded {
     lines: usize,
 }
 
-/// Pieces as large as this are data whose lines are not counted: counting would cost the reader
+/// Pieces as large as this are data, without a count of lines: counting would cost the reader
 /// time.
 const COUNTED_BYTES_MAX: usize = 4096;
 

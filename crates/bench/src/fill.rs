@@ -1,7 +1,7 @@
 //! `tutti-bench fill`: jobs that often wait, suspended by the freezer or made to make way.
 //!
 //! Two jobs on all processors in turns, whose tasks compute for some milliseconds and then wait as
-//! long. By the freezer no job uses the processors while the job whose turn it is waits; by
+//! long. By the freezer no job uses the processors while the job that has its turn waits; by
 //! priority the other does.
 
 use super::contend::{median, micros, ms, over_twice};

@@ -1,4 +1,4 @@
-//! `tutti-bench grain`: two jobs whose ranks need each other every 0.1 ms, more ranks than
+//! `tutti-bench grain`: two jobs of ranks that need each other every 0.1 ms, more ranks than
 //! processors.
 //!
 //! In turns of 100 ms, against the same two started by hydra at once and left to the kernel, which

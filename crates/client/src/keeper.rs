@@ -5,7 +5,7 @@
 //! has got, and hears how much of what it sent has arrived; both go on from there, with what each
 //! has kept.
 //!
-//! A keeper of this node whose connection breaks has ended, and its tasks with it. But if it had
+//! A keeper of this node that breaks its connection has ended, and its tasks with it. But if it had
 //! not taken the front end in yet, it had begun none of them: the keeper after it is asked to, and
 //! waits for that.
 

@@ -90,7 +90,8 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     // The controller is at work meanwhile.
     have_descriptors();
     let target = pass_on_signals(grace).map_err(keeper::explained)?;
-    // Whatever one that has ended had decided ended with it, before a task was started: those wait for us.
+    // Whatever one that has ended had decided ended with it, before a task was started: those wait
+    // for us.
     let first = submission::answer(&mut controller);
     let reply = until_answered(first, || {
         controller = ask(connect_again()?, &request);
@@ -123,8 +124,8 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     front.serve()
 }
 
-/// There is a connection for each node of the job, and a pipe for each rank: as many as may be had. What the tasks
-/// may have open is in the request already.
+/// There is a connection for each node of the job, and a pipe for each rank: as many as may be had.
+/// What the tasks may have open is in the request already.
 pub(super) fn have_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
@@ -327,7 +328,8 @@ impl Front {
     }
 
     fn on_reply(&mut self, reply: Reply) -> anyhow::Result<()> {
-        // So says the head while its controller is being started again, and an agent that can't reach the head.
+        // So says the head while its controller is being started again, and an agent that can't
+        // reach the head.
         if matches!(reply, Reply::Failed { code, .. } if is_away(code)) {
             self.lose_controller();
             return Ok(());

@@ -77,7 +77,7 @@ impl ScratchInstance {
         self.ask(&Request::SetParams { settings: vec![(name.into(), value.into())] }).map(drop)
     }
 
-    /// Submits a job whose output goes nowhere.
+    /// Submits a job without output.
     pub fn submit(&self, options: &crate::JobOptions, argv: &[OsString]) -> anyhow::Result<JobId> {
         let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
         let stdio =

@@ -160,8 +160,8 @@ impl Output {
         }
     }
 
-    /// Output of a job whose tasks share these files, which are open and named by their paths. A
-    /// full disk is waited for.
+    /// Output of a job with tasks that share these files, which are open and named by their paths.
+    /// A full disk is waited for.
     pub(super) fn into_files(
         [output, error]: [Option<(Vec<u8>, File)>; 2],
         size: u32,

@@ -181,7 +181,7 @@ impl Driver {
         self.apply(&Event::Cancel { job, reason: EndReason::TaskFailed, at_once: false });
     }
 
-    /// A job whose nodes store more before a barrier than one may.
+    /// A job of nodes that store more before a barrier than one may.
     fn end_greedy(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         entry.exchanges = Exchanges::default();

@@ -1,10 +1,10 @@
 //! Nodes that are out of reach: how long that may be before they are lost.
 //!
-//! A node whose connection broke goes on with its jobs for as long as its lease lasts, which its
-//! agent renews while it is in reach, and which begins no later than the controller misses it (the
-//! head of `agent/src/tree/lease_from_head.rs`). So it is lost, and its jobs may run elsewhere,
-//! when that lease is over, and a margin with it (`core/src/longer_leases.rs`). Until then nothing
-//! new is placed there, unless it is back within a moment.
+//! A node that has lost its connection goes on with its jobs for as long as its lease lasts, which
+//! its agent renews while it is in reach, and which begins no later than the controller misses it
+//! (the head of `agent/src/tree/lease_from_head.rs`). So it is lost, and its jobs may run
+//! elsewhere, when that lease is over, and a margin with it (`core/src/longer_leases.rs`). Until
+//! then nothing new is placed there, unless it is back within a moment.
 //!
 //! What began to count before the agent of this machine (re)joined counts from then: it vouches for
 //! the others, and did so also while there was no controller. So no node is lost before it has

@@ -151,7 +151,7 @@ impl Driver {
         }
     }
 
-    /// Nodes whose clocks differ by a good part of a slot would not switch together.
+    /// Nodes with clocks that differ by a good part of a slot would not switch together.
     pub(super) fn check_slots(&self, settings: &Settings) -> Result<(), String> {
         let Some(slot) = shortest_slot(settings) else { return Ok(()) };
         let before = shortest_slot(self.core.settings());
@@ -163,8 +163,8 @@ impl Driver {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// How good the clocks are, and how good they must be; nothing where there is one node. Nodes come with any clock, and
-    /// it may get worse: that is not refused.
+    /// How good the clocks are, and how good they must be; nothing where there is one node. Nodes
+    /// come with any clock, and it may get worse: that is not refused.
     pub(super) fn clocks(&self) -> Option<ClocksReport> {
         let nodes = || self.nodes.values().filter(|node| node.agent.is_some());
         let worst = nodes().max_by_key(|node| node.place.time_error)?;

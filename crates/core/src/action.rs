@@ -24,8 +24,8 @@ pub enum Action {
         /// Why, with the nearest request that would be accepted.
         refusal: Refusal,
     },
-    /// Send a node its part of the matrix, which is [`Core::timetable`](crate::Core::timetable): made
-    /// only for the submitter. Comes before the `Launch` of a job that it names.
+    /// Send a node its part of the matrix, which is [`Core::timetable`](crate::Core::timetable):
+    /// made only for the submitter. Comes before the `Launch` of a job that it names.
     Timetable {
         /// Which node.
         node: NodeId,
@@ -51,9 +51,8 @@ pub enum Action {
         /// Which job.
         job: JobId,
     },
-    /// A preempted job has processors again, which are
-    /// [`Core::parts`](crate::Core::parts): make sure that it can run there, and report `MovedIn`. No
-    /// timetable names it before that.
+    /// A preempted job has processors again, which are [`Core::parts`](crate::Core::parts): make
+    /// sure that it can run there, and report `MovedIn`. No timetable names it before that.
     MoveIn {
         /// Which job.
         job: JobId,
@@ -69,8 +68,9 @@ pub enum Action {
         /// The signal's number.
         signal: u8,
     },
-    /// Ask the job to end on a node: SIGTERM to the process groups of the root processes of its tasks. What
-    /// is suspended of the job, by users or by itself, goes on, so that it can act on that.
+    /// Ask the job to end on a node: SIGTERM to the process groups of the root processes of its
+    /// tasks. What is suspended of the job, by users or by itself, goes on, so that it can act on
+    /// that.
     Terminate {
         /// Which job.
         job: JobId,
@@ -84,8 +84,8 @@ pub enum Action {
         /// On which node.
         node: NodeId,
     },
-    /// A job has lost a node, nothing of it is left on any, and it is in line again: forget how its tasks
-    /// ended, and expect another `Launch`.
+    /// A job has lost a node, nothing of it is left on any, and it is in line again: forget how its
+    /// tasks ended, and expect another `Launch`.
     Requeued {
         /// Which job.
         job: JobId,

@@ -8,8 +8,8 @@
 //!
 //! An allowance counts from when it was first set; a change of it leaves what was used as it was.
 //!
-//! An allowance may be for a day, a week or a month: with the next one, its use counts from nothing.
-//! When a period begins is for the driver to say, since only it knows a calendar.
+//! An allowance may be for a day, a week or a month: with the next one, its use counts from
+//! nothing. When a period begins is for the driver to say, since only it knows a calendar.
 //!
 //! When exactly it is spent depends on turns to come. So it is looked at again when it could be at
 //! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
@@ -49,7 +49,7 @@ impl Bank {
     }
 }
 
-/// The class of those whose allowance is spent.
+/// The class of jobs with a spent allowance.
 const STANDBY: &str = "standby";
 
 impl Record {
@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Whose allowance is spent, or is not any more, gets another class.
+    /// An account with a spent allowance, or with one again, gets another class.
     pub(crate) fn reclassify(&mut self) {
         if self.bank.accounts.is_empty() && self.bank.spent.is_empty() {
             return;

@@ -1,9 +1,10 @@
-//! Rules by use: a job of a class that has used so much processor time becomes one of another class.
+//! Rules by use: a job of a class that has used so much processor time becomes one of another
+//! class.
 //!
 //! What counts is the time of the job's turns times its processors, from its start on, in whatever
 //! class it was. So a user who gives the job its former class back gains nothing: the rule holds
-//! again at once. Rules may form a chain, and never a circle. While the owner's allowance is spent the job
-//! counts as standby, and the rule changes the class that it goes back to.
+//! again at once. Rules may form a chain, and never a circle. While the owner's allowance is spent
+//! the job counts as standby, and the rule changes the class that it goes back to.
 //!
 //! With rules, each event looks at all jobs, as it does with accounts ([`crate::bank`]).
 
@@ -16,7 +17,7 @@ use tutti_types::class::{AfterUse, AfterUseError};
 use tutti_types::ids::{ClassName, JobId};
 use tutti_types::time::{ClusterTime, Nanos};
 
-/// The rules, by the class whose jobs they are about.
+/// The rules, by the class that they are about.
 pub(crate) type RulesByUse = BTreeMap<ClassName, AfterUse>;
 
 /// Whether a class may have a rule beside these.
@@ -53,7 +54,7 @@ const fn own_class(record: &Record) -> &ClassName {
 }
 
 impl Core {
-    /// The rules by use, by the class whose jobs they are about.
+    /// The rules by use, by the class that they are about.
     #[must_use]
     pub const fn rules_by_use(&self) -> &BTreeMap<ClassName, AfterUse> {
         &self.by_use
@@ -74,8 +75,8 @@ impl Core {
         }
     }
 
-    /// How long a job must have had its processors until its class's rule holds, and the class that it
-    /// gets then; `None`: no rule is about it, or it has none.
+    /// How long a job must have had its processors until its class's rule holds, and the class that
+    /// it gets then; `None`: no rule is about it, or it has none.
     fn rule_for(&self, record: &Record) -> Option<(Nanos, &ClassName)> {
         let rule = self.by_use.get(own_class(record))?;
         let parts = &record.residence()?.parts;
@@ -127,12 +128,12 @@ impl Core {
         if any { at.min(self.ledger.next_stage()) } else { at }
     }
 
-    /// A class whose rule names this one.
+    /// A class with a rule that names this one.
     pub(crate) fn rule_that_names(&self, class: &ClassName) -> Option<&ClassName> {
         self.by_use.iter().find(|(_, rule)| rule.class == *class).map(|(of, _)| of)
     }
 
-    /// A job whose class should be another one by the rules.
+    /// A job that should have another class by the rules.
     pub(crate) fn wrong_class_by_use(&self) -> Option<JobId> {
         let mut jobs = self.jobs.keys();
         jobs.find(|&job| !self.by_use.is_empty() && self.class_by_use(job).is_some())

@@ -7,9 +7,9 @@
 //! - a job without a limit never ends;
 //! - no job is submitted or changed, and nodes and parameters stay as they are.
 //!
-//! The driver plays in slices: each [`Forecast::step`] is one moment, at the cost of the events that
-//! the core itself would take in then. A forecast ends when all is known that was asked for, when
-//! nothing is to come any more, or at one of the limits in [`CutShort`].
+//! The driver plays in slices: each [`Forecast::step`] is one moment, at the cost of the events
+//! that the core itself would take in then. A forecast ends when all is known that was asked for,
+//! when nothing is to come any more, or at one of the limits in [`CutShort`].
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -59,7 +59,8 @@ pub struct Foreseen {
     pub ends: Option<ClusterTime>,
     /// When it starts at the latest, by the promise that it has now.
     pub promised: Option<ClusterTime>,
-    /// The jobs whose limits its start rests on, by number: at most [`FORECAST_NAMED_MAX`].
+    /// The jobs that its start rests on, by their limits, by number: at most
+    /// [`FORECAST_NAMED_MAX`].
     pub rests_on: Vec<JobId>,
     /// How many there are in all.
     pub rests_on_count: usize,
@@ -358,7 +359,8 @@ impl Forecast {
         }
     }
 
-    /// A job beside this one that has processors and never gives them back; one without a limit, if any.
+    /// A job beside this one that has processors and never gives them back; one without a limit, if
+    /// any.
     fn endless(&self, beside: JobId) -> Option<Unknown> {
         let endless = self.endless.get_or_init(|| self.endless_jobs());
         let mut others = endless.iter().filter(|(job, _)| *job != beside);

@@ -1,8 +1,8 @@
 //! The frame: the cycle of all slots, and how one frame follows another.
 //!
-//! A change loses no slot. When a frame is replaced, the row whose turn it is goes on with its turn
-//! where it was (no longer than its new length). The next turn is that of the row that has waited
-//! longest. A row that is gone makes way for it at once. Rows that are new go to the end.
+//! A change loses no slot. When a frame is replaced, the row that has its turn goes on with its
+//! turn where it was (no longer than its new length). The next turn is that of the row that has
+//! waited longest. A row that is gone makes way for it at once. Rows that are new go to the end.
 //!
 //! *Rows with one slot each*: rows stand in the order in which they had their last turn. So a row
 //! only ever waits for rows that stood before it, each for at most its own length: a stream of
@@ -13,7 +13,7 @@
 //! length, either all of it passes without a change, or a row that has waited longest has a turn in
 //! it. A row waits for at most as many cycles as there are rows.
 //!
-//! *Rows whose first turn comes soon* ([`Turns::soon`]) are inserted before rows that wait. While
+//! *Rows with a first turn soon* ([`Turns::soon`]) are inserted before rows that wait. While
 //! one that was inserted has not had its first turn, no other is; and if it has its first turn now,
 //! the row that has waited longest comes before the next one that is inserted. So between two such
 //! turns is one of a row that waits: however many come, none waits for more than twice as many
@@ -23,7 +23,7 @@
 //! whichever rows comes and goes, so none comes up twice before each other one that is there has: a
 //! row is sure of its part of any time, however many slots it has.
 //!
-//! The slots of a frame are listed from the one whose turn it was when the frame was made.
+//! The slots of a frame are listed from the one that had its turn when the frame was made.
 
 use crate::slices::{Turns, spread};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ impl Layout {
 /// One slot of the frame: the same on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FrameSlot {
-    /// Whose turn it is.
+    /// The slot that has its turn.
     pub row: RowId,
     /// How long.
     pub length: Nanos,
@@ -119,7 +119,7 @@ impl Frame {
         theirs.map(|slot| slot.length).reduce(|sum, length| sum + length)
     }
 
-    /// Whose turn it is at `at`, as an index, and since when.
+    /// The slot that has its turn at `at`, as an index, and since when.
     #[must_use]
     pub fn turn(&self, at: ClusterTime) -> Option<(usize, ClusterTime)> {
         let cycle = self.cycle();
@@ -168,9 +168,9 @@ impl Frame {
         Self { activates: at, epoch: at - elapsed, slots }
     }
 
-    /// The slots of rows that take turns, from the slot on whose turn it is.
+    /// The slots of rows that take turns, from the slot on that has its turn.
     ///
-    /// `turn`: the slot whose turn it is at `at`.
+    /// `turn`: the slot that has its turn at `at`.
     fn in_turns(
         &self,
         turns: &BTreeMap<RowId, Turns>,
@@ -190,7 +190,7 @@ impl Frame {
         slots.into_iter().map(slot).collect()
     }
 
-    /// What rows shall have: the one whose turn it is, then those that wait, the longest first,
+    /// What rows shall have: the one that has its turn, then those that wait, the longest first,
     /// then those that are new. And which of them was inserted and has not had its first turn.
     fn in_order(
         &self,
@@ -454,7 +454,7 @@ mod tests {
         }
 
         /// However the frame changes, no row that stays waits for its turn longer than the others'
-        /// slots take: once, or twice if rows come whose first turn is to be soon.
+        /// slots take: once, or twice if rows come that are to have a turn soon.
         #[test]
         fn no_row_starves(
             changes in prop::collection::vec((0u64..25, 0u8..64), 1..60), soon in any::<bool>(),

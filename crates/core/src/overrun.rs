@@ -1,16 +1,17 @@
 //! Jobs that go on beyond their time limits, in what is otherwise idle.
 //!
-//! A class says what becomes of its jobs at their limit (`overrun`): they end, or go on as standby. A job
-//! that goes on is of class `standby` from then on, and keeps no class that a user gives it later.
+//! A class says what becomes of its jobs at their limit (`overrun`): they end, or go on as standby.
+//! A job that goes on is of class `standby` from then on, and keeps no class that a user gives it
+//! later.
 //!
 //! - Where jobs take turns, its row has no slot for it: it runs on processors that are idle in the
 //!   slots of others, or in its own turns while no other job is there.
-//! - Where there is a line, it is preempted as soon as the first in line could start without it, and
-//!   comes back when no job waits.
+//! - Where there is a line, it is preempted as soon as the first in line could start without it,
+//!   and comes back when no job waits.
 //! - Under the policy `classes`, it is preempted as jobs of class `standby` are.
 //!
-//! Its memory and its resources stay its own. A job that was accepted with a deadline ends at its limit,
-//! since the plan of others rests on that. A requeued job has its limit anew.
+//! Its memory and its resources stay its own. A job that was accepted with a deadline ends at its
+//! limit, since the plan of others rests on that. A requeued job has its limit anew.
 
 use crate::action::Action;
 use crate::controller::Core;

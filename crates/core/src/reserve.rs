@@ -127,7 +127,8 @@ impl Profile {
 }
 
 impl Core {
-    /// Gives each job in line a reservation, as early as may be, and starts those whose has come.
+    /// Gives each job in line a reservation, as early as may be, and starts those that have come
+    /// up.
     pub(crate) fn seat_reserved(&mut self, now: ClusterTime, newcomer: Option<JobId>) {
         if self.queue.waiting.is_empty() {
             self.queue.blocked = None;

@@ -276,7 +276,7 @@ impl Core {
         }
     }
 
-    /// What becomes of the job whose turn in line it is: as the policy says, if its resources are
+    /// What becomes of the job that is next in line: as the policy says, if its resources are
     /// free.
     pub(crate) fn decide(&self, spec: &JobSpec) -> Option<Decision> {
         let decision = self.policy().decide(self.machine(), spec)?;

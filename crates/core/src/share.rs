@@ -52,8 +52,8 @@ use tutti_types::time::Nanos;
 /// The users at home in a row, with their weights.
 pub type Users = BTreeMap<UserId, u32>;
 
-/// The classes that have jobs to run, by row, and whose jobs these are. A held slot is a row with
-/// just its class and no user.
+/// The classes that have jobs to run, by row, and the owners of these jobs. A held slot is a row
+/// with just its class and no user.
 pub type Present = BTreeMap<RowId, BTreeMap<ClassName, Users>>;
 
 /// Those that share a part of the time: a class with a share, or all that have none.
@@ -89,7 +89,7 @@ pub fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
     Layout::Turns(lengths.into_iter().map(turns).collect())
 }
 
-/// The shortest slot that there may be, and the class whose it is.
+/// The shortest slot that there may be, and the class that has it.
 ///
 /// Rows are at least as long as `Needs` says, and are cut into at most as many slots as a class
 /// asks for, or into slots of two thirds of a quantum.

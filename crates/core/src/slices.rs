@@ -83,7 +83,7 @@ impl Cut {
     }
 }
 
-/// The slots of a frame in order, each with whose it is. A row that is alone has one.
+/// The slots of a frame in order, each with its row. A row that is alone has one.
 #[must_use]
 pub fn spread<T: Copy>(rows: &[(T, Turns)]) -> Vec<(T, Nanos)> {
     if let [(row, turns)] = rows {

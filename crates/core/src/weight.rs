@@ -17,7 +17,7 @@ pub(crate) struct UserWeights {
 }
 
 impl UserWeights {
-    /// The weight of a user whose job has that group.
+    /// The weight of a user with a job of that group.
     pub(crate) fn of(&self, user: UserId, group: GroupId) -> u32 {
         let accounts = [BankAccount::User(user), BankAccount::Group(group)];
         accounts.iter().find_map(|account| self.by_account.get(account)).copied().unwrap_or(1)
@@ -25,7 +25,7 @@ impl UserWeights {
 }
 
 impl Core {
-    /// The weight of a user whose job has that group, from 1 to [`USER_WEIGHT_MAX`].
+    /// The weight of a user with a job of that group, from 1 to [`USER_WEIGHT_MAX`].
     #[must_use]
     pub fn weight_of(&self, owner: u32, group: u32) -> u32 {
         self.weights.of(UserId(owner), GroupId(group))

@@ -69,7 +69,7 @@ pub struct Keeper {
 pub struct EndedJob {
     /// What tables show of it.
     pub report: JobReport,
-    /// Whose it was.
+    /// Its owner.
     pub uid: u32,
     /// With which group.
     pub gid: u32,

@@ -3,7 +3,7 @@
 //! An agent of a cluster says again and again until when its node's jobs may run (see the head of
 //! `agent/src/lease.rs`), and suspends them itself when that is over. A little later the keeper
 //! does, unless it was told a later moment. It never has them go on: that is for the switch thread
-//! of an agent, which alone knows whose turn it is, and is told.
+//! of an agent, which alone knows the turns, and is told.
 
 use super::context::{Context, chain};
 use super::job::{Job, Phase};

@@ -3,7 +3,7 @@
 //! A user may leave a great deal, or put a file system there that never answers: so it is done by
 //! threads ([`tutti_node::workers`]).
 //!
-//! It is done with the rights of the user whose job it was: what that user may not remove, as
+//! It is done with the rights of the job's user: what that user may not remove, as
 //! another's directory that was moved there, stays, and is put out of the way under a name that
 //! says so ([`LEFT`]).
 

@@ -134,7 +134,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> bool {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE).is_ok()
 }
 
-/// Whose directory it is, if it is as [`make`] makes them: empty, and for its owner alone.
+/// The owner of the directory, if it is as [`make`] makes them: empty, and for its owner alone.
 fn as_new(path: &Path) -> Option<Owner> {
     let found = fs::symlink_metadata(path).ok()?;
     let is_private = found.is_dir() && found.mode() & 0o7777 == MODE;

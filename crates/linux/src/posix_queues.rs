@@ -27,7 +27,7 @@ pub struct PosixQueue {
     pub name: OsString,
     /// Tells it from others that had or will have its name.
     pub inode: u64,
-    /// Whose it is.
+    /// Its owner.
     pub uid: u32,
     /// When it was made or used last, seconds since 1970.
     pub used_s: i64,

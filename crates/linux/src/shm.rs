@@ -33,7 +33,7 @@ pub struct SharedFile {
     pub inode: u64,
     /// Its device.
     pub device: u64,
-    /// Whose it is.
+    /// Its owner.
     pub uid: u32,
     /// Its size in bytes.
     pub bytes: u64,

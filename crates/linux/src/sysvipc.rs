@@ -1,7 +1,7 @@
 //! System V IPC that no process uses any more.
 //!
 //! An object outlives its maker. Of shared memory the kernel remembers the number of its maker, and
-//! when that was, so that it can be known whose it is. Of queues and semaphores it remembers the
+//! when that was, so that its owner can be known. Of queues and semaphores it remembers the
 //! user, when they were made, and the processes that used them last ([`used`]).
 
 use crate::procfile::read_text;

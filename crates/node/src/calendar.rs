@@ -39,8 +39,9 @@ pub fn of_zone(start_s: u64, zone: &str) -> anyhow::Result<Vec<(ClusterTime, Nan
     moments.map(told).collect()
 }
 
-/// A moment that people name, in milliseconds since 1970: so long ago (`90m`), a time of today (`14:30`), a
-/// day (`2026-03-28`, `yesterday`), or both (`2026-03-28T14:30`), by this machine's time zone.
+/// A moment that people name, in milliseconds since 1970: so long ago (`90m`), a time of today
+/// (`14:30`), a day (`2026-03-28`, `yesterday`), or both (`2026-03-28T14:30`), by this machine's
+/// time zone.
 ///
 /// # Errors
 /// If it is none of these.
@@ -86,7 +87,8 @@ pub fn local_time(ms: u64) -> String {
     })
 }
 
-/// When the period began that a moment is in, by this machine's time zone; both in milliseconds since 1970.
+/// When the period began that a moment is in, by this machine's time zone; both in milliseconds
+/// since 1970.
 pub fn period_began_ms(period: BankPeriod, now_ms: u64) -> u64 {
     period_began(period, now_ms, TimeZone::system()).unwrap_or(now_ms)
 }

@@ -3,8 +3,8 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limits that could hinder a daemon. Hard limits stay as they are: what users may
-/// ask for is measured by them (`check_limits` in `controller/src/requests/submit.rs`), and root gives
-/// tasks any limit without them.
+/// ask for is measured by them (`check_limits` in `controller/src/requests/submit.rs`), and root
+/// gives tasks any limit without them.
 pub fn raise() {
     for resource in [
         Resource::RLIMIT_AS,

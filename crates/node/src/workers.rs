@@ -1,7 +1,7 @@
 //! Threads beside the loop of a daemon, for work that may take long or never end.
 //!
 //! How long a look at `/proc`, a walk over a tree of processes or the removal of a directory takes
-//! is in the hands of the user whose job it is. So such work is done by threads, a bounded number
+//! is in the hands of the job's user. So such work is done by threads, a bounded number
 //! for each user and in all; more work waits in a queue of its user. The work of one user never
 //! waits for that of another, unless very many users have all their threads busy.
 
@@ -197,7 +197,7 @@ mod tests {
             users.push(queue.next(7).unwrap().0);
         }
         assert_eq!(users.iter().filter(|user| **user == 7).count(), BOUNDS.of_user);
-        // A user whose work is done makes room for the next user.
+        // A user without further work makes room for the next user.
         users.drain(..).for_each(|user| queue.done(user));
         assert_eq!((queue.threads(), queue.at_work.len()), (0, 0));
     }

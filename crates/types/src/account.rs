@@ -4,7 +4,7 @@ use crate::ids::{GroupId, UserId};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Whose account.
+/// The account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BankAccount {
     /// A user's.

@@ -1,10 +1,10 @@
 //! Classes: named sets of rules for jobs.
 //!
 //! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
-//! `control`, `rows` and those of slots hold under every policy, `priority` under those with a line. The
-//! others hold under the policy `classes` (LLNL paper, job scheduling parameters), whose daytime
-//! values the four classes have that exist from the start; but for numbers of processors, since
-//! those are meant for one machine.
+//! `control`, `rows` and those of slots hold under every policy, `priority` under those with a
+//! line. The others hold under the policy `classes` (LLNL paper, job scheduling parameters), whose
+//! daytime values the four classes have that exist from the start; but for numbers of processors,
+//! since those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
@@ -303,8 +303,8 @@ impl ClassSpec {
     }
 
     /// The least part of each frame that the class gets while it has jobs to run, in
-    /// ten-thousandths (SP-2 paper, table 1: fraction). Zero: together with all others of zero, what
-    /// the shares leave; if they leave nothing, only the idle processors of their slots.
+    /// ten-thousandths (SP-2 paper, table 1: fraction). Zero: together with all others of zero,
+    /// what the shares leave; if they leave nothing, only the idle processors of their slots.
     #[must_use]
     pub fn share(&self) -> u32 {
         u32::try_from(self.values[at::SHARE]).unwrap_or(SHARE_WHOLE)

@@ -68,7 +68,7 @@ pub fn split_shares(
     }
 }
 
-/// Whose a report is.
+/// The node of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// These nodes': each of them says the same.
@@ -99,7 +99,7 @@ pub struct Joining {
 /// A report on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Whose it is.
+    /// Its node.
     pub from: Origin,
     /// What it has to say.
     pub report: FromAgent,
@@ -109,7 +109,7 @@ pub struct Report {
 /// parts of streams do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// On the way up: whose it is; of several nodes, it is a part of all that they have stored
+    /// On the way up: its node; of several nodes, it is a part of all that they have stored
     /// together. On the way down: the nodes it is for. In ascending order.
     pub nodes: Vec<NodeId>,
     /// The part.
@@ -347,6 +347,6 @@ pub struct Vouch {
 /// What a client tells the agent of its node: the first message to [`crate::Role::Gate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Through {
-    /// The node whose keeper the client wants to speak with. What follows are the client's bytes.
+    /// The node of the keeper that the client wants. What follows are the client's bytes.
     pub node: NodeId,
 }

@@ -120,7 +120,7 @@ pub struct EndedQuery {
 pub struct EndedReport {
     /// What tables show.
     pub job: JobReport,
-    /// Whose it was.
+    /// Its owner.
     pub uid: u32,
     /// With which group.
     pub gid: u32,

@@ -13,7 +13,7 @@
 //! Which ones is a guess: those that the timetable gives to no job and are busy nevertheless. Where
 //! the jobs have all of them, it is as if others used the same of each. A process that gives way to
 //! all others (`nice`) needs no processor of its own, and does not count; as far as that may be the
-//! jobs, whose time is not told apart so, it counts as theirs.
+//! jobs (their time is not told apart so), it counts as theirs.
 
 use crate::processor_time::{Reading, Used};
 use std::cmp::Reverse;

@@ -2,7 +2,7 @@
 //!
 //! Where groups are root's, no ordinary process can leave by itself, but root may move it, and so
 //! may a daemon: a login manager puts what `su` and `sudo` start into a session of its own. In a
-//! subtree of a user's own, whose tasks are the same user, a process may write itself into another
+//! subtree of a user's own, where tasks are the same user, a process may write itself into another
 //! group of that subtree. Where the kernel reports births, the descendants of a task are known all
 //! the same: those outside of its group are looked for once a second and brought back, and what is
 //! still outside when its task ends is ended then. Processes of another instance's job belong to

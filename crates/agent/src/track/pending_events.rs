@@ -1,4 +1,4 @@
-//! What was told before it was known whose it is.
+//! What was told before its task was known.
 //!
 //! Between the making of a task's root and the keeper's word of it, the root may have made others,
 //! and these may have ended. Mostly that is a millisecond; but a keeper that is held up, or starts
@@ -69,7 +69,7 @@ impl Early {
         !self.expected.is_empty()
     }
 
-    /// The jobs whose tasks are expected.
+    /// The jobs of the tasks that are expected.
     pub(super) fn expected(&self) -> impl Iterator<Item = JobId> + '_ {
         self.expected.iter().map(|(job, _)| *job)
     }

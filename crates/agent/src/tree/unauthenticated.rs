@@ -237,7 +237,7 @@ mod tests {
             (0..count).map(|_| TcpStream::connect(address).expect("a connection")).collect()
         }
 
-        /// A round of the agent's loop; gives whose connections had something.
+        /// A round of the agent's loop; gives the agents that had something.
         fn round(&mut self) -> Vec<u64> {
             let mut ready = Vec::new();
             self.poller.look(&mut ready).expect("the poller is there");

@@ -107,7 +107,8 @@ impl Driver {
         self.ask_for_page(token, &nodes, &question, page);
     }
 
-    /// Whether another subtree may be suspended, if that is asked. Of whole tasks there are no more than the job has.
+    /// Whether another subtree may be suspended, if that is asked. Of whole tasks there are no more
+    /// than the job has.
     fn room_for_part(&self, question: &Question) -> Result<(), Forbidden> {
         let Question::SuspendPart(target) = question else { return Ok(()) };
         let Some(entry) = self.jobs.get(&target.job).filter(|_| target.pid.is_some()) else {

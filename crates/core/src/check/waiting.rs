@@ -98,8 +98,8 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// The first job in line of each class that keeps rows has no room in them. Rows are kept for jobs of
-/// the class, or of one that it left as an allowance was spent.
+/// The first job in line of each class that keeps rows has no room in them. Rows are kept for jobs
+/// of the class, or of one that it left as an allowance was spent.
 fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
     for (id, row) in core.matrix.rows() {
         let Some(class) = &row.kept_by else { continue };

@@ -1,4 +1,4 @@
-//! The rows in whose slots a job runs: mostly one, which needs no memory of its own.
+//! The rows in which a job runs: mostly one, which needs no memory of its own.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;

@@ -1,9 +1,9 @@
 //! Jobs that an administrator has moved in line.
 //!
-//! A moved job stands first of all, or just before another job. That place is fixed: it is the place of
-//! that job when the move was made, and stays when that job has left the line. With users in turn,
-//! the moved job stands in the lane of that job's user, and the lane moves with the use of that user.
-//! The use of the moved job is charged to its own user.
+//! A moved job stands first of all, or just before another job. That place is fixed: it is the
+//! place of that job when the move was made, and stays when that job has left the line. With users
+//! in turn, the moved job stands in the lane of that job's user, and the lane moves with the use of
+//! that user. The use of the moved job is charged to its own user.
 //!
 //! The places before one job are numbered, and so are those at the front ([`FRONT`]). A place is
 //! kept while the job waits, also while it is held, suspended or without nodes. A job that has
@@ -29,7 +29,7 @@ use tutti_types::time::ClusterTime;
 /// The job before which those stand that come before all.
 pub(crate) const FRONT: JobId = JobId(0);
 
-/// The user in whose lane they stand: none can have this number.
+/// The user of the lane in which they stand: none can have this number.
 const FRONT_USER: UserId = UserId(u32::MAX);
 
 /// The place that an administrator gave a job.
@@ -39,7 +39,7 @@ pub(crate) struct Stand {
     pub(crate) anchor: JobId,
     /// The place among those that stand before that job.
     pub(crate) index: u32,
-    /// The user in whose lane it stands, and the priority of the lane.
+    /// The user of its lane, and the priority of the lane.
     pub(crate) user: UserId,
     pub(crate) priority: u64,
     /// By which that job stands where jobs with short limits are tried first.

@@ -1,4 +1,5 @@
-//! Policies: which jobs get into the matrix, where, for how long at a time, and at whose expense.
+//! Policies: which jobs get into the matrix, where, for how long at a time, and at the expense of
+//! which jobs.
 //!
 //! A policy is composed of four parts, each replaceable: admission, placement, shares, preemption.
 //! Each is a function over what is known; none of them changes anything. In what order jobs are let
@@ -149,11 +150,11 @@ pub struct Policy {
     pub placement: Lay,
     /// Which slots there are.
     pub shares: Shares,
-    /// At whose expense a job is seated.
+    /// At the expense of which jobs a job is seated.
     pub preemption: Preemption,
 }
 
-/// At whose expense a job is seated.
+/// At the expense of which jobs a job is seated.
 #[derive(Clone, Copy, Debug)]
 pub enum Preemption {
     /// At no job's: it starts where there is room for it, beside others or in turns with them, or
@@ -185,7 +186,7 @@ impl Policy {
         self.plans() || (self.shares.rows)(params) > 1 || classes.values().any(holds)
     }
 
-    /// What becomes of the job whose turn in line it is; `None` under a policy that knows no line.
+    /// What becomes of the job that is next in line; `None` under a policy that knows no line.
     pub(crate) fn decide(&self, machine: Machine<'_>, spec: &JobSpec) -> Option<Decision> {
         match self.preemption {
             Preemption::Nobodys(decide) => Some(decide(machine, spec, self.placement)),
@@ -205,7 +206,7 @@ pub struct Shares {
     pub shortest: fn(&Classes, Nanos) -> Option<(Nanos, ClassName)>,
 }
 
-/// What becomes of the job whose turn in the queue it is.
+/// What becomes of the job that is next in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It starts.

@@ -9,7 +9,7 @@ use tutti_types::time::Nanos;
 pub struct ShortestSlot {
     /// How long it is.
     pub length: Nanos,
-    /// The class whose it is, or one of those.
+    /// The class that has it, or one of those.
     pub class: ClassName,
     /// The quantum then.
     pub quantum: Nanos,

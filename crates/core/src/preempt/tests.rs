@@ -12,7 +12,7 @@ use tutti_types::time::{ClusterTime, Nanos};
 const FIRST: JobId = JobId(1);
 const SECOND: JobId = JobId(2);
 
-/// Two nodes of two processors, and jobs whose tasks have 100 bytes each.
+/// Two nodes of two processors, and jobs of tasks with 100 bytes each.
 struct Machine {
     core: Core,
     now: u64,

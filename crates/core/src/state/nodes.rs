@@ -37,7 +37,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
-    /// Whose turn it is where nodes take turns, or that of the next one.
+    /// The node that has its turn where nodes take turns, or that of the next one.
     in_turn: NodeId,
     sets: BTreeMap<NodeSetName, BTreeSet<NodeId>>,
     /// Whether nodes that are out of reach may run unknown jobs: until they are back or lost, none
@@ -153,13 +153,13 @@ impl Nodes {
         &self.sets
     }
 
-    /// The node whose turn it is where nodes take turns; if it is not up, the next one's.
+    /// The node that has its turn where nodes take turns; if it is not up, the next one's.
     #[must_use]
     pub const fn in_turn(&self) -> NodeId {
         self.in_turn
     }
 
-    /// Whose turn it is next.
+    /// The node that is next.
     pub const fn pass_turn(&mut self, to: NodeId) {
         self.in_turn = to;
     }

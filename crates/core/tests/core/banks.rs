@@ -100,7 +100,7 @@ fn what_ended_jobs_used_stays_used() {
     c.drain();
 }
 
-/// Whose allowance is spent gives way to others, as standby jobs do.
+/// An account with a spent allowance gives way to others, as standby jobs do.
 #[test]
 fn who_has_spent_all_gives_way() {
     let mut c = Cluster::with_nodes(&[4]);

@@ -121,7 +121,7 @@ fn who_waited_long_enough_has_others_set_aside() {
     s.check(&[(idle, "0:0-3")]);
 }
 
-/// A class whose wait is `never` takes what is free and preempts none.
+/// A class with a wait of `never` takes what is free and preempts none.
 #[test]
 fn standby_jobs_only_absorb_what_is_free() {
     let mut s = Scene::new(&[4]);

@@ -41,8 +41,8 @@ const ATTACH: Method = of_manager("AttachProcessesToUnit", "ssau");
 
 /// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of
 /// a unit that is delegated to it. `left` is a daemon that the supervisor before has left;
-/// `instance` says whose unit it is, in the manager's tables. The name of the unit; none where no
-/// service manager runs.
+/// `instance` names the unit's instance, in the manager's tables. The name of the unit; none where
+/// no service manager runs.
 ///
 /// # Errors
 /// If there is a manager, and it makes no unit.

@@ -73,7 +73,7 @@ pub fn has_more(poller: RawFd) {
     STREAMS.with_borrow_mut(|streams| streams.note_more(poller));
 }
 
-/// Whose pollers have something in memory, in no order.
+/// The machines with pollers that have something in memory, in no order.
 pub fn heard(heard: &mut Vec<(usize, Ear)>) {
     STREAMS.with_borrow_mut(|streams| streams.heard(heard));
 }

@@ -1,4 +1,4 @@
-//! Whose certificate is good, for what, and for how long.
+//! Which certificates are good, for what, and for how long.
 
 use crate::forger::Forged;
 use crate::world::{Cluster, DAY, VERSION, at, meet, name};

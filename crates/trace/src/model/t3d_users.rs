@@ -36,7 +36,7 @@ pub struct Staff {
     pub production: u32,
     /// Users that measure.
     pub benchmark: u32,
-    /// Whose allowance is spent.
+    /// The users with a spent allowance.
     pub standby: u32,
     /// How long all but the interactive ones think from a job's end to the next submission, on
     /// average, in seconds: they look at results, and prepare the next run.

@@ -1,6 +1,6 @@
 //! `tutti doctor --leftovers`: what instances that are gone have left, and its removal.
 //!
-//! Whose a thing is, its name says: cgroups and directories for temporary files are named after
+//! The name of a thing says its owner: cgroups and directories for temporary files are named after
 //! their instance, and an instance is gone when no daemon of it runs. Removed is only what is
 //! certainly that, and of an instance of the user's own: others could have made it so that its
 //! removal hits something else. All else is shown ([`super::leftover_ipc`]: shared memory, queues
@@ -119,7 +119,7 @@ fn render(found: &[Leftover], width: usize) -> String {
     text
 }
 
-/// Whose directory it is; `None` if it is none, never through a link.
+/// The owner of the directory; `None` if it is none, never through a link.
 fn owner_of(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.uid())
 }
@@ -128,8 +128,8 @@ fn is_own(path: &Path) -> bool {
     owner_of(path) == Some(geteuid().as_raw())
 }
 
-/// Whose instance a directory for temporary files is of. The directory itself is that of the job's
-/// user.
+/// The user of the instance that a directory for temporary files is of. The directory itself is
+/// that of the job's user.
 fn owner_of_scratch(path: &Path, group: &str) -> Option<u32> {
     let of_instance = group.split('-').nth(1)?.parse().ok()?;
     let of_directory = owner_of(path)?;

@@ -1,4 +1,5 @@
-//! `tutti reference`: what is made from code: the pages of `docs/reference/`, manual pages, the unit.
+//! `tutti reference`: what is made from code: the pages of `docs/reference/`, manual pages, the
+//! unit.
 
 use super::Cli;
 use clap::{Args, Command, CommandFactory, ValueEnum};

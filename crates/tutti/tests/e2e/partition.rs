@@ -172,7 +172,7 @@ fn a_node_that_is_cut_off_goes_on_with_its_turns() {
     bed.bed().cut(bed.node(2)).unwrap();
     wait_for_state(&bed, "n2", "unreachable");
     let missed = now_ns();
-    // Whose line it is, as they follow each other, until there were ten turns; a turn has five
+    // The job of each line, as they follow each other, until there were ten turns; a turn has five
     // lines at most.
     let (changes, lines) = eventually("ten turns without the head", || {
         let [one, other] = [0, 1].map(|which| ticks[which].moments(missed));

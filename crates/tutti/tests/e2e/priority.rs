@@ -107,7 +107,7 @@ fn processor_time_follows_the_turns() {
     assert!(switches.iter().all(|s| s.left == s.yields), "somebody was stopped: {switches:?}");
     let other = while_it_uses(&instance, (large, 3000), small);
     assert!((500_000..2_000_000).contains(&other), "a quarter is {other} us beside 3 s");
-    // Their processors are whose turn it is, also of an agent that comes later.
+    // Their processors are of the job that has its turn, also of an agent that comes later.
     let agent = instance.daemon("agent");
     let pid = nix::unistd::Pid::from_raw(agent);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();

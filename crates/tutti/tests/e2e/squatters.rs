@@ -107,7 +107,7 @@ fn an_instance_of_anothers_own_is_said_to_be_that() {
     assert!(doctor.contains("belongs to user 0 (root), not to you"), "{doctor}");
     assert!(!doctor.contains("tutti run starts one") && !doctor.contains("tutti down"), "{doctor}");
     drop(instance);
-    // Root is told whose it is.
+    // Root is told the owner.
     let trap = Trap::new("tutti-0-trap");
     trap.set();
     let done =

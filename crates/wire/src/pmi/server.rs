@@ -32,7 +32,7 @@ use tutti_types::{JobId, Rank, UserId};
 pub struct ServerSpec {
     /// Which job, for the names that it publishes.
     pub job: JobId,
-    /// Whose it is, likewise.
+    /// Its owner, likewise.
     pub user: UserId,
     /// Tasks of the whole job.
     pub size: u32,
@@ -166,7 +166,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server whose tasks have not begun.
+    /// A server of tasks that have not begun.
     #[must_use]
     pub fn new(spec: ServerSpec) -> Self {
         let mut attributes: BTreeMap<Vec<u8>, Vec<u8>> = spec
@@ -551,7 +551,7 @@ impl Server {
         *self.rounds.entry((barrier.group.clone(), barrier.tag)).or_default() = barrier.round + 1;
         for task in inside {
             self.tasks[task].waiting = self.tasks[task].waiting.saturating_sub(1);
-            // A client with threads tells by the tag whose barrier it was.
+            // A client with threads tells by the tag which thread's barrier it was.
             out.push(Answer::done("barrier_out").number("tag", barrier.tag).to(task));
         }
     }

@@ -6,7 +6,7 @@
 //! 2. other jobs that are ending, so that they can;
 //! 3. those with a promise, the first to be due first: what they run before their time is not
 //!    needed later, and is given back;
-//! 4. those whose promise could not be kept, the first to be due first;
+//! 4. those with a promise that could not be kept, the first to be due first;
 //! 5. all others, in the order of acceptance; last of all those of which nothing is left but to
 //!    clear away.
 

@@ -1,4 +1,4 @@
-//! What is kept of deadlines: a plan for each row, and the jobs whose deadline is not guaranteed.
+//! What is kept of deadlines: a plan for each row, and the jobs without a guaranteed deadline.
 
 use super::promise::{Promise, Promises};
 use super::rate::Pace;
@@ -25,7 +25,7 @@ pub(crate) struct RowPlan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Plans {
     pub(crate) rows: BTreeMap<Sharers, RowPlan>,
-    /// Jobs whose deadline may be missed, and since when.
+    /// Jobs that may miss their deadline, and since when.
     pub(crate) at_risk: BTreeMap<JobId, ClusterTime>,
     /// What the promises were made on.
     pub(crate) basis: Basis,

@@ -47,7 +47,7 @@ pub(crate) fn paces(classes: &Classes, quantum: Nanos) -> BTreeMap<Sharers, Pace
     parts.into_iter().map(|(sharers, part)| (sharers, pace(part))).collect()
 }
 
-/// The shortest slot that there may be, and a class whose it is.
+/// The shortest slot that there may be, and a class that has it.
 pub(crate) fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)> {
     let cuts = cuts(classes);
     let slot = |(row, pace): (Sharers, Pace)| {

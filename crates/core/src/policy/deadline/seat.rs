@@ -18,7 +18,7 @@ use tutti_types::limits::BACKFILL_TRIES_MAX;
 use tutti_types::time::{ClusterTime, Nanos};
 
 impl Core {
-    /// Gives the processors of all rows to those whose turn it is.
+    /// Gives the processors of all rows to those that have their turn.
     pub(crate) fn seat_planned(&mut self, now: ClusterTime) {
         self.follow_settings();
         self.by_class = ByClass::default();

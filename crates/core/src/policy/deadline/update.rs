@@ -80,7 +80,7 @@ impl Core {
         void
     }
 
-    /// Gives back what jobs need no more. Names those whose time has begun without them, with how
+    /// Gives back what jobs need no more. Names those that missed the begin of their time, with how
     /// long they still hold processors and what the row's clock shows.
     fn shorten_promises(&mut self, now: ClusterTime) -> Vec<(Sharers, JobId, u64, u64)> {
         let ahead = self.ahead(now);

@@ -40,7 +40,7 @@ struct Watch {
 struct Watched {
     /// Ends that may be ready.
     listed: VecDeque<usize>,
-    /// Whose poller it is.
+    /// The machine of the poller.
     ear: Option<(usize, Ear)>,
     /// Whether it is among those that may have something.
     is_loud: bool,
@@ -215,7 +215,7 @@ impl Streams {
         }
     }
 
-    /// Whose pollers have something.
+    /// The machines with pollers that have something.
     pub(super) fn heard(&mut self, heard: &mut Vec<(usize, Ear)>) {
         let mut loud = std::mem::take(&mut self.loud);
         loud.retain(|&poller| {

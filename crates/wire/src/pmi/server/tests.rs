@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use tutti_types::LaunchId;
 
-/// A job whose tasks are all here, but for those of `elsewhere`.
+/// A job with all tasks here, but for those of `elsewhere`.
 fn server(job: u64, size: u32, elsewhere: u32) -> Server {
     Server::new(ServerSpec {
         job: JobId(job),
