@@ -1,7 +1,7 @@
 //! `tutti-bench`: measures this machine, as ratios between things that run in turns.
 //!
-//! Every benchmark but `order` and `sim` starts an instance of its own, which ends with it. Nothing in
-//! here decides whether a test passes: on a busy machine times are what they are.
+//! Every benchmark but `order` and `sim` starts an instance of its own, which ends with it. Nothing
+//! in here decides whether a test passes: on a busy machine times are what they are.
 //! `docs/benchmarks/README.md` says what each figure means.
 #![deny(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -39,8 +39,8 @@ use tutti_node::codes::code_of;
 use tutti_node::executable::use_tutti_beside;
 use tutti_node::exit::Exit;
 
-/// Measures this machine: launch, switch, overhead, output, the control tree, simulations. Without a benchmark's name,
-/// all of them, with the table of figures.
+/// Measures this machine: launch, switch, overhead, output, the control tree, simulations. Without
+/// a benchmark's name, all of them, with the table of figures.
 #[derive(Parser, Debug)]
 #[command(name = "tutti-bench", version, max_term_width = 100)]
 struct BenchArgs {

@@ -1,11 +1,11 @@
-//! `tutti-bench order`: what the order of the line does to means, tails and fairness, on traces and on
-//! the model of Lublin and Feitelson.
+//! `tutti-bench order`: what the order of the line does to means, tails and fairness, on traces and
+//! on the model of Lublin and Feitelson.
 //!
-//! Each workload is simulated under each line of [`SCHEDULERS`]: first come first served and EASY in
-//! the order of arrival, a scheduler *like* Slurm's with fair share
-//! ([`run_multifactor`]), and the orders of the product. Traces pass the filter of
-//! [`CleanJob`] first. The model has no users: each of its jobs gets one of [`MODEL_USERS`], the n-th
-//! of them with a chance in proportion to 1/n.
+//! Each workload is simulated under each line of [`SCHEDULERS`]: first come first served and EASY
+//! in the order of arrival, a scheduler *like* Slurm's with fair share ([`run_multifactor`]), and
+//! the orders of the product. Traces pass the filter of [`CleanJob`] first. The model has no users:
+//! each of its jobs gets one of [`MODEL_USERS`], the n-th of them with a chance in proportion to
+//! 1/n.
 //!
 //! With `--page FILE` the table between two marks of a page of documentation is replaced, and the
 //! figures are written beside it as JSON.
@@ -28,7 +28,7 @@ use tutti_trace::{
 };
 use tutti_types::{Nanos, Params, default_classes};
 
-/// What `tutti-bench order` can be told.
+/// Options of `tutti-bench order`.
 #[derive(Args, Debug, Default)]
 pub(super) struct OrderArgs {
     /// Traces in the Standard Workload Format, plain or gzip; a model's workload comes after them

@@ -1,17 +1,18 @@
 //! `tutti-bench t3d`: the LLNL paper's second experiment, live and in small.
 //!
-//! The fixed set of jobs ([`t3d_benchmark`]: sixteen batch jobs at once, and four people that run eight
-//! interactive jobs each, one after the other) under three schedulers of an instance of its own:
+//! The fixed set of jobs ([`t3d_benchmark`]: sixteen batch jobs at once, and four people that run
+//! eight interactive jobs each, one after the other) under three schedulers of an instance of its
+//! own:
 //!
 //! - *queue limits*, as the batch system had them: jobs run to their end, at most eight batch jobs
 //! - *swapping*, a stand-in for DJM, whose algorithm is not published: batch jobs are preempted for
 //!   interactive ones only
 //! - *classes*: the paper's parameters; batch jobs that have waited long preempt others too
 //!
-//! The machine is scaled to the processors of this one, and time so that the batch jobs are work for
-//! some seconds. A job has at least one processor, and as much work as its share of the machine
-//! there. Tasks only nap, some milliseconds at a time: a task that is suspended does not get on, and
-//! other load of the machine matters little. Jobs come back on their own processors: only the
+//! The machine is scaled to the processors of this one, and time so that the batch jobs are work
+//! for some seconds. A job has at least one processor, and as much work as its share of the machine
+//! there. Tasks only nap, some milliseconds at a time: a task that is suspended does not get on,
+//! and other load of the machine matters little. Jobs come back on their own processors: only the
 //! simulator moves them.
 
 use super::{Bench, options, processors, progress};

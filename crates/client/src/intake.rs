@@ -42,7 +42,8 @@ pub(super) struct Intake {
     pub(super) output: Output,
     /// After a failure what still comes is thrown away.
     pub(super) discards: bool,
-    /// Whether a keeper that refuses us before it has taken us in is asked again: it may not have the job yet.
+    /// Whether a keeper that refuses us before it has taken us in is asked again: it may not have
+    /// the job yet.
     pub(super) asks_again: bool,
 }
 

@@ -1,12 +1,12 @@
 //! The front end: the process in front of the user that stands for the job.
 //!
-//! It asks the controller for the job, attaches to the keepers that hold its tasks, prints what they
-//! print ([`sink`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
-//! It finds keepers on other nodes again when the way there was broken ([`keeper`]). What tasks print
-//! in bulk it reads from their pipes itself ([`pipes`], [`splice`]).
-//! A viewer ([`attach`]) sees the output of a job beside its front end.
-//! The writer of a submitted job ([`writer`]) takes output in the same way ([`intake`]), without a user.
-//! A front end ends when the controller says that nothing of the job is left and all output has been printed.
+//! It asks the controller for the job, attaches to the keepers that hold its tasks, prints what
+//! they print ([`sink`]), hands on what the user types ([`input`]), and passes on signals
+//! ([`signals`]). It finds keepers on other nodes again when the way there was broken ([`keeper`]).
+//! What tasks print in bulk it reads from their pipes itself ([`pipes`], [`splice`]). A viewer
+//! ([`attach`]) sees the output of a job beside its front end. The writer of a submitted job
+//! ([`writer`]) takes output in the same way ([`intake`]), without a user. A front end ends when
+//! the controller says that nothing of the job is left and all output has been printed.
 #![deny(unsafe_code)]
 #![allow(
     rustdoc::private_intra_doc_links,

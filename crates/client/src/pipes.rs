@@ -1,7 +1,7 @@
 //! Output in bulk: pipes of tasks that we read instead of the keeper, which has handed them to us.
 //!
-//! A rank whose output comes in large pieces is worth a pipe: keeper and front end need not wake each
-//! other then. What comes seldom, or from too many ranks, goes on coming from the keeper.
+//! A rank whose output comes in large pieces is worth a pipe: keeper and front end need not wake
+//! each other then. What comes seldom, or from too many ranks, goes on coming from the keeper.
 
 use super::sink::{Output, OutputError};
 use super::splice::{Passed, Relay};

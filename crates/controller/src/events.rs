@@ -1,7 +1,7 @@
-//! The stream of events: made of what the core is told and does, stored with the journal's entries,
+//! The stream of events: made of the events and actions of the core, stored with the journal's entries,
 //! and read by number ([`tutti_wire::event`]).
 //!
-//! An event is made where its cause is: [`Driver::events_of`] for what the core is told, and the
+//! An event is made where its cause is: [`Driver::events_of`] for events of the core, and the
 //! places that carry out its actions. [`Driver::store`] numbers all that were made, and stores them
 //! with the entries that they belong to. Only what is stored is shown.
 //!
@@ -44,7 +44,8 @@ const PAGE_BYTES: usize = 256 << 10;
 /// How often readers that wait are answered at most: what happens meanwhile is one answer.
 const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
 
-/// After so many events that a reader does not want, it is answered without one: it learns how far it has got.
+/// After so many events that a reader does not want, it is answered without one: it learns how far
+/// it has got.
 const SKIPPED_MAX: u64 = 1000;
 
 /// Numbers that are left out after a loss of power: far more than events may be forgotten.
@@ -177,7 +178,7 @@ impl Events {
 // ---------------------------------------------------------------------- what is made
 
 impl Driver {
-    /// What readers are shown of something that the core is about to be told.
+    /// What readers are shown of something that the core is about to get.
     pub(super) fn events_of(&mut self, event: &CoreEvent) {
         match event {
             CoreEvent::NodeJoined { node, spec } => self.node_joined(*node, spec),
@@ -593,7 +594,7 @@ impl Driver {
     }
 }
 
-/// Whether a user who is no administrator sees an event.
+/// Whether a user without an administrator's rights sees an event.
 fn is_seen_by(record: &EventRecord, uid: u32) -> bool {
     record.event.job.as_ref().is_none_or(|of| of.uid == uid)
 }

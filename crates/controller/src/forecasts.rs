@@ -1,11 +1,12 @@
 //! Forecasts: when a job would start, and when those in line will.
 //!
-//! A forecast is played on a copy of the core ([`Forecast`]), in slices of [`SLICE`] for each round of
-//! the loop, so that agents and clients are answered meanwhile. One is played at a time; the others
-//! wait in line. All that ask for the line when one begins share it.
+//! A forecast is played on a copy of the core ([`Forecast`]), in slices of [`SLICE`] for each round
+//! of the loop, so that agents and clients are answered meanwhile. One is played at a time; the
+//! others wait in line. All that ask for the line when one begins share it.
 //!
-//! The copy is the one piece that can't be sliced: some 0.3 us a job, so 30 ms of 100,000 jobs. Copies
-//! take at most one part in [`REST`] of the loop's time: the next is made so many times as long later.
+//! The copy is the one piece that can't be sliced: some 0.3 us a job, so 30 ms of 100,000 jobs.
+//! Copies take at most one part in [`REST`] of the loop's time: the next is made so many times as
+//! long later.
 
 use super::driver::Driver;
 use super::error::Problem;

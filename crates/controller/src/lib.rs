@@ -2,9 +2,10 @@
 //!
 //! It turns messages into [`tutti_core::Event`]s, hands them to the core with the time, and carries
 //! out the actions that come back. It decides nothing itself. What the core need not know stays
-//! here: programs and environments of jobs ([`jobs`], [`launch_store`]), which client waits for an answer, how things are
-//! called. [`driver`] is the loop; [`history`] tells of jobs that have ended; [`requests`] speaks with users' verbs, [`agents`] with agents;
-//! [`report`] makes what tables and `--json` show; [`offline`] answers while no controller runs.
+//! here: programs and environments of jobs ([`jobs`], [`launch_store`]), which client waits for an
+//! answer, how things are called. [`driver`] is the loop; [`history`] tells of jobs that have
+//! ended; [`requests`] speaks with users' verbs, [`agents`] with agents; [`report`] makes what
+//! tables and `--json` show; [`offline`] answers while no controller runs.
 #![deny(unsafe_code)]
 #![allow(
     rustdoc::private_intra_doc_links,

@@ -1,5 +1,6 @@
-//! The disk of a simulated machine under the controller's journal: what was written is there for the next
-//! controller, what was brought to disk also after a loss of power; writing and bringing to disk can fail.
+//! The disk of a simulated machine under the controller's journal: what was written is there for
+//! the next controller, what was brought to disk also after a loss of power; writing and bringing
+//! to disk can fail.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,8 +49,8 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power is gone: of what was not brought to disk, so many of the first writes are there all the same, and
-    /// of the next one, if it is torn, the half of its first entry.
+    /// The power is gone: of what was not brought to disk, so many of the first writes are there
+    /// all the same, and of the next one, if it is torn, the half of its first entry.
     pub(super) fn lose_power(&self, kept: impl FnOnce(usize) -> usize, is_torn: bool) {
         let mut state = self.state();
         let kept = kept(state.unsafe_yet.len());

@@ -1,5 +1,5 @@
-//! The front end of a simulated job: it attaches to the keepers, again if the way breaks, and compares what it
-//! gets with what the tasks say.
+//! The front end of a simulated job: it attaches to the keepers, again if the way breaks, and
+//! compares what it gets with what the tasks say.
 
 use super::script::Plan;
 use std::collections::BTreeMap;
@@ -13,7 +13,8 @@ use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::branch::Through;
 use tutti_wire::local::KeeperAt;
 
-/// As long as the real one looks for a keeper, how often, and when the job has ended (`front/keeper.rs`).
+/// As long as the real one looks for a keeper, how often, and when the job has ended
+/// (`front/keeper.rs`).
 const PATIENCE_NS: u64 = 100_000_000_000;
 const PATIENCE_AT_END_NS: u64 = 5_000_000_000;
 const RETRY_NS: u64 = 100_000_000;
@@ -44,7 +45,8 @@ pub(super) struct Front {
     ended: Option<(Option<Outcome>, u64)>,
     /// Whether some output may be missing: the way to it was lost for good.
     is_cut: bool,
-    /// A keeper did not take it in, or the controller has forgotten its beginning: its user is told, and it ends.
+    /// A keeper did not take it in, or the controller has forgotten its beginning: its user is
+    /// told, and it ends.
     pub(super) has_given_up: bool,
     pub(super) wrong: Option<String>,
 }
@@ -82,7 +84,8 @@ impl Front {
         self.keepers = attach.into_iter().map(keeper).collect();
     }
 
-    /// The controller says that it is accepted, perhaps again. If it does not know that it has begun, it gives up.
+    /// The controller says that it is accepted, perhaps again. If it does not know that it has
+    /// begun, it gives up.
     pub(super) fn on_accepted(&mut self, waits: &str) {
         self.has_given_up |= !waits.is_empty() && !self.keepers.is_empty();
     }

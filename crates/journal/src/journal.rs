@@ -81,24 +81,26 @@ pub struct History {
     pub until: ClusterTime,
     /// What is kept of jobs that have not ended, and when each was launched, if it was.
     pub jobs: Vec<(Job, Option<ClusterTime>)>,
-    /// The chunks of what they are to run, each once; all that they name are there, and are those of a launch.
+    /// The chunks of what they are to run, each once; all that they name are there, and are those
+    /// of a launch.
     pub chunks: BTreeMap<ChunkId, Vec<u8>>,
     /// The latest keeper of each node.
     pub keepers: Vec<Keeper>,
     /// How many entries were applied to the latest snapshot.
     pub replayed: u64,
-    /// What is to be reported: that the tail was damaged and cut back, or that there is nothing though something was
-    /// stored; what happened last may be forgotten then.
+    /// What is to be reported: that the tail was damaged and cut back, or that there is nothing
+    /// though something was stored; what happened last may be forgotten then.
     pub remark: Option<String>,
     /// Nodes whose keepers are not what was written, and are not known.
     pub bad_keepers: Vec<NodeId>,
-    /// The first entry that led to something else than it did when it was written: by another release, most likely.
+    /// The first entry that led to something else than it did when it was written: by another
+    /// release, most likely.
     pub differs_at: Option<Number>,
 }
 
 impl Journal {
-    /// Opens the journal at a path, and makes it if there is none. `blank` is the state before the first
-    /// entry. The machine may have lost its power since it was written.
+    /// Opens the journal at a path, and makes it if there is none. `blank` is the state before the
+    /// first entry. The machine may have lost its power since it was written.
     ///
     /// # Errors
     /// If it can't be used: see [`JournalError`].
@@ -110,8 +112,9 @@ impl Journal {
         Self::with(store, path, blank)
     }
 
-    /// As [`Self::open`], where the machine was not started since the controller before: all that this has stored is
-    /// there, or it is damaged. One that is not there at all was deleted, and is made anew.
+    /// As [`Self::open`], where the machine was not started since the controller before: all that
+    /// this has stored is there, or it is damaged. One that is not there at all was deleted, and is
+    /// made anew.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -149,7 +152,8 @@ impl Journal {
         Self::begin(store, Known::default(), path, blank, Disk::by_hand)
     }
 
-    /// Brings to disk what is wanted there, of a journal that does not do so by itself; whether anything was.
+    /// Brings to disk what is wanted there, of a journal that does not do so by itself; whether
+    /// anything was.
     pub fn bring_to_disk(&mut self) -> bool {
         self.disk.bring()
     }
@@ -232,8 +236,8 @@ impl Journal {
         Ok((journal, history))
     }
 
-    /// Notes an event that `core` has just been applied to, and what it led to. To be called before any of
-    /// that is done.
+    /// Notes an event that `core` has just been applied to, and what it led to. To be called before
+    /// any of that is done.
     pub fn note(&mut self, at: ClusterTime, event: &Event, actions: &[Action], core: &Core) {
         let number = self.last.0 + 1;
         let state = number.is_multiple_of(STATE_DIGEST_EVERY).then(|| core.digest());
@@ -344,8 +348,8 @@ impl Journal {
         self.gathered.ended.push((number, job.ended_ms, job.uid, body));
     }
 
-    /// Stores what was noted, for a process that is killed afterwards. If it can't be written it stays
-    /// noted, and [`Self::failure`] says why.
+    /// Stores what was noted, for a process that is killed afterwards. If it can't be written it
+    /// stays noted, and [`Self::failure`] says why.
     pub fn store(&mut self, core: &Core) {
         if self.gathered.is_empty() {
             return;
@@ -419,15 +423,17 @@ impl Journal {
         Known { stored: self.stored.0, seal: self.stored.1 }
     }
 
-    /// Asks that all that is stored be brought to disk soon, and not what is only noted: the disk may be done
-    /// before that is stored. [`Self::wake`] becomes readable when it is there, or can't be.
+    /// Asks that all that is stored be brought to disk soon, and not what is only noted: the disk
+    /// may be done before that is stored. [`Self::wake`] becomes readable when it is there, or
+    /// can't be.
     pub fn want_on_disk(&self) {
         if self.failure.is_none() {
             self.disk.want(self.stored.0);
         }
     }
 
-    /// The last entry that a loss of power leaves there, and what the disk says if it takes no more.
+    /// The last entry that a loss of power leaves there, and what the disk says if it takes no
+    /// more.
     #[must_use]
     pub fn on_disk(&self) -> (Number, Option<String>) {
         self.disk.reached()
@@ -475,7 +481,8 @@ impl Journal {
         details_of(&mut *self.store, &self.path, job)
     }
 
-    /// Jobs that have ended, and were left out, since what is kept of them is not what was written; each once.
+    /// Jobs that have ended, and were left out, since what is kept of them is not what was written;
+    /// each once.
     pub fn left_out(&mut self) -> Vec<JobId> {
         self.store.left_out()
     }
@@ -486,8 +493,9 @@ impl Journal {
         self.ended
     }
 
-    /// Forgets jobs that ended before this moment, in milliseconds since 1970, and the earliest ones while
-    /// more bytes are kept of them than these; a part of them at a time. Says whether there are more.
+    /// Forgets jobs that ended before this moment, in milliseconds since 1970, and the earliest
+    /// ones while more bytes are kept of them than these; a part of them at a time. Says whether
+    /// there are more.
     ///
     /// # Errors
     /// If that can't be written.
@@ -520,8 +528,8 @@ pub(crate) struct Good {
     pub(crate) bad: Option<Number>,
 }
 
-/// What of it is good. A tail that is not is said to be so; anything else that is wrong is an error, since
-/// what came after it can't be trusted to fit.
+/// What of it is good. A tail that is not is said to be so; anything else that is wrong is an
+/// error, since what came after it can't be trusted to fit.
 pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> {
     let mut last = loaded.snapshot.as_ref().map_or((0, 0), |s| (s.number, s.seal));
     let mut entries = Vec::with_capacity(loaded.rows.len());
@@ -553,7 +561,8 @@ pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> 
     Ok(Good { last, entries, bad })
 }
 
-/// The core after all entries, when the last one was, and the first one after which it did something else.
+/// The core after all entries, when the last one was, and the first one after which it did
+/// something else.
 fn core_of(
     path: &Path,
     loaded: &Loaded,

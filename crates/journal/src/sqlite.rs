@@ -1,13 +1,13 @@
 //! A journal in a file of SQLite: no server, and readable by SQL.
 //!
-//! The write-ahead log is on, and nothing waits for the disk when it commits: a commit is in the kernel's
-//! hands then, which outlives the process. What brings it to disk is [`WalSync`], from another thread, on
-//! the log's own descriptor: SQLite's way would hold the lock meanwhile, and with it the next commit.
-//! The log is copied into the file by that thread, too, when it has grown. Whether it is whole is looked at before
-//! SQLite sees it ([`crate::wal`]).
+//! The write-ahead log is on, and nothing waits for the disk when it commits: a commit is in the
+//! kernel's hands then, which outlives the process. What brings it to disk is [`WalSync`], from
+//! another thread, on the log's own descriptor: SQLite's way would hold the lock meanwhile, and
+//! with it the next commit. The log is copied into the file by that thread, too, when it has grown.
+//! Whether it is whole is looked at before SQLite sees it ([`crate::wal`]).
 //!
-//! A controller holds a lock on a file beside it (`-lock`) as long as it lives: two that do not know of each other would
-//! each go on from what it knows. A reader needs none.
+//! A controller holds a lock on a file beside it (`-lock`) as long as it lives: two that do not
+//! know of each other would each go on from what it knows. A reader needs none.
 
 use crate::chunks::{ChunkId, Segment, cut};
 use crate::entry::{Job, encode};
@@ -48,8 +48,9 @@ const MODE: u32 = 0o600;
 /// How a file of SQLite begins.
 const MAGIC: [u8; 16] = *b"SQLite format 3\0";
 
-/// Each body has a checksum of its own ([`own_seal`]), with what it is found by; that of an entry is of all before it,
-/// too, and stands beside the state after it once more. The columns that are last were added last.
+/// Each body has a checksum of its own ([`own_seal`]), with what it is found by; that of an entry
+/// is of all before it, too, and stands beside the state after it once more. The columns that are
+/// last were added last.
 const SCHEMA: &str = "
     CREATE TABLE entry (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
     CREATE TABLE snapshot (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER);
@@ -97,7 +98,8 @@ const ADD_PUBLISHED: &str = "
     )
 ";
 
-/// What is sealed by itself: in which table, and by what it is found; first by the number of its row.
+/// What is sealed by itself: in which table, and by what it is found; first by the number of its
+/// row.
 const SEALED: [(&str, &[&str]); 4] = [
     ("snapshot", &["number", "seal"]),
     ("job", &["job"]),
@@ -105,11 +107,13 @@ const SEALED: [(&str, &[&str]); 4] = [
     ("ended", &["job", "ended_ms", "uid"]),
 ];
 
-/// Free pages that the file keeps, and how many more it gives back with one write. A page has 4 KiB.
+/// Free pages that the file keeps, and how many more it gives back with one write. A page has 4
+/// KiB.
 const FREE_PAGES_KEPT: u64 = 4096;
 const FREE_PAGES_AT_ONCE: u64 = 256;
 
-/// A file of an earlier form that has at most so many pages in use is written anew, so that it can shrink later.
+/// A file of an earlier form that has at most so many pages in use is written anew, so that it can
+/// shrink later.
 const REWRITTEN_PAGES_MAX: u64 = 16_384;
 
 /// See the module.
@@ -130,11 +134,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the journal at this path, and makes it if there is none. The machine may have lost its power since it
-    /// was written.
+    /// Opens the journal at this path, and makes it if there is none. The machine may have lost its
+    /// power since it was written.
     ///
     /// # Errors
-    /// If it can't be opened, another controller has it, it is damaged, is no journal, or is that of a later Tutti.
+    /// If it can't be opened, another controller has it, it is damaged, is no journal, or is that
+    /// of a later Tutti.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let store = Self::open_after(path, Power::MayHaveGone)?;
         let copies = store.copies_back_at_the_end(true);
@@ -584,7 +589,8 @@ fn seal_launches(all: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Has launches of form 4 as chunks, one row at a time; gives the first job that is not what was written.
+/// Has launches of form 4 as chunks, one row at a time; gives the first job that is not what was
+/// written.
 fn share_launches(all: &Connection) -> rusqlite::Result<Option<JobId>> {
     let jobs = all
         .prepare("SELECT job FROM job ORDER BY job")?
@@ -663,7 +669,8 @@ impl Store for SqliteStore {
     fn append(&mut self, append: &Append) -> Result<(), JournalError> {
         let written = self.write(append);
         let frees = !append.ended.is_empty() || !append.dropped_chunks.is_empty();
-        // Jobs that end free much at once: what can't be given back with them is with what comes after.
+        // Jobs that end free much at once: what can't be given back with them is with what comes
+        // after.
         if written.is_ok() && (self.is_long || frees) {
             // All is stored; a file that is too long is shortened another time.
             self.is_long = self.shrink().unwrap_or(false);
@@ -786,8 +793,8 @@ impl Store for SqliteStore {
     }
 }
 
-/// Brings the write-ahead log to disk. It is the only file that a commit writes to, and what it holds is
-/// found again after a loss of power as far as its own checksums are right.
+/// Brings the write-ahead log to disk. It is the only file that a commit writes to, and what it
+/// holds is found again after a loss of power as far as its own checksums are right.
 struct WalSync {
     path: PathBuf,
     log: PathBuf,
@@ -832,7 +839,8 @@ impl WalSync {
     }
 }
 
-/// Keeps other controllers away from the journal at this path; not where the file system has no such locks.
+/// Keeps other controllers away from the journal at this path; not where the file system has no
+/// such locks.
 fn lock(path: &Path) -> Result<Option<Flock<File>>, JournalError> {
     let place = wal::beside(path, "-lock");
     let failed = |error: std::io::Error| JournalError::Storage {
@@ -859,8 +867,8 @@ fn lock(path: &Path) -> Result<Option<Flock<File>>, JournalError> {
     Ok(Some(file))
 }
 
-/// The error of a journal at this path that a controller has, also one that is not seen from here otherwise; `None` if
-/// none has it, or there is none.
+/// The error of a journal at this path that a controller has, also one that is not seen from here
+/// otherwise; `None` if none has it, or there is none.
 #[must_use]
 pub fn in_use(path: &Path) -> Option<JournalError> {
     let file = File::open(wal::beside(path, "-lock")).ok()?;

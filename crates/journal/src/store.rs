@@ -43,8 +43,8 @@ pub struct Append {
     pub launched: Vec<(JobId, Option<u64>)>,
     /// What is kept of nodes' keepers.
     pub keepers: Vec<(NodeId, Vec<u8>)>,
-    /// Jobs that ended, with what is kept of each from now on: the time of its end, in milliseconds since
-    /// 1970, its owner, and the rest.
+    /// Jobs that ended, with what is kept of each from now on: the time of its end, in milliseconds
+    /// since 1970, its owner, and the rest.
     pub ended: Vec<(JobId, u64, u32, Vec<u8>)>,
     /// Jobs of which nothing is kept any more.
     pub dropped_jobs: Vec<JobId>,
@@ -163,8 +163,8 @@ pub trait Store: Send {
     /// If it can't be written.
     fn cut_back(&mut self, from: Number) -> Result<(), JournalError>;
 
-    /// Takes out at most so many jobs that ended before, in milliseconds since 1970, the earliest first; says
-    /// what is gone.
+    /// Takes out at most so many jobs that ended before, in milliseconds since 1970, the earliest
+    /// first; says what is gone.
     ///
     /// # Errors
     /// If it can't be written.
@@ -176,7 +176,8 @@ pub trait Store: Send {
     /// If it can't be read.
     fn ended_size(&mut self) -> Result<EndedSize, JournalError>;
 
-    /// Jobs that ended within these bounds, latest first, at most so many. What is not what was written is left out.
+    /// Jobs that ended within these bounds, latest first, at most so many. What is not what was
+    /// written is left out.
     ///
     /// # Errors
     /// If it can't be read.

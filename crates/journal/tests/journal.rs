@@ -238,7 +238,8 @@ fn damage_in_the_middle_stops_with_what_to_do() {
     }
 }
 
-/// Three controllers' worth of transactions, in a copy as it is when the last of them is killed, and what was known.
+/// Three controllers' worth of transactions, in a copy as it is when the last of them is killed,
+/// and what was known.
 fn killed() -> (tempfile::TempDir, Known, u64) {
     let directory = tempfile::tempdir().unwrap();
     let (mut controller, _) = Controller::at(&journal_in(&directory));
@@ -292,7 +293,8 @@ fn a_byte_of_the_log_that_is_another_stops_the_next_controller_and_a_replay_says
         assert_eq!(std::fs::read(&log).unwrap(), bad, "it was left as it is");
         refused(known, &path);
     }
-    // After a loss of power that can be what was not on disk: it is said, and what is before it is there.
+    // After a loss of power that can be what was not on disk: it is said, and what is before it is
+    // there.
     let (journal, history) = Journal::open(&path, blank).unwrap();
     let remark = history.remark.unwrap();
     assert!(remark.contains("loss of power"), "{remark}");
@@ -384,7 +386,8 @@ fn keeper() -> Keeper {
     }
 }
 
-/// Rows of all kinds: jobs 1 and 2, the first of which was launched, job 3 that has ended, a keeper, a state.
+/// Rows of all kinds: jobs 1 and 2, the first of which was launched, job 3 that has ended, a
+/// keeper, a state.
 fn with_all_kinds(path: &Path) {
     let (mut controller, _) = Controller::at(path);
     controller.live(20);
@@ -404,8 +407,9 @@ fn change(path: &Path, by: &str) {
     connection.execute_batch(by).unwrap();
 }
 
-/// A journal as a controller wrote it whose journal had form 4: a parameter set, jobs 1 to 6 ended, 7 running, 8 and 9
-/// queued, of which the latter has a script; a state stored at entry 18, and entries after it.
+/// A journal as a controller wrote it whose journal had form 4: a parameter set, jobs 1 to 6 ended,
+/// 7 running, 8 and 9 queued, of which the latter has a script; a state stored at entry 18, and
+/// entries after it.
 const FORM_4: &[u8] = include_bytes!("form4.db");
 
 #[test]

@@ -55,27 +55,30 @@ const ATTACH_WAIT_NS: u64 = 10_000_000_000;
 /// How long a stopping keeper waits for what it killed, and for output to be read.
 const STOP_WAIT_NS: u64 = 5_000_000_000;
 
-/// What an agent may leave unread beside what the keeper held when they met. Beyond it, the agent is cut off; it
-/// hears all of it again when it comes back.
+/// What an agent may leave unread beside what the keeper held when they met. Beyond it, the agent
+/// is cut off; it hears all of it again when it comes back.
 const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
 
-/// What of barriers' values may wait for the agent: what is said after it waits for no more than that.
+/// What of barriers' values may wait for the agent: what is said after it waits for no more than
+/// that.
 const EXCHANGE_AHEAD_BYTES: usize = 256 << 10;
 
-/// How many parts of barriers' values are made in one round: others wait no longer for what they asked.
+/// How many parts of barriers' values are made in one round: others wait no longer for what they
+/// asked.
 const EXCHANGE_PARTS_PER_ROUND: usize = 4;
 
 /// How long no connection is accepted when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
 
-/// How long the end of a task waits for those of its job's others, so that agent and controller hear of them together.
+/// How long the end of a task waits for those of its job's others, so that agent and controller
+/// hear of them together.
 const ENDS_WAIT_NS: u64 = 5_000_000;
 
 /// Children that are reaped at once; more wait until others had their turn.
 const REAPED_MAX: usize = 256;
 
-/// How long after the start of a task its program mostly runs, and the longest pause between two looks whether it
-/// does: it does not while its job is suspended.
+/// How long after the start of a task its program mostly runs, and the longest pause between two
+/// looks whether it does: it does not while its job is suspended.
 const EXPOSED_FIRST_NS: u64 = 10_000_000;
 const EXPOSED_LONGEST_NS: u64 = 1_000_000_000;
 
@@ -130,7 +133,8 @@ pub(super) struct Keeper {
     end: Shutdown,
     /// Whether more children have ended than were reaped.
     reaps_on: bool,
-    /// When to look whether this process can have its own OOM score again, and the pause after that.
+    /// When to look whether this process can have its own OOM score again, and the pause after
+    /// that.
     exposed: Option<(u64, u64)>,
 }
 
@@ -396,8 +400,8 @@ impl Keeper {
         }
     }
 
-    /// What the agent is to hear now, in the order in which it happened. Where nothing is to be done about it, it may be
-    /// later.
+    /// What the agent is to hear now, in the order in which it happened. Where nothing is to be
+    /// done about it, it may be later.
     fn take_reports(&mut self) -> Vec<FromKeeper> {
         let reports = &self.context.reports;
         if self.agent.is_some() && !reports.is_empty() && reports.iter().all(|it| self.may_wait(it))
@@ -713,9 +717,11 @@ impl Keeper {
         for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
             link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
         }
-        // However long that is, it is no reason to cut the agent off: it would be the same the next time.
+        // However long that is, it is no reason to cut the agent off: it would be the same the next
+        // time.
         self.agent_unsent_max = link.unsent() + AGENT_UNSENT_BYTES_MAX;
-        // The agent asks for what was stored before barriers, once it is known what the controller has.
+        // The agent asks for what was stored before barriers, once it is known what the controller
+        // has.
         self.context.mpi.exchanging.clear();
         self.jobs.values_mut().for_each(Job::hold_exchanges);
         // All of it is in the welcome, and in what follows it.
@@ -801,7 +807,8 @@ impl Keeper {
                 job.forgotten = true;
                 c.touched.insert(job.launch.job);
                 match job.is_cleared() {
-                    // Its output may wait for a front end, but other nodes need nothing of it any more.
+                    // Its output may wait for a front end, but other nodes need nothing of it any
+                    // more.
                     true => job.drop_pmi(c),
                     false => job.kill(c),
                 }
@@ -822,8 +829,8 @@ impl Keeper {
         self.let_go(id);
     }
 
-    /// Nothing is to be known of a job any more. If it is launched once more, it has other tasks: none of them is
-    /// to be looked at because one of these was killed.
+    /// Nothing is to be known of a job any more. If it is launched once more, it has other tasks:
+    /// none of them is to be looked at because one of these was killed.
     fn let_go(&mut self, id: JobId) {
         if let Some(mut job) = self.jobs.remove(&id) {
             job.drop_viewers(&mut self.context);
@@ -898,8 +905,8 @@ fn of_its_own(memory_peak_bytes: u64) -> u64 {
     }
 }
 
-/// Binds the socket; one that is left over from a keeper that died is replaced. It may still be open in children
-/// of that one which are frozen and have not come to their programs.
+/// Binds the socket; one that is left over from a keeper that died is replaced. It may still be
+/// open in children of that one which are frozen and have not come to their programs.
 fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
     if UnixStream::connect(path).is_ok_and(|stream| peer::peer_lives(&stream)) {
         bail!("another keeper answers at {}", path.display());

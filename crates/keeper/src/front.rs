@@ -289,8 +289,8 @@ impl Job {
         self.show_end(index);
     }
 
-    /// The connection broke. A front end on another node may come back: until then it counts as one that
-    /// does not read.
+    /// The connection broke. A front end on another node may come back: until then it counts as one
+    /// that does not read.
     fn lose_front(&mut self, context: &mut Context) {
         let is_kept = |front: &&mut Front| front.outlet.is_kept() && !front.is_done;
         let Some(front) = self.front.as_mut().filter(is_kept) else {

@@ -12,7 +12,8 @@
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
 //! - [`writer`]: the process that writes files which several tasks share
-//! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran before
+//! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran
+//!   before
 //! - [`lease`]: until when tasks may run at all
 //! - [`removal`]: of directories, by threads
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing

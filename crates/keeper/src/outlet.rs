@@ -3,11 +3,11 @@
 //! Output of tasks is read straight into that buffer, behind a header whose length is known before
 //! that of the data ([`OutputHeader`]). So no byte is copied inside the keeper.
 //!
-//! What goes to a front end on another node is kept for a while when it is sent: the way there may break,
-//! and what was under way is sent again.
+//! What goes to a front end on another node is kept for a while when it is sent: the way there may
+//! break, and what was under way is sent again.
 //!
-//! A pipe that the front end is to read itself goes with the frame that says so, behind all that was
-//! read from it before.
+//! A pipe that the front end is to read itself goes with the frame that says so, behind all that
+//! was read from it before.
 
 mod handover;
 
@@ -224,8 +224,8 @@ impl Outlet {
         Ok(())
     }
 
-    /// Up to where bytes go out together: each pipe begins another piece. `skip` leaves out the pipe
-    /// that this piece begins with.
+    /// Up to where bytes go out together: each pipe begins another piece. `skip` leaves out the
+    /// pipe that this piece begins with.
     fn end_of_piece(&self, skip: usize) -> usize {
         self.pipes.get(skip).map_or(self.end, |(at, _)| *at)
     }
@@ -350,7 +350,8 @@ mod tests {
         drop(ours);
         taken.extend(messages(&reader.join().unwrap()).split_off(1));
         assert_eq!(taken, expected);
-        // More than can be under way is not kept, and a reader that has got ahead of it is not ours.
+        // More than can be under way is not kept, and a reader that has got ahead of it is not
+        // ours.
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let reader = std::thread::spawn(move || std::io::copy(&mut theirs, &mut std::io::sink()));
         for _ in 0..40 {

@@ -1,8 +1,8 @@
 //! Viewers of a job: `tutti attach` sees its output beside the front end, from now on.
 //!
 //! A viewer never holds up the job. What it does not read in time is left out, and it learns how
-//! much. Only the front end decides when tasks wait. Viewers do not outlive an upgrade of the keeper:
-//! they attach again.
+//! much. Only the front end decides when tasks wait. Viewers do not outlive an upgrade of the
+//! keeper: they attach again.
 
 use super::context::Context;
 use super::front::end_of;

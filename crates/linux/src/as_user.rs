@@ -1,8 +1,8 @@
 //! Doing something with files with the rights of another user, for root.
 //!
-//! The kernel has an identity for each thread by which it decides about files (`setfsuid(2)`); with another than
-//! root's there, root's privileges about files are gone, too. So it is a thread of its own that does it, and the
-//! identity goes with the thread: nothing has to be taken back.
+//! The kernel has an identity for each thread by which it decides about files (`setfsuid(2)`); with
+//! another than root's there, root's privileges about files are gone, too. So it is a thread of its
+//! own that does it, and the identity goes with the thread: nothing has to be taken back.
 
 use nix::sys::prctl::{get_dumpable, set_dumpable};
 use std::io;

@@ -8,9 +8,9 @@
 //! for any tree, and what waits is a range of numbers. Everything is reached by the descriptor of
 //! the directory that it is in, never through a link.
 //!
-//! What is a mount point stays, and so does what the kernel keeps from being removed. What root removes for another
-//! user, it removes with that user's rights ([`remove_tree_of`]): a directory of another user that
-//! the owner could move into the tree, but not empty, stays.
+//! What is a mount point stays, and so does what the kernel keeps from being removed. What root
+//! removes for another user, it removes with that user's rights ([`remove_tree_of`]): a directory
+//! of another user that the owner could move into the tree, but not empty, stays.
 
 use crate::as_user::with_rights_of;
 use crate::random::random_u32;
@@ -33,7 +33,8 @@ const ROUNDS_MAX: u32 = 3;
 /// Removes a directory with all that is in it; or a file, or a link. That nothing is there is fine.
 ///
 /// # Errors
-/// If something is left; then the error names the first thing that could not be removed. All else is.
+/// If something is left; then the error names the first thing that could not be removed. All else
+/// is.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     remove(path, |top| {
         let own = geteuid();
@@ -66,15 +67,16 @@ pub fn remove_tree_of(path: &Path, owner: Option<u32>) -> io::Result<()> {
     })
 }
 
-/// Whether a directory can have been moved to where it is by its owner only: another must be able to write it for that,
-/// or to change a name in a directory that protects none.
+/// Whether a directory can have been moved to where it is by its owner only: another must be able
+/// to write it for that, or to change a name in a directory that protects none.
 fn nobody_else_put(path: &Path, found: &FileStat) -> io::Result<bool> {
     let above = path.parent().map_or_else(|| fs::metadata("."), fs::metadata)?.mode();
     let others = libc::S_IWGRP | libc::S_IWOTH;
     Ok(found.st_mode & others == 0 && (above & others == 0 || above & libc::S_ISVTX != 0))
 }
 
-/// Removes a path, after `empty` has emptied it where it is a directory. It gives the first thing that was left.
+/// Removes a path, after `empty` has emptied it where it is a directory. It gives the first thing
+/// that was left.
 fn remove(path: &Path, empty: impl Fn(OwnedFd) -> io::Result<Option<io::Error>>) -> io::Result<()> {
     match remove_empty(path) {
         Err(error) if is_not_empty(&error) => {}
@@ -223,7 +225,8 @@ impl Flattening {
         }
         let up = format!("{}{}", self.prefix, self.named);
         if self.owner.is_some() {
-            // To get another parent it must be one that its owner can write. What fails now fails below.
+            // To get another parent it must be one that its owner can write. What fails now fails
+            // below.
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
             let found = openat(directory, name, flags, Mode::empty());
             let _ = found.and_then(|found| open_up(&found, self.owner));

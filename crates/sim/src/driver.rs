@@ -36,7 +36,8 @@ pub struct Settings {
     pub hosts: Vec<Host>,
     /// What jobs compute with, as the core gets it; `None`: what the parameters say.
     pub weights: Option<Weights>,
-    /// Whether the tasks of a job go on and end each by itself; otherwise a job waits for its slowest.
+    /// Whether the tasks of a job go on and end each by itself; otherwise a job waits for its
+    /// slowest.
     pub bags: bool,
     /// The core's parameters; see [`set_policy`](crate::set_policy).
     pub params: Params,
@@ -44,8 +45,8 @@ pub struct Settings {
     pub class_rules: Classes,
     /// What is otherwise in some hours of the week.
     pub periods: Vec<(Period, Overrides)>,
-    /// What people's clocks say, and when they are put forward or back: moments in their order, each
-    /// with how much of the week has passed then. Empty: unknown, and no period holds.
+    /// What people's clocks say, and when they are put forward or back: moments in their order,
+    /// each with how much of the week has passed then. Empty: unknown, and no period holds.
     pub calendar: Vec<(ClusterTime, Nanos)>,
     /// The users' allowances of processor time.
     pub bank: Vec<(BankAccount, ProcessorTime)>,
@@ -131,8 +132,8 @@ pub(crate) trait Progression {
     fn remove(&mut self, index: Index, jobs: &mut Jobs);
 }
 
-/// Simulates a workload, to its end or to the horizon. Jobs must come in the order in which they are
-/// submitted; one that comes late is submitted when it comes.
+/// Simulates a workload, to its end or to the horizon. Jobs must come in the order in which they
+/// are submitted; one that comes late is submitted when it comes.
 ///
 /// # Errors
 /// If the workload has an error, the core declines a job, or the observer can't write.
@@ -304,7 +305,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         Ok(())
     }
 
-    /// Reports the jobs that are left as not run, if limits keep all of them out; says whether that is so.
+    /// Reports the jobs that are left as not run, if limits keep all of them out; says whether that
+    /// is so.
     fn leave_out_those_kept_out<E>(&mut self) -> Result<bool, SimError<E>> {
         let why = |id: JobId| match self.core.job(id, self.now).map(|view| view.state) {
             Some(JobState::Queued { why, .. }) if is_limit(&why) => Some((id, why)),
@@ -337,8 +339,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.now = to;
     }
 
-    /// Whether a job that is declined for this is passed over: to be declined is what a deadline may
-    /// come to.
+    /// Whether a job that is declined for this is passed over: to be declined is what a deadline
+    /// may come to.
     const fn passes_over(&self, refusal: &Refusal) -> bool {
         self.settings.skips_declined || matches!(refusal, Refusal::Deadline { .. })
     }

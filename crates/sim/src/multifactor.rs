@@ -1,16 +1,17 @@
-//! A scheduler *like* Slurm's multifactor priority with fair share, to compare orders of the line with.
+//! A scheduler *like* Slurm's multifactor priority with fair share, to compare orders of the line
+//! with.
 //!
 //! It is no part of the product and no copy of Slurm: jobs have processors of their own from start
 //! to end, and the line is ordered anew at every decision by
 //!
 //! `fair_share x 2 ^ -(U / S) + age x min(1, waited / age_max)`
 //!
-//! where `U` is the user's part of all decayed use, processors times run time, running jobs included,
-//! and `S` an equal share: one over the number of users seen so far. That is the formula of Slurm's
-//! classic fair share with one level of accounts and a dampening of 1. The first job that does not
-//! fit is promised the earliest start that running jobs leave it, and others pass it if they can't
-//! delay that, in the order of the line: EASY backfilling. Slurm plans more jobs than one in its
-//! backfilling, looks at it every half a minute, and recomputes use every five minutes.
+//! where `U` is the user's part of all decayed use, processors times run time, running jobs
+//! included, and `S` an equal share: one over the number of users seen so far. That is the formula
+//! of Slurm's classic fair share with one level of accounts and a dampening of 1. The first job
+//! that does not fit is promised the earliest start that running jobs leave it, and others pass it
+//! if they can't delay that, in the order of the line: EASY backfilling. Slurm plans more jobs than
+//! one in its backfilling, looks at it every half a minute, and recomputes use every five minutes.
 //!
 //! With `fair_share` 0 it is EASY in the order of arrival, which tests compare with the core job by
 //! job.
@@ -54,8 +55,8 @@ impl Default for Multifactor {
     }
 }
 
-/// Simulates a workload, to its end, on so many processors. Jobs must come in the order in which they
-/// are submitted, and each must fit the machine.
+/// Simulates a workload, to its end, on so many processors. Jobs must come in the order in which
+/// they are submitted, and each must fit the machine.
 ///
 /// # Errors
 /// If the workload has an error, or the observer can't write.

@@ -3,8 +3,8 @@
 //! - wait: from submission to getting processors; response: from submission to the end
 //! - bounded slowdown: response over run time, where run times below [`TAU_S`] count as that long,
 //!   and never below 1
-//! - fairness: Jain's index of the users' mean bounded slowdowns, `(sum x)^2 / (n sum x^2)`: 1 where
-//!   all users are slowed down alike, 1/n where one user bears it all (Jain, Chiu, Hawe: "A
+//! - fairness: Jain's index of the users' mean bounded slowdowns, `(sum x)^2 / (n sum x^2)`: 1
+//!   where all users are slowed down alike, 1/n where one user bears it all (Jain, Chiu, Hawe: "A
 //!   quantitative measure of fairness and discrimination", 1984). Jobs without a user do not count.
 //! - makespan: from the first submission to the last end (or the horizon)
 //! - utilisation: processor time in which jobs got on, over all of the makespan

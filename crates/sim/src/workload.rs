@@ -1,9 +1,10 @@
 //! From the lines of a trace, or the jobs of a model, to what is simulated.
 //!
 //! Of a line count: number, submit time, run time, processors (those asked for, else those it had),
-//! requested time, user, queue; and the preceding job with
-//! the think time, which the simulation may leave aside ([`Feedback`](crate::Feedback)). A job's class is its queue's name in the header, where a class has
-//! that name; else queue 0 is interactive, by the custom of the format; else it is production.
+//! requested time, user, queue; and the preceding job with the think time, which the simulation may
+//! leave aside ([`Feedback`](crate::Feedback)). A job's class is its queue's name in the header,
+//! where a class has that name; else queue 0 is interactive, by the custom of the format; else it
+//! is production.
 
 use crate::feedback::Follows;
 use crate::jobs::Job;
@@ -128,9 +129,9 @@ impl Workload {
         self
     }
 
-    /// The same with jobs that belong to classes and queues by their fields: of the rules that apply
-    /// to a job, the first for a class and the first for a queue count. `queues` has the queues and
-    /// `classes` the classes by their indices.
+    /// The same with jobs that belong to classes and queues by their fields: of the rules that
+    /// apply to a job, the first for a class and the first for a queue count. `queues` has the
+    /// queues and `classes` the classes by their indices.
     #[must_use]
     pub fn mapped<'a>(
         mut self,

@@ -5,8 +5,8 @@ use crate::time::Nanos;
 /// The largest processor number of a node, plus one: what a kernel can be built for (NR_CPUS).
 pub const PROCESSORS_PER_NODE_MAX: u32 = 8192;
 
-/// Jobs tried in vain, in one event, for a place beside the first in line: where counting processors
-/// does not tell whether a job fits, each costs a search.
+/// Jobs tried in vain, in one event, for a place beside the first in line: where counting
+/// processors does not tell whether a job fits, each costs a search.
 pub const BACKFILL_TRIES_MAX: usize = 1000;
 
 /// Places considered for a job that preempts others: with more processors than that, only those
@@ -22,12 +22,12 @@ pub const BANK_GRAIN: Nanos = Nanos::from_secs(1);
 /// The highest job number that a node can hold: there is always another one after it.
 pub const JOB_NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// Jobs with a reservation under the discipline `conservative`; those behind them wait. Each costs a
-/// search through all others when a job ends early.
+/// Jobs with a reservation under the discipline `conservative`; those behind them wait. Each costs
+/// a search through all others when a job ends early.
 pub const RESERVATIONS_MAX: usize = 1000;
 
-/// Moments that are looked at to find when a job could be done beside what was promised: the work of a
-/// submission grows with them.
+/// Moments that are looked at to find when a job could be done beside what was promised: the work
+/// of a submission grows with them.
 pub const PLAN_MOMENTS_MAX: usize = 200;
 
 /// Steps by which it is foretold when the jobs of a row end: what lies beyond is left open.
@@ -54,8 +54,8 @@ pub const HISTORY_MAX: Nanos = Nanos::from_secs(36_500 * 86_400);
 /// The most that may be kept of them, in MiB: a TiB.
 pub const HISTORY_MIB_MAX: u64 = 1 << 20;
 
-/// How often a job is put in line again after nodes were lost: one that takes nodes down with it must
-/// not go round for ever.
+/// How often a job is put in line again after nodes were lost: one that takes nodes down with it
+/// must not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;
 
 /// Jobs in a core of which a copy is tried out (`Core::can_start_beside`): a copy of more takes
@@ -89,8 +89,8 @@ pub const USER_WEIGHT_MAX: u32 = 1000;
 /// Users and groups with a weight: beyond that, groups do.
 pub const USER_WEIGHTS_MAX: usize = 10_000;
 
-/// Users whose use of the machine is remembered, beside those with jobs in line; of more, those with
-/// the least use are forgotten.
+/// Users whose use of the machine is remembered, beside those with jobs in line; of more, those
+/// with the least use are forgotten.
 pub const USERS_REMEMBERED_MAX: usize = 100_000;
 
 /// The shortest and the longest half-life of use.
@@ -153,8 +153,8 @@ pub const MOVED_MAX: usize = 1000;
 /// Slots that a class may ask for in each frame: more cost a switch each, and come no sooner.
 pub const SLOTS_MAX: u64 = 16;
 
-/// The longest that a class may want each of its slots to be: with the least share and the most slots,
-/// a frame of years can still be counted.
+/// The longest that a class may want each of its slots to be: with the least share and the most
+/// slots, a frame of years can still be counted.
 pub const SLOT_MIN_MAX: Nanos = Nanos::from_secs(3600);
 
 /// Candidates that stand in for absent ones, in one slot of one node: they only matter between the

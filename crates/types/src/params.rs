@@ -67,8 +67,8 @@ pub enum ClockSource {
     System,
 }
 
-/// In what order the signal method stops and continues processes (process-tracking paper, sections 3
-/// and 6).
+/// In what order the signal method stops and continues processes (process-tracking paper, sections
+/// 3 and 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Traversal {
     /// One process after the other, each stopped before the next is signalled.

@@ -2,8 +2,8 @@
 //!
 //! The limits are a table, as parameters are: for all jobs of a queue, for those of each user, for
 //! those of each group, and for a single job. A limit may have another value in some hours of the
-//! week. A job counts with what it asks for: a processor for each task unless it says otherwise, its
-//! memory, and its processors times its time limit.
+//! week. A job counts with what it asks for: a processor for each task unless it says otherwise,
+//! its memory, and its processors times its time limit.
 
 use crate::ids::{ClassName, GroupId, UserId};
 use crate::job::JobSpec;

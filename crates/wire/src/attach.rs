@@ -3,12 +3,12 @@
 //! The keeper stops reading from tasks while its front end does not read, so a stalled reader holds
 //! up its own job and no other.
 //!
-//! The way to a front end on another node may break, and be there again a little later. So a keeper keeps
-//! what it has sent there last, and such a front end what it has sent to the keeper: when it attaches
-//! again, each says how far it has got, and goes on from there.
+//! The way to a front end on another node may break, and be there again a little later. So a keeper
+//! keeps what it has sent there last, and such a front end what it has sent to the keeper: when it
+//! attaches again, each says how far it has got, and goes on from there.
 //!
-//! Output in bulk need not pass the keeper: a front end on the same node may ask for the pipe that a
-//! task writes to, and read it itself from then on.
+//! Output in bulk need not pass the keeper: a front end on the same node may ask for the pipe that
+//! a task writes to, and read it itself from then on.
 
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,9 @@ pub enum FromFrontEnd {
     Attach {
         /// Which job.
         job: JobId,
-        /// On another node: how many bytes of frames behind [`ToFrontEndWith::Attached`] it has taken in
-        /// already, over all its connections; none at first. `None`: it is on the same node, where no way
-        /// breaks.
+        /// On another node: how many bytes of frames behind [`ToFrontEndWith::Attached`] it has
+        /// taken in already, over all its connections; none at first. `None`: it is on the same
+        /// node, where no way breaks.
         received: Option<u64>,
     },
     /// Input for one rank, or for all that get input.
@@ -34,8 +34,8 @@ pub enum FromFrontEnd {
         /// The bytes; empty: the end of input.
         data: ByteBuf,
     },
-    /// The front end would rather read this stream itself. Answered with [`ToFrontEndWith::Pipe`], or
-    /// not at all if that can't be.
+    /// The front end would rather read this stream itself. Answered with [`ToFrontEndWith::Pipe`],
+    /// or not at all if that can't be.
     WantPipe {
         /// Whose.
         rank: Rank,
@@ -93,14 +93,14 @@ pub enum Stream {
 /// What a keeper tells a front end.
 pub type ToFrontEnd = ToFrontEndWith<ByteBuf>;
 
-/// What a keeper tells a front end, with output of type `D`: owned, or borrowed (`&Bytes`) by a reader
-/// that takes in bulk and need not keep it.
+/// What a keeper tells a front end, with output of type `D`: owned, or borrowed (`&Bytes`) by a
+/// reader that takes in bulk and need not keep it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToFrontEndWith<D> {
     /// Output follows.
     Attached {
-        /// How many messages of this front end behind its first the keeper has taken in, over all its
-        /// connections.
+        /// How many messages of this front end behind its first the keeper has taken in, over all
+        /// its connections.
         heard: u64,
     },
     /// No output for you, and why.
@@ -129,15 +129,16 @@ pub enum ToFrontEndWith<D> {
     /// Every task of this node has ended and all output was sent.
     Finished,
     /// The pipe that a task writes to; its descriptor comes with the first byte of the frame. It is
-    /// never waited for. The rest of the stream is read from there; once the task has ended, what is
-    /// in it is the last of it, though another process may hold it open.
+    /// never waited for. The rest of the stream is read from there; once the task has ended, what
+    /// is in it is the last of it, though another process may hold it open.
     Pipe {
         /// Whose.
         rank: Rank,
         /// Which stream.
         stream: Stream,
     },
-    /// To a writer: the job was killed. Keepers that are out of reach need not be looked for much longer.
+    /// To a writer: the job was killed. Keepers that are out of reach need not be looked for much
+    /// longer.
     Killed,
     /// The keeper wants to read this stream again, since the job has a viewer. Answered with
     /// [`FromFrontEnd::PipeLost`].

@@ -1,7 +1,8 @@
 //! The codes that errors, refusals and losses carry (`T021`): one table, from which messages, JSON,
 //! `tutti explain` and `docs/reference/errors.md` are made.
 //!
-//! A code stays what it is from release to release; one that is not used any more is not given again.
+//! A code stays what it is from release to release; one that is not used any more is not given
+//! again.
 
 use alloc::string::String;
 use core::fmt;

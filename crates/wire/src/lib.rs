@@ -13,8 +13,8 @@
 //! - [`show`]: one job by its number
 //! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
-//! - [`units`], [`parameter`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
-//!   files, the process management interface of MPI libraries
+//! - [`units`], [`parameter`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts,
+//!   names of output files, the process management interface of MPI libraries
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

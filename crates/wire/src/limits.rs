@@ -6,15 +6,16 @@ use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
 pub const PROTOCOL_VERSION: u16 = 13;
 
 /// Version of what carries messages between machines: TLS, frames, and the greeting that says which
-/// [`PROTOCOL_VERSION`] a side speaks. Machines that differ in this one can't even tell each other so.
+/// [`PROTOCOL_VERSION`] a side speaks. Machines that differ in this one can't even tell each other
+/// so.
 pub const TRANSPORT_VERSION: u16 = 1;
 
 /// A control frame: a job's arguments and environment (at most 2 MiB each for the kernel to accept
 /// them), a script, or the list of many jobs.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// A request for a job, as it is sent and as it is launched: half a frame, since a launch has a place
-/// for each of its tasks besides.
+/// A request for a job, as it is sent and as it is launched: half a frame, since a launch has a
+/// place for each of its tasks besides.
 pub const JOB_REQUEST_BYTES_MAX: usize = 8 << 20;
 
 /// Tasks of one job on one node: their places fit into the other half of a frame, also where each
@@ -30,8 +31,8 @@ pub const TASK_DETAIL_BYTES_MAX: usize = 1 << 10;
 /// What is said of a whole job beyond its outcome: that of some of its tasks.
 pub const JOB_DETAIL_BYTES_MAX: usize = 4 << 10;
 
-/// Jobs that an agent adopts: it joins with the numbers of all, in one message. More are not held, unless no controller
-/// ever takes note of their ends.
+/// Jobs that an agent adopts: it joins with the numbers of all, in one message. More are not held,
+/// unless no controller ever takes note of their ends.
 pub const HELD_JOBS_MAX: usize = 50_000;
 
 /// What is said of all jobs that an agent adopts: beyond that, numbers alone.
@@ -43,7 +44,8 @@ pub const ENDED_JOBS_BYTES_MAX: usize = 8 << 20;
 /// What a front end sends at once: a line of tagged input.
 pub const FRONT_END_FRAME_BYTES_MAX: usize = 2 << 20;
 
-/// The first message of a connection to a keeper: the longest is a writer's report that it can't write.
+/// The first message of a connection to a keeper: the longest is a writer's report that it can't
+/// write.
 pub const NEWCOMER_FRAME_BYTES_MAX: usize = TASK_DETAIL_BYTES_MAX + 256;
 
 /// What a machine may send that is not known yet: a token and a request for a certificate.
@@ -60,8 +62,9 @@ pub const TUNNEL_CHUNK_BYTES: usize = 32 << 10;
 /// tree at the speed of the network, and what each agent on the way may have to hold of it.
 pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
 
-/// What either end of a stream between nodes keeps of what it has sent, in case that did not arrive: more
-/// than can be under way, which is a window and what sockets and agents hold at both ends.
+/// What either end of a stream between nodes keeps of what it has sent, in case that did not
+/// arrive: more than can be under way, which is a window and what sockets and agents hold at both
+/// ends.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
 
 /// Orders or reports that travel in one message.
@@ -73,15 +76,17 @@ pub const ORIGINS_MAX: usize = 4096;
 /// Bytes of a list in one message; a longer item travels alone.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of a candidate in a slot of a timetable: which launch, and a word for each 64 processors of the
-/// widest node.
+/// Bytes of a candidate in a slot of a timetable: which launch, and a word for each 64 processors
+/// of the widest node.
 pub const CANDIDATE_BYTES_MAX: usize = 32 + PROCESSORS_PER_NODE_MAX as usize / 64 * 10;
 
-/// The longest order, report, or part of a job that travels in a list: a frame without what is around the list.
-/// That of a launch is also what an agent adds for its keeper, which is the path of a group.
+/// The longest order, report, or part of a job that travels in a list: a frame without what is
+/// around the list. That of a launch is also what an agent adds for its keeper, which is the path
+/// of a group.
 pub const ITEM_BYTES_MAX: usize = FRAME_BYTES_MAX - (64 << 10);
 
-/// Places where an agent has looked for a parent in vain, as it tells the next: those of a few seconds.
+/// Places where an agent has looked for a parent in vain, as it tells the next: those of a few
+/// seconds.
 pub const UNREACHABLE_MAX: usize = 8;
 
 /// Levels of the control tree: with two children each, more than there are nodes for.
@@ -101,21 +106,24 @@ pub const PROCESSES_REPORTED_MAX: usize = 20_000;
 /// See [`PROCESSES_REPORTED_MAX`].
 pub const COMMAND_BYTES_MAX: usize = 500;
 
-/// Processes of a job that are suspended by themselves, each with all below it: they are named wherever the job is shown.
+/// Processes of a job that are suspended by themselves, each with all below it: they are named
+/// wherever the job is shown.
 pub const SUSPENDED_PARTS_MAX: usize = 256;
 
-/// Processes that parts of jobs, suspended by themselves, have together on a node, each counted once for each part that it
-/// is in: a keeper tells a new agent of all of them in one message.
+/// Processes that parts of jobs, suspended by themselves, have together on a node, each counted
+/// once for each part that it is in: a keeper tells a new agent of all of them in one message.
 pub const SUSPENDED_PROCESSES_MAX: usize = 500_000;
 
-/// What the nodes of a job may send each other before one barrier, all together: what the server of each node has
-/// room for ([`crate::pmi::STORE_BYTES_MAX`]). It travels in parts.
+/// What the nodes of a job may send each other before one barrier, all together: what the server of
+/// each node has room for ([`crate::pmi::STORE_BYTES_MAX`]). It travels in parts.
 pub const EXCHANGE_BYTES_MAX: usize = crate::pmi::STORE_BYTES_MAX;
 
-/// What the PMI servers of all jobs of one user may keep on a node: eight jobs that need all that one may have.
+/// What the PMI servers of all jobs of one user may keep on a node: eight jobs that need all that
+/// one may have.
 pub const EXCHANGE_USER_BYTES_MAX: usize = 8 * EXCHANGE_BYTES_MAX;
 
-/// A part of it ends with the value that comes to this length; a single value is shorter than [`PMI_LINE_BYTES_MAX`].
+/// A part of it ends with the value that comes to this length; a single value is shorter than
+/// [`PMI_LINE_BYTES_MAX`].
 pub const EXCHANGE_PART_BYTES: usize = 64 << 10;
 
 /// Switch records that one answer carries.

@@ -84,7 +84,8 @@ pub struct MetricsReport {
     pub ended: Vec<(Ending, u64)>,
     /// How long they waited between acceptance and start, in milliseconds.
     pub queue_wait: Histogram,
-    /// How long it took from the decision to start a job until its first task had begun, in milliseconds.
+    /// How long it took from the decision to start a job until its first task had begun, in
+    /// milliseconds.
     pub launch: Histogram,
     /// The time that turns gave jobs that have ended, by class, in milliseconds.
     pub service_ms: Vec<(String, u64)>,

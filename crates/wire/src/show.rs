@@ -30,7 +30,8 @@ pub struct ShowReport {
     /// What only its owner and root may see. `None` for other users, and of a job that an earlier
     /// release ran.
     pub details: Option<Box<JobDetails>>,
-    /// `NAME=value` as it was submitted, where that was asked for. Not kept of a job that has ended.
+    /// `NAME=value` as it was submitted, where that was asked for. Not kept of a job that has
+    /// ended.
     pub environment: Option<Vec<ByteBuf>>,
 }
 

@@ -1,5 +1,5 @@
-//! The connections of clients and agents: which are taken in, whose requests are taken when, and how much each user may
-//! leave unread.
+//! The connections of clients and agents: which are taken in, whose requests are taken when, and
+//! how much each user may leave unread.
 
 use super::{Driver, LISTENER};
 use crate::agents::Branch;
@@ -44,11 +44,12 @@ const PENDING_FREE_BYTES: usize = 64 << 10;
 /// What may be queued for a client that does not read before it is cut off.
 const CLIENT_UNSENT_MAX: usize = 64 << 20;
 
-/// What may be queued for all connections of a user together before no more of that user's requests are taken, and those that
-/// do not read are cut off.
+/// What may be queued for all connections of a user together before no more of that user's requests
+/// are taken, and those that do not read are cut off.
 const USER_UNSENT_MAX: usize = 32 << 20;
 
-/// How long a connection may take nothing of what is queued for it while its user has too much queued.
+/// How long a connection may take nothing of what is queued for it while its user has too much
+/// queued.
 const STALLED: Nanos = Nanos::from_secs(5);
 
 /// How long one user's requests are answered in a round. The rest waits for the next rounds:
@@ -71,7 +72,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Sends what is queued as far as the peer takes it: to an agent, after that, what MPI programs exchange.
+    /// Sends what is queued as far as the peer takes it: to an agent, after that, what MPI programs
+    /// exchange.
     fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
         loop {
             self.link.settle(poller, token)?;
@@ -200,8 +202,8 @@ impl Driver {
         })
     }
 
-    /// Whether a client's next request may be taken: one at a time, so that a client that sends many
-    /// waits for itself, not all for it.
+    /// Whether a client's next request may be taken: one at a time, so that a client that sends
+    /// many waits for itself, not all for it.
     fn may_ask(&self, token: u64) -> bool {
         !self.pending.questions.is_open_for(token)
             && !self.forecasts.is_open_for(token)
@@ -221,7 +223,8 @@ impl Driver {
         self.intake.answered.get(&uid).is_none_or(|took| *took < USER_ROUND)
     }
 
-    /// Whether a user's connections leave room for another answer. Others' requests do not wait for that.
+    /// Whether a user's connections leave room for another answer. Others' requests do not wait for
+    /// that.
     fn has_room_for_answers(&self, uid: u32) -> bool {
         let is_theirs = |token| self.connections.get(&token).is_some_and(|it| it.uid == uid);
         self.intake.unsent.get(&uid).is_none_or(|bytes| *bytes <= USER_UNSENT_MAX)
@@ -358,8 +361,8 @@ impl Driver {
         *self.intake.unsent.entry(connection.uid).or_default() += connection.link.unsent() - before;
     }
 
-    /// Counts what is queued for each user's clients, and lists connections of those with too much that have taken nothing
-    /// for a while.
+    /// Counts what is queued for each user's clients, and lists connections of those with too much
+    /// that have taken nothing for a while.
     pub(super) fn count_unsent(&mut self) -> Vec<u64> {
         let now = self.now();
         self.intake.unsent.clear();
@@ -391,7 +394,8 @@ impl Driver {
         stalled
     }
 
-    /// Sends what is queued, as far as each peer takes it, and closes connections that are of no more use.
+    /// Sends what is queued, as far as each peer takes it, and closes connections that are of no
+    /// more use.
     pub(super) fn settle_connections(&mut self) {
         let mut broken = Vec::new();
         let waits = |(token, connection): (&u64, &Connection)| {

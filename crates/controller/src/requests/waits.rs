@@ -27,8 +27,8 @@ impl Driver {
         self.tell_front_where(job);
     }
 
-    /// The same for a front end that has come back: what was launched meanwhile waits for it. One that knows
-    /// better has seen a beginning that is not in the journal, and gives the job up.
+    /// The same for a front end that has come back: what was launched meanwhile waits for it. One
+    /// that knows better has seen a beginning that is not in the journal, and gives the job up.
     pub(crate) fn tell_why_it_waited(&mut self, token: u64, job: JobId) {
         let is_told = |entry: &Entry| entry.has_told_front || entry.started_on.is_empty();
         if self.jobs.get(&job).map(Box::as_ref).is_none_or(is_told) {

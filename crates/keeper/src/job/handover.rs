@@ -279,8 +279,8 @@ fn take_over_program(
     })
 }
 
-/// The group is there, or the job would have ended; if it can't be opened all the same, it is the agent's
-/// to end what is in it.
+/// The group is there, or the job would have ended; if it can't be opened all the same, it is the
+/// agent's to end what is in it.
 fn open_group(job: JobId, path: &[u8]) -> Option<Cgroup> {
     Cgroup::open(Path::new(OsStr::from_bytes(path)))
         .inspect_err(|error| info!(%job, "{}", chain(error)))

@@ -1,4 +1,5 @@
-//! `tutti-bench`, as `tutti bench` starts it: what it measures and what it refuses. How long anything takes is not tested.
+//! `tutti-bench`, as `tutti bench` starts it: what it measures and what it refuses. How long
+//! anything takes is not tested.
 
 use crate::audit::cgroups_named;
 use crate::harness::{Instance, PATIENCE, Running, eventually, needs_root};

@@ -13,11 +13,12 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use tutti_journal::SqliteStore;
 
-/// Codes that only the unit tests of `src/codes.rs` provoke, since it takes a million jobs or an old kernel.
+/// Codes that only the unit tests of `src/codes.rs` provoke, since it takes a million jobs or an
+/// old kernel.
 const ELSEWHERE: [&str; 3] = ["T033", "T035", "T047"];
 
-/// Codes that it takes a cluster for that is cut in two (`partition.rs`), a file system that does not answer
-/// (`stuck.rs`), or a kernel that lacks a call (`old_kernels.rs`).
+/// Codes that it takes a cluster for that is cut in two (`partition.rs`), a file system that does
+/// not answer (`stuck.rs`), or a kernel that lacks a call (`old_kernels.rs`).
 const NOT_HERE: [&str; 3] = ["T063", "T072", "T074"];
 
 fn codes(list: &Value) -> BTreeSet<String> {

@@ -514,7 +514,8 @@ fn orphan(instance: &Instance, others: &[&str]) -> i32 {
     });
     // One that is killed takes connections until it has ended.
     eventually("the end of the others", || {
-        // Of a process that is a zombie other threads may still be there, and with them its sockets.
+        // Of a process that is a zombie other threads may still be there, and with them its
+        // sockets.
         let threads = |pid| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
         let is_zombie = |pid| status_of(pid, "State").is_none_or(|state| state.starts_with('Z'));
         let has_ended = |pid| is_zombie(pid) && threads(pid) <= 1;
@@ -627,7 +628,8 @@ fn an_instance_whose_controller_does_not_end_it_leaves_nothing_either() {
         });
         let log = std::io::read_to_string(log).unwrap();
         assert!(log.contains(said), "{fault}: {log}");
-        // What the job had in its directory for temporary files is gone, too: the end of the instance looks for it.
+        // What the job had in its directory for temporary files is gone, too: the end of the
+        // instance looks for it.
         assert_eq!(instance.leftovers(), [""; 0], "{fault}: {log}");
         assert_eq!(instance.told_leftovers(), [""; 0], "{fault}: {log}");
     }
@@ -664,7 +666,8 @@ fn a_submit_that_meets_the_controllers_end_is_accepted_once() {
         let (mut state, mut next) = (7, 3);
         while threads.iter().any(|thread| !thread.is_finished()) {
             if accepted.load(Ordering::SeqCst) < next {
-                // Not by giving way again and again: Linux 6.18 may forget others then for as long as that lasts.
+                // Not by giving way again and again: Linux 6.18 may forget others then for as long
+                // as that lasts.
                 std::thread::sleep(Duration::from_micros(200));
                 continue;
             }

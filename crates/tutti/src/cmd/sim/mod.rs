@@ -1,8 +1,8 @@
 //! `tutti sim`: what the scheduler would do with a workload, without running it.
 //!
 //! [`options`] is what can be asked, [`source`] where jobs come from, [`model`] how models are
-//! described, [`making`] what becomes of jobs before they are simulated, [`run`] one simulation; [`table`], [`files`] and [`pictures`] show what came of it.
-//! [`fuzz`] tries the scheduler itself.
+//! described, [`making`] what becomes of jobs before they are simulated, [`run`] one simulation;
+//! [`table`], [`files`] and [`pictures`] show what came of it. [`fuzz`] tries the scheduler itself.
 
 mod ahead;
 mod files;

@@ -27,8 +27,8 @@ pub(super) struct Scheduler {
 pub(super) type Nodes<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
 impl Scheduler {
-    /// What holds under a policy such as `gang,rows=5`. What is set for all policies comes first, so
-    /// that a policy's own settings count; a site's file comes before both.
+    /// What holds under a policy such as `gang,rows=5`. What is set for all policies comes first,
+    /// so that a policy's own settings count; a site's file comes before both.
     ///
     /// # Errors
     /// What is wrong, and what would be right.
@@ -166,7 +166,8 @@ fn hours(setting: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What jobs have of a counted resource: `licence:2`, or `production=licence:2` for those of a class.
+/// What jobs have of a counted resource: `licence:2`, or `production=licence:2` for those of a
+/// class.
 fn usage(text: &str) -> anyhow::Result<(Option<ClassName>, ResourceWish)> {
     let (class, wish) = match text.split_once('=') {
         Some((class, wish)) => (Some(ClassName::new(class.trim())), wish.trim()),

@@ -1,8 +1,8 @@
 //! The rules of CONTRIBUTING.md for prose: banned words, length of sentences and lines.
 //!
 //! A page of [`PAGES`] has no banned word, no long sentence and no long line. Comments of the code
-//! are older than the rules: `tests/prose-counts.txt` has, for each crate, how many banned words and
-//! how many long lines its comments have. Both only fall.
+//! are older than the rules: `tests/prose-counts.txt` has, for each crate, how many banned words
+//! and how many long lines its comments have. Both only fall.
 
 use std::fmt::Write as _;
 use std::fs;

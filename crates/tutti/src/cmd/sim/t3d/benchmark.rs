@@ -1,8 +1,8 @@
 //! A fixed set of jobs, and how long it takes: the paper's tables of benchmarks.
 //!
 //! There batch jobs may use the whole machine under either scheduler: had they been limited as by
-//! day, they would have taken a multiple of what they took under the others. So the set is handed in at
-//! midnight, and done before the hours change.
+//! day, they would have taken a multiple of what they took under the others. So the set is handed
+//! in at midnight, and done before the hours change.
 
 use super::super::model::Model;
 use super::super::options::Options;

@@ -1,10 +1,10 @@
 //! `tutti sim t3d`: the comparisons of the LLNL paper, on stand-ins for its workloads.
 //!
 //! Before: what UNICOS MAX and the batch system did. Jobs share the machine in space, get the first
-//! block that is free in the order in which they came, and keep it to their end. To leave processors
-//! to interactive jobs, the batch system limits what batch jobs may have: by the hour, by their
-//! number, and by user ("T3D configuration, results"). Limits of single queues are left out, which
-//! allow more than these nearly always.
+//! block that is free in the order in which they came, and keep it to their end. To leave
+//! processors to interactive jobs, the batch system limits what batch jobs may have: by the hour,
+//! by their number, and by user ("T3D configuration, results"). Limits of single queues are left
+//! out, which allow more than these nearly always.
 //!
 //! Swapping: a stand-in for the Distributed Job Manager (DJM), whose algorithm is not published. Of
 //! it the paper says: it "is a preemptive scheduler", its "code to accomplish job swapping is new",
@@ -18,8 +18,8 @@
 //! system had then; jobs that may come back elsewhere; and moves that take as long as theirs did:
 //! the whole machine out and in again in eight minutes.
 //!
-//! Either way a job gets an aligned block, of a power of two. Barrier circuits are left out: the job that
-//! waited for one is not told.
+//! Either way a job gets an aligned block, of a power of two. Barrier circuits are left out: the
+//! job that waited for one is not told.
 //!
 //! [`weeks`] is the first comparison, [`benchmark`] the second; [`watch`] counts what they need.
 
