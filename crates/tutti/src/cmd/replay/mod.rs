@@ -26,7 +26,7 @@ Examples:
   tutti replay                 check the journal of the running instance
   tutti replay --list          show each entry and the actions it caused
   tutti replay --what-if policy=space:easy quantum=1s
-  tutti replay --what-if class.interactive.rows=0 weight.ada=3 queue.short.user_jobs=4";
+  tutti replay --what-if class.interactive.rows=0 weight.ada=3";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -27,7 +27,7 @@ const COMPARE_EXAMPLES: &str = "\
 Examples:
   tutti sim compare --policy gang --policy space:easy trace.swf
   tutti sim compare --policy gang --policy space:easy --generate t3d
-  tutti sim compare --policy gang --policy gang,order=arrival,class.interactive.rows=0 trace.swf";
+  tutti sim compare --policy gang --policy gang,order=arrival trace.swf";
 
 /// The policies and models, for `--help`.
 const HELP: &str = "\
