@@ -256,8 +256,8 @@ impl Core {
             return Vec::new();
         }
         let said = self.queue.promise.filter(Promise::is_said);
-        let said = said.map(|promise| (promise.job, promise.first));
-        let reserved = self.queue.reservations.iter().map(|(&job, place)| (job, place.first));
+        let said = said.map(|promise| (promise.job, promise.at));
+        let reserved = self.queue.reservations.iter().map(|(&job, place)| (job, place.start));
         said.into_iter().chain(reserved).filter(|(_, at)| *at < ClusterTime::NEVER).collect()
     }
 
