@@ -180,7 +180,14 @@ impl Site {
             );
             return Err(at_line(line, reason));
         }
-        for (class, rule) in &self.class_after {
+        // What is set now comes first, so that an error names that.
+        let sets = |class: &ClassName| {
+            let section = Section::Class(class.clone());
+            settings.iter().any(|it| it.section == section && it.name == "after")
+        };
+        let mut rules_by_use: Vec<_> = self.class_after.iter().collect();
+        rules_by_use.sort_by_key(|(class, _)| !sets(class));
+        for (class, rule) in rules_by_use {
             let known = |class: &ClassName| self.settings.classes.contains_key(class);
             let rules = |class: &ClassName| self.class_after.get(class);
             check_rule_by_use(class, rule, known, rules).map_err(|error| {

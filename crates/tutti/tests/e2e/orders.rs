@@ -86,6 +86,7 @@ fn a_moved_job_starts_next_and_keeps_its_place_over_a_restart() {
     assert_eq!(places().collect::<Vec<_>>(), [1, 3, 4, 2]);
     instance.tutti(&["move", &number(2), "--first"]).expect(0);
     crate::recovery::kill_daemon(&instance, "controller");
+    eventually("the node is back", || instance.job(jobs[0])["position"].as_u64());
     assert_eq!(places().collect::<Vec<_>>(), [2, 4, 1, 3]);
     let words = instance.tutti(&["replay"]).expect(0).text();
     assert!(words.contains(&format!("moves job {} before all others", number(2))), "{words}");
