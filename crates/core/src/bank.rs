@@ -99,7 +99,7 @@ impl Core {
     }
 
     /// An administrator has an account count from nothing again with each period, or only once.
-    pub(crate) fn on_set_bank_period(&mut self, account: BankAccount, renewal: Option<Renewal>) {
+    pub(crate) fn renew_bank(&mut self, account: BankAccount, renewal: Option<Renewal>) {
         match renewal.filter(|_| self.bank.accounts.contains_key(&account)) {
             Some(renewal) => drop(self.renewals.insert(account, renewal)),
             None => drop(self.renewals.remove(&account)),

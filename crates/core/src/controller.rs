@@ -198,8 +198,7 @@ impl Core {
     ///
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
-        let now = self.advance(now, event);
-        let at_stake = self.promises_at_stake(event);
+        let (now, at_stake) = (self.advance(now, event), self.promises_at_stake(event));
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.leave_out(*job),
@@ -244,9 +243,7 @@ impl Core {
             Event::Release { job, by } => self.on_release(*job, *by),
             Event::SetJobClass { job, class } => self.on_set_job_class(*job, class),
             Event::SetClassAfter { class, rule } => self.on_set_class_after(class, rule.as_ref()),
-            Event::SetBankPeriod { account, renewal } => {
-                self.on_set_bank_period(*account, *renewal);
-            }
+            Event::SetBankPeriod { account, renewal } => self.renew_bank(*account, *renewal),
             Event::BankPeriod { period, began_ms } => self.on_bank_period(*period, *began_ms),
             Event::MoveJob { job, before } => self.on_move_job(*job, *before),
             Event::MovedOut { job } => self.on_moved_out(*job),

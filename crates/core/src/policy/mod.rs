@@ -373,6 +373,16 @@ const UNDISTURBED: &str = "too few processors are free, and the jobs that have t
 const NEVER_PREEMPTS: &str = "too few processors are free, and jobs of its class never preempt others; a job with fewer tasks or \
      of another class (--class) could start sooner";
 
+const OVERRUN: &str = "it is over its time limit, and goes on when no job waits (overrun=standby)";
+
+fn foreign(f: &mut fmt::Formatter<'_>, processors: u64) -> fmt::Result {
+    write!(
+        f,
+        "what is no job of the cluster keeps {} busy, and too few are left (parameter foreign)",
+        Counted(processors, "processor")
+    )
+}
+
 const fn held(by: HeldBy) -> &'static str {
     match by {
         HeldBy::Owner => "held by its owner; `tutti release` puts it in line",
@@ -442,11 +452,7 @@ impl fmt::Display for WaitReason {
             }
             Self::Undisturbed => f.write_str(UNDISTURBED),
             Self::NeverPreempts => f.write_str(NEVER_PREEMPTS),
-            Self::Foreign { processors } => write!(
-                f,
-                "what is no job of the cluster keeps {} busy, and too few are left (parameter foreign)",
-                Counted(*processors, "processor")
-            ),
+            Self::Foreign { processors } => foreign(f, *processors),
             Self::Suspended => f.write_str("suspended before it began"),
             Self::KeptRows { limit, kept } => write!(
                 f,
@@ -457,9 +463,7 @@ impl fmt::Display for WaitReason {
                 write!(f, "a limit of its queue is used up: {limit}={most}")
             }
             Self::Held { by } => f.write_str(held(*by)),
-            Self::Overrun => f.write_str(
-                "it is over its time limit, and goes on when no job waits (overrun=standby)",
-            ),
+            Self::Overrun => f.write_str(OVERRUN),
         }
     }
 }
