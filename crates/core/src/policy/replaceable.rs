@@ -87,7 +87,8 @@ fn a_policy_is_added_by_one_file_and_the_list() {
     assert_eq!(states(&core), [false, true]);
     submit(&mut core);
     IN_PLACE.set(None);
-    apply(&mut core, &Event::Tick);
+    // The line is looked at anew when parameters are set, as a policy is chosen by one.
+    apply(&mut core, &Event::SetParams { params: Params::default() });
     let view = core.job(JobId(3), core.now());
     assert!(view.is_some_and(|view| matches!(view.state, JobState::Running { .. })), "gang again");
 }
