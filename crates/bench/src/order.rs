@@ -286,8 +286,11 @@ fn settings(machine: Machine, (policy, order): (&str, &str)) -> anyhow::Result<S
     })
 }
 
+/// A title, and the figure below it.
+type Column = (&'static str, fn(&Row) -> f64);
+
 /// The titles of the figures, and what they are.
-const FIGURES: [(&str, fn(&Row) -> f64); 9] = [
+const FIGURES: [Column; 9] = [
     ("mean wait, s", |row| row.results.wait_s.mean),
     ("95 %", |row| row.results.wait_s.p95),
     ("mean response, s", |row| row.results.response_s.mean),

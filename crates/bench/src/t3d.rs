@@ -160,7 +160,7 @@ impl Small {
     fn new(work_s: f64) -> Self {
         let jobs = t3d_benchmark();
         let batch = &jobs[..T3D_BENCHMARK_BATCH];
-        let there: f64 = batch.iter().map(|job| machine_s(job)).sum();
+        let there: f64 = batch.iter().map(machine_s).sum();
         Self { processors: processors(), scale: work_s / there, jobs }
     }
 

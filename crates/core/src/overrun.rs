@@ -7,7 +7,7 @@
 //! - Where jobs take turns, its row has no slot for it: it runs on processors that are idle in the
 //!   slots of others, or in its own turns while no other job is there.
 //! - Where there is a line, it is preempted as soon as the first in line could start without it,
-//!   and comes back when no job waits.
+//!   and comes back when no job waits and its processors are free.
 //! - Under the policy `classes`, it is preempted as jobs of class `standby` are.
 //!
 //! Its memory and its resources stay its own. A job that was accepted with a deadline ends at its
@@ -91,9 +91,15 @@ impl Core {
         matches!(self.policy().decide(machine, spec), Some(Decision::Start { .. }))
     }
 
-    /// Whether a preempted job stays so while others wait in line.
+    /// Whether a preempted job stays so: others wait in line, or have its processors.
     pub(crate) fn yields_to_line(&self, job: JobId) -> bool {
-        self.is_overrun(job) && !self.queue.waiting.is_empty()
+        self.is_overrun(job) && (!self.queue.waiting.is_empty() || !self.has_room_again(job))
+    }
+
+    /// Whether no home is where the processors of a preempted job are.
+    fn has_room_again(&self, job: JobId) -> bool {
+        let mut rows = self.matrix.ordinary();
+        rows.next().is_none() || self.row_with_its_processors(job).is_some()
     }
 
     /// Why such a job has no processors under a policy with a line.
