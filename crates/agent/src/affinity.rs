@@ -84,9 +84,9 @@ impl Affinity {
     }
 }
 
-/// All processors of the tasks that a launch begins here.
+/// All processors of the tasks that a launch begins here, and all that it holds.
 pub(super) fn processors_of(launch: &Launch) -> ProcessorSet {
-    let mut all = ProcessorSet::new();
+    let mut all = launch.share.held.clone().unwrap_or_default();
     launch.share.tasks.iter().for_each(|task| all.union_with(&task.processors));
     all
 }

@@ -306,6 +306,8 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             queue: None,
             position: None,
             behind: None,
+            first: None,
+            slots: None,
         },
         uid: 1000,
         gid: 1000,

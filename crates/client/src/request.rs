@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use tutti_types::{
-    ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Weights,
+    ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Weights,
 };
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
@@ -214,6 +214,7 @@ pub fn job_request(
             (false, false) => OnBadExit::default(),
         },
         hold: false,
+        first: FirstStep::EachSlot,
         resources: options.resource.clone(),
         within: outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. })),
         launch: LaunchSpec {

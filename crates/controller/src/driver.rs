@@ -27,8 +27,8 @@ use tutti_node::platform::time as clock;
 use tutti_node::platform::time::wall_ms;
 use tutti_node::state_dir;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId, Timetable,
-    default_classes,
+    ClusterTime, EndReason, FirstStep, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId,
+    Timetable, default_classes,
 };
 use tutti_wire::event::What;
 use tutti_wire::launch::{JobNode, Launch, Share};
@@ -601,18 +601,19 @@ impl Driver {
             control,
             own_ipc: self.core.own_ipc(job),
             credentials: entry.credentials.clone(),
-            size: view.spec.tasks,
+            size: view.first.tasks(view.spec.tasks),
             share: Share::default(),
             nodes: parts.iter().map(|part| self.job_node(part)).collect(),
             class: view.spec.class.to_string(),
             resources: view.resources.to_vec(),
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
-            memory_per_task_bytes: view.spec.memory_per_task_bytes,
+            memory_per_task_bytes: memory_of_a_task(&view, parts),
             spec: entry.launch.whole()?,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
-            (part.node, Share { tasks: part.placements(), node_rank })
+            let held = part.is_held().then(|| part.processors.clone());
+            (part.node, Share { tasks: part.placements(), node_rank, held })
         };
         let mut shares: Vec<_> = (0..).zip(parts).map(share).collect();
         shares.sort_by_key(|(node, _)| *node);
@@ -624,7 +625,8 @@ impl Driver {
             node: part.node,
             name: self.node_name(part.node),
             address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
-            tasks: u32::try_from(part.placements().len()).unwrap_or(u32::MAX),
+            tasks: part.launched(),
+            slots: part.tasks,
         }
     }
 
@@ -772,4 +774,14 @@ pub(super) fn blank_core() -> Core {
 fn own_hard_limits() -> Vec<u64> {
     let (pid, uid) = (std::process::id().cast_signed(), geteuid().as_raw());
     proc::hard_limits(pid, uid).unwrap_or_default()
+}
+
+/// The memory that each of the first tasks of a job may use: that of all slots of its node, if it starts
+/// others.
+fn memory_of_a_task(view: &tutti_core::JobView<'_>, parts: &[tutti_core::Part]) -> Option<u64> {
+    let slots = match view.first {
+        FirstStep::EachSlot => 1,
+        FirstStep::Once | FirstStep::Nothing => parts.first().map_or(1, |part| part.tasks),
+    };
+    view.spec.memory_per_task_bytes.map(|each| each.saturating_mul(u64::from(slots)))
 }

@@ -301,7 +301,7 @@ impl Driver {
         let shelf = self.users.shelves.entry(job.credentials.uid).or_default();
         let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
         let launch = shelf.take_over(name, segments, former);
-        let mut entry = Entry::new(job, view.spec, view.queue, launch);
+        let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
         entry.started = launched;
         entry.note_processors(&view.placements);
         entry.has_told_front = launched.is_some();

@@ -159,6 +159,7 @@ const fn patience(event: &Event) -> Nanos {
         Event::Submit { .. }
         | Event::SubmitTo { .. }
         | Event::SubmitHeld { .. }
+        | Event::SubmitAllocation { .. }
         | Event::JobsEnded { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

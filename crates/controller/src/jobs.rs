@@ -9,7 +9,8 @@ use tutti_core::PlacementView;
 use tutti_journal::Job;
 use tutti_node::exit::Exit;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, QueueName, Rank, TaskStatus,
+    ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, Outcome, QueueName, Rank,
+    TaskStatus,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Usage, cut};
@@ -32,8 +33,12 @@ pub(super) struct Entry {
     pub(super) class: String,
     /// Its queue, if any.
     pub(super) queue: Option<String>,
-    /// How many tasks.
+    /// How many tasks it starts with.
     pub(super) tasks: u32,
+    /// What it starts with.
+    pub(super) first: FirstStep,
+    /// How many slots it asked for.
+    pub(super) slots: u32,
     /// How many processors it asked for; once it has some, how many these are.
     pub(super) processors: u32,
     /// Whether `tutti submit` made it.
@@ -99,7 +104,12 @@ const DETAILS_MAX: usize = 64;
 
 impl Entry {
     /// A job of which nothing has happened yet.
-    pub(super) fn new(job: Job, spec: &JobSpec, queue: Option<&QueueName>, launch: Kept) -> Self {
+    pub(super) fn new(
+        job: Job,
+        (spec, first): (&JobSpec, FirstStep),
+        queue: Option<&QueueName>,
+        launch: Kept,
+    ) -> Self {
         let Job { credentials, key, user, accepted, accepted_ms, .. } = job;
         Self {
             submitted: key.is_some(),
@@ -108,7 +118,9 @@ impl Entry {
             user,
             class: spec.class.to_string(),
             queue: queue.map(ToString::to_string),
-            tasks: spec.tasks,
+            tasks: first.tasks(spec.tasks),
+            first,
+            slots: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
             time_limit: spec.time_limit,
             launch,

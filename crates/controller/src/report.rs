@@ -11,8 +11,8 @@ use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
 use tutti_types::params::TABLE;
 use tutti_types::{
-    ClassName, ClassSpec, Classes, ClusterTime, JobId, Nanos, NodeId, Outcome, Overrides, Param,
-    Params, Period, ResourceWish, default_classes,
+    ClassName, ClassSpec, Classes, ClusterTime, FirstStep, JobId, Nanos, NodeId, Outcome,
+    Overrides, Param, Params, Period, ResourceWish, default_classes,
 };
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
@@ -176,7 +176,7 @@ fn live_job(
         code: None,
         detail: entry.detail(),
         suspended: entry.suspended.iter().map(ToString::to_string).collect(),
-        tasks: view.spec.tasks,
+        tasks: entry.tasks,
         processors: entry.processors,
         placement: view
             .placements
@@ -205,6 +205,8 @@ fn live_job(
         resources: resources(view),
         position: place.map(|place| place.position),
         behind: place.and_then(|place| place.before),
+        first: Some(first_word(entry.first).into()),
+        slots: Some(entry.slots),
     }
 }
 
@@ -304,6 +306,17 @@ pub(super) fn ended_job(
         resources: Vec::new(),
         position: None,
         behind: None,
+        first: Some(first_word(entry.first).into()),
+        slots: Some(entry.slots),
+    }
+}
+
+/// What a job starts with, in a word.
+pub(super) const fn first_word(first: FirstStep) -> &'static str {
+    match first {
+        FirstStep::EachSlot => "tasks",
+        FirstStep::Once => "batch",
+        FirstStep::Nothing => "nothing",
     }
 }
 

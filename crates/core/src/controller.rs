@@ -12,6 +12,7 @@ mod former;
 pub use former::FormerCore;
 
 use crate::action::Action;
+use crate::allocation::Allocation;
 use crate::bank::Bank;
 use crate::by_use::RulesByUse;
 use crate::event::Event;
@@ -44,7 +45,7 @@ use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, QueueName, Rank, RequestId, RowId};
-use tutti_types::job::{EndReason, JobSpec, TaskStatus};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;
 use tutti_types::params::Params;
 use tutti_types::period::{Calendar, Period};
@@ -122,6 +123,8 @@ pub struct Core {
     pub(crate) overrun: BTreeSet<JobId>,
     /// The processors that resident jobs have given up, by node.
     pub(crate) given_up: BTreeMap<(JobId, NodeId), ProcessorSet>,
+    /// The jobs that are more than a task in each slot.
+    pub(crate) allocations: BTreeMap<JobId, Allocation>,
 }
 
 impl Core {
@@ -175,6 +178,7 @@ impl Core {
             renewals: BTreeMap::new(),
             overrun: BTreeSet::new(),
             given_up: BTreeMap::new(),
+            allocations: BTreeMap::new(),
         };
         core.follow_settings();
         core
@@ -213,13 +217,20 @@ impl Core {
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { request, spec } => {
-                self.on_submit(now, *request, (spec, None, None), actions);
+                self.on_submit(now, *request, (spec, Wish::default()), actions);
             }
             Event::SubmitTo { request, queue, spec } => {
-                self.on_submit(now, *request, (spec, Some(queue), None), actions);
+                let wish = Wish { queue: Some(queue), ..Wish::default() };
+                self.on_submit(now, *request, (spec, wish), actions);
             }
             Event::SubmitHeld { request, spec, by, queue } => {
-                self.on_submit(now, *request, (spec, queue.as_ref(), Some(*by)), actions);
+                let wish =
+                    Wish { queue: queue.as_ref(), hold: Some(*by), first: FirstStep::EachSlot };
+                self.on_submit(now, *request, (spec, wish), actions);
+            }
+            Event::SubmitAllocation { request, spec, first, by, queue } => {
+                let wish = Wish { queue: queue.as_ref(), hold: *by, first: *first };
+                self.on_submit(now, *request, (spec, wish), actions);
             }
             Event::TasksEnded { job, ranks, status } => {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
@@ -420,6 +431,7 @@ impl Core {
             renewals,
             overrun,
             given_up,
+            allocations,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -432,6 +444,7 @@ impl Core {
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
         given_up.hash(&mut digest);
+        allocations.hash(&mut digest);
         digest.finish()
     }
 
@@ -455,21 +468,21 @@ impl Core {
         &mut self,
         now: ClusterTime,
         request: RequestId,
-        (spec, queue, hold): (&JobSpec, Option<&QueueName>, Option<HeldBy>),
+        (spec, wish): (&JobSpec, Wish<'_>),
         actions: &mut Vec<Action>,
     ) {
         let refusal = if self.stopping {
             Err(Refusal::ShuttingDown)
         } else if self.jobs.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
-        } else if hold.is_some() && spec.deadline.is_some() {
+        } else if wish.hold.is_some() && spec.deadline.is_some() {
             Err(Refusal::HeldWithDeadline)
         } else {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.resources.admit(&spec.resources))
-                .and_then(|()| queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec)))
+                .and_then(|()| wish.queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec)))
         };
-        actions.push(match refusal.and_then(|()| self.take_on(now, spec, (queue, hold))) {
+        actions.push(match refusal.and_then(|()| self.take_on(now, spec, wish)) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },
         });
@@ -480,11 +493,13 @@ impl Core {
         &mut self,
         now: ClusterTime,
         spec: &JobSpec,
-        (queue, hold): (Option<&QueueName>, Option<HeldBy>),
+        wish: Wish<'_>,
     ) -> Result<JobId, Refusal> {
         let id = JobId(self.jobs_made + 1);
         let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
-        let (spec, former) = (spec.clone(), None);
+        let (mut spec, former) = (spec.clone(), None);
+        // Steps have their processors from its parts.
+        spec.movable &= wish.first == FirstStep::EachSlot;
         let (suspended, requeues, asked_to_end) = (false, 0, false);
         let mut record =
             Record { id, spec, former, deadline, suspended, requeues, asked_to_end, phase };
@@ -492,11 +507,12 @@ impl Core {
         self.update_promises(now);
         let promise = self.promise_for(now, &record)?;
         self.jobs_made = id.0;
-        if let Some(queue) = queue {
+        if let Some(queue) = wish.queue {
             self.join_queue(id, queue, &record.spec);
         }
         self.jobs.insert(id, record);
-        if let Some(by) = hold {
+        self.note_first_step(id, wish.first);
+        if let Some(by) = wish.hold {
             self.holds.insert(id, by);
         } else if self.enter_line(id) {
             self.queue.newcomer = Some(id);
@@ -540,6 +556,7 @@ impl Core {
         for node in emptied {
             self.after_part_ended(job, node);
         }
+        self.release_if_spent(now, job, actions);
     }
 
     /// A job's tasks on a node have all ended: others run in its place from now on.
@@ -581,6 +598,7 @@ impl Core {
             self.answer_loss(now, (job, node, loss), actions);
             self.after_part_ended(job, node);
         }
+        self.release_if_spent(now, job, actions);
         self.finish_if_cleared(job, actions);
     }
 
@@ -774,6 +792,17 @@ impl Core {
     }
 }
 
+/// What is asked for a job beside its specification.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wish<'a> {
+    /// The queue that it is for.
+    queue: Option<&'a QueueName>,
+    /// The user that holds it.
+    hold: Option<HeldBy>,
+    /// What it starts with.
+    first: FirstStep,
+}
+
 /// Whether what promises rest on may be otherwise after an event. Jobs that come into line, and
 /// tasks that end before their fellows, change nothing of it.
 const fn may_break_promises(event: &Event) -> bool {
@@ -789,6 +818,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetBankPeriod { .. }
         | Event::BankPeriod { .. }
         | Event::SubmitHeld { .. }
+        | Event::SubmitAllocation { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
@@ -861,6 +891,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::SetBankPeriod { .. }
         | Event::BankPeriod { .. }
         | Event::SubmitHeld { .. }
+        | Event::SubmitAllocation { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }
         | Event::JobsEnded { .. }

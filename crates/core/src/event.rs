@@ -11,7 +11,7 @@ use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
 };
-use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::node_performance::{Figures, LoadAverages};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
@@ -333,5 +333,18 @@ pub enum Event {
         period: BankPeriod,
         /// When it began, in milliseconds since 1970.
         began_ms: u64,
+    },
+    /// A user asks for a job that does not start with a task in each slot. Answered as `Submit`.
+    SubmitAllocation {
+        /// The driver's number for the request.
+        request: RequestId,
+        /// What is asked.
+        spec: JobSpec,
+        /// What it starts with.
+        first: FirstStep,
+        /// The user that holds it from its submission on, if any.
+        by: Option<HeldBy>,
+        /// The queue that it is for, if any.
+        queue: Option<QueueName>,
     },
 }

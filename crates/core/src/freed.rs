@@ -47,6 +47,8 @@ impl Part {
                 let before = usize::try_from(before).unwrap_or(usize::MAX);
                 all.iter().skip(before).take(each as usize).collect()
             }
+            // Its processors are kept for what is started there later.
+            Binding::Held(_) => ProcessorSet::new(),
             Binding::Shared => {
                 let count = all.count();
                 if count == 0 || !self.tasks.is_multiple_of(count) {
@@ -96,7 +98,7 @@ impl Core {
     /// Frees all that a job has on a node where all of its tasks have ended.
     pub(crate) fn free_part(&mut self, job: JobId, node: NodeId) {
         let Some(residence) = self.residence(job).filter(|it| it.frees()) else { return };
-        let part = residence.part(node).filter(|part| part.left == 0 && !part.lost);
+        let part = residence.part(node).filter(|part| !part.is_present() && !part.lost);
         if let Some(set) = part.map(|part| part.processors.clone()) {
             self.free(job, node, &set);
         }
@@ -105,7 +107,8 @@ impl Core {
     /// A job has a home again: what its ended ranks left of it is still free for others.
     pub(crate) fn lend_again(&mut self, job: JobId) {
         let Some(residence) = self.residence(job).filter(|it| !it.ended.is_empty()) else { return };
-        let parts = residence.parts.iter().filter(|part| part.left < part.tasks && !part.lost);
+        let parts = residence.parts.iter();
+        let parts = parts.filter(|part| part.left < part.tasks && !part.lost && !part.is_held());
         let idle: Vec<_> = parts.map(|part| (part.node, self.idle_of(job, part))).collect();
         for (node, set) in idle {
             self.matrix.lend(job, node, &set);
@@ -117,7 +120,8 @@ impl Core {
     pub(crate) fn free_anew(&mut self) {
         let idle = |(job, record): (JobId, &Record)| {
             let parts = record.residence().filter(|it| !it.ended.is_empty());
-            let parts = parts.into_iter().flat_map(|it| &it.parts).filter(|part| !part.lost);
+            let parts = parts.into_iter().flat_map(|it| &it.parts);
+            let parts = parts.filter(|part| !part.lost && !part.is_held());
             parts.map(|part| (job, part.node, self.idle_of(job, part))).collect::<Vec<_>>()
         };
         let idle: Vec<_> = self.jobs.iter().flat_map(idle).collect();
@@ -131,10 +135,10 @@ impl Core {
         let Some(residence) = self.residence(job).filter(|it| it.frees()) else {
             return ProcessorSet::new();
         };
-        if part.left == 0 {
+        if part.left == 0 && !part.is_held() {
             return part.processors.clone();
         }
-        if self.keeps_nodes_whole(job) {
+        if part.is_held() || self.keeps_nodes_whole(job) {
             return ProcessorSet::new();
         }
         let all = self.first_processors(job, part);

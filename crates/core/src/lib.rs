@@ -26,6 +26,7 @@ extern crate alloc;
 
 pub mod access;
 pub mod action;
+pub mod allocation;
 pub mod bank;
 mod by_use;
 pub mod check;

@@ -93,6 +93,7 @@ impl Core {
             if self.residence_mut(job).is_some_and(|residence| residence.lose(node)) {
                 self.answer_loss(now, (job, node, loss), actions);
                 self.after_part_ended(job, node);
+                self.release_if_spent(now, job, actions);
             }
             self.finish_if_cleared(job, actions);
         }

@@ -616,7 +616,11 @@ impl Core {
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         let (limit, grace) = (record.spec.time_limit, record.spec.grace);
         self.ledger.open(job, Opening { home, processors, limit, grace, begins });
-        record.phase = Phase::Resident(Box::new(Residence::new(now, parts)));
+        let mut residence = Residence::new(now, parts);
+        if let Some(allocation) = self.allocations.get(&job) {
+            residence.parts.iter_mut().for_each(|part| part.hold(allocation.first));
+        }
+        record.phase = Phase::Resident(Box::new(residence));
         self.grant(job);
         self.outbox.launches.push(job);
         self.count_start(job, owner.user, processors);

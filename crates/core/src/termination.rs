@@ -149,6 +149,7 @@ impl Core {
             self.queues.forget(job, &record.spec);
             self.holds.remove(&job);
             self.queue.line.forget_move(job);
+            self.allocations.remove(&job);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
@@ -189,6 +190,7 @@ impl Core {
             return self.queue_again(record, actions);
         }
         self.queues.forget(job, &record.spec);
+        self.allocations.remove(&job);
         actions.push(Action::Ended { job, outcome: residence.outcome(service) });
     }
 

@@ -20,7 +20,7 @@ use tutti_types::class::Classes;
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId, UserId,
 };
-use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::node_performance::Figures;
 use tutti_types::params::Params;
 use tutti_types::resource::Grant;
@@ -64,6 +64,8 @@ pub struct JobView<'a> {
     pub service: Nanos,
     /// The tasks that have ended.
     pub ended: Vec<(Rank, TaskStatus)>,
+    /// What it starts with.
+    pub first: FirstStep,
 }
 
 /// Where a job stands.
@@ -105,8 +107,10 @@ pub struct PlacementView {
     pub lent: ProcessorSet,
     /// The lowest rank there.
     pub first_rank: Rank,
-    /// How many tasks, with ranks from the lowest on.
+    /// How many tasks begin there, with ranks from the lowest on.
     pub tasks: u32,
+    /// How many slots there are.
+    pub slots: u32,
     /// Tasks that haven't ended.
     pub tasks_left: u32,
     /// Whether nothing of the job is left there.
@@ -396,7 +400,8 @@ impl Core {
             given_up: self.given_up.get(&(job, part.node)).cloned().unwrap_or_default(),
             lent: lent.cloned().unwrap_or_default(),
             first_rank: Rank(part.first),
-            tasks: part.tasks,
+            tasks: part.launched(),
+            slots: part.tasks,
             tasks_left: part.left,
             cleared: part.cleared,
         }
@@ -421,6 +426,7 @@ impl Core {
             placements: Vec::new(),
             service: self.ledger.service(record.id, now),
             ended: Vec::new(),
+            first: self.first_step(record.id),
         };
         match &record.phase {
             Phase::Queued { since } => {

@@ -225,6 +225,8 @@ impl From<JobReport> for ReportRow {
             time_left_ms: _,
             // The details behind the row have it.
             queue: _,
+            first: _,
+            slots: _,
             // A job that has ended has none.
             resources: _,
             position: _,
@@ -325,6 +327,8 @@ impl From<ReportRow> for JobReport {
             resources: Vec::new(),
             position: None,
             behind: None,
+            first: None,
+            slots: None,
         }
     }
 }

@@ -32,7 +32,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 29] = [
+pub const VARIABLES: [(&str, &str); 32] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_RANK", "Rank of the task in the job, from 0"),
     ("TUTTI_SIZE", "Number of tasks of the job"),
@@ -40,6 +40,9 @@ pub const VARIABLES: [(&str, &str); 29] = [
     ("TUTTI_LOCAL_SIZE", "Number of tasks on this node"),
     ("TUTTI_NODES", "Number of nodes of the job"),
     ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
+    ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
+    ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
+    ("TUTTI_SCRIPT", "Path of a batch script, of which a copy runs"),
     ("TUTTI_NODE_RANK", "Number of this node among them, from 0"),
     ("TUTTI_PROCESSORS", "Processors that the task is bound to, such as 0-1"),
     ("TUTTI_PROCESSORS_PER_TASK", "Processors for each task (`-c`)"),
@@ -95,6 +98,14 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     set("TUTTI_NODES", &launch.nodes.len().to_string());
     let names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
     set("TUTTI_NODELIST", &names.join(","));
+    let slots: Vec<u32> = launch.nodes.iter().map(|node| node.slots).collect();
+    set("TUTTI_SLOTS", &slots.iter().fold(0, |sum: u32, it| sum.saturating_add(*it)).to_string());
+    let slots: Vec<String> = slots.iter().map(ToString::to_string).collect();
+    set("TUTTI_NODE_SLOTS", &slots.join(","));
+    if let Some(path) = script_path(launch) {
+        environment.extend(CString::new([b"TUTTI_SCRIPT=", path].concat()));
+    }
+    let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     set("TUTTI_CLASS", &launch.class);
     for grant in &launch.resources {
         let numbers: Vec<String> = grant.numbers.iter().map(ToString::to_string).collect();
@@ -111,6 +122,12 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     set(DEFAULTS, &defaults.join(" "));
     environment.extend(defaults.into_iter().filter_map(|variable| CString::new(variable).ok()));
     environment
+}
+
+/// Where a script lay when it was submitted, if that is known: what runs is a copy.
+fn script_path(launch: &Launch) -> Option<&[u8]> {
+    launch.spec.script.as_ref()?;
+    launch.spec.argv.first().map(|path| &path[..]).filter(|path| path.starts_with(b"/"))
 }
 
 /// Variables that a user may set otherwise; `has` says which are.

@@ -68,7 +68,7 @@ pub(super) fn bytes(text: &str) -> ByteBuf {
 
 /// A node of a job, with so many of its tasks.
 pub(super) fn node(name: &str, tasks: u32) -> JobNode {
-    JobNode { node: NodeId(0), name: name.into(), address: String::new(), tasks }
+    JobNode { node: NodeId(0), name: name.into(), address: String::new(), tasks, slots: tasks }
 }
 
 /// A job of so many tasks on one node, with a front end and no input.
@@ -89,6 +89,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
                 .map(|rank| TaskPlacement { rank: Rank(rank), processors: ProcessorSet::first(1) })
                 .collect(),
             node_rank: 0,
+            held: None,
         },
         nodes: vec![node("here", tasks)],
         class: "interactive".into(),

@@ -600,9 +600,15 @@ impl Job {
         }
     }
 
-    /// When all tasks have ended, and all that they wrote is in their files.
+    /// When all tasks have ended, and all that they wrote is in their files. A part that is held ends
+    /// only when it is killed, which is its release.
     pub(super) fn clear_if_ended(&mut self, context: &mut Context) {
-        if self.cleared.is_none() && self.tasks.iter().all(Task::has_ended) && self.is_written() {
+        let may_end = self.killed || self.launch.share.held.is_none();
+        if may_end
+            && self.cleared.is_none()
+            && self.tasks.iter().all(Task::has_ended)
+            && self.is_written()
+        {
             self.clear(context);
         }
     }

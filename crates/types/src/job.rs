@@ -20,7 +20,8 @@ pub struct JobSpec {
     pub group: GroupId,
     /// The class whose rules hold for the job.
     pub class: ClassName,
-    /// How many tasks; at least one.
+    /// How many slots, each with room for one task; at least one. Most jobs start with a task in each
+    /// ([`FirstStep`]).
     pub tasks: u32,
     /// Processors of its own for each task. `None`: one for each task, or, where the machine has
     /// fewer processors than the job has tasks, the tasks share all of them.
@@ -50,6 +51,30 @@ pub struct JobSpec {
     pub on_bad_exit: OnBadExit,
     /// What becomes of it when a node is lost.
     pub on_node_loss: OnNodeLoss,
+}
+
+/// What a job starts with, in the slots that it has. A slot is room for one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FirstStep {
+    /// A task in each slot.
+    #[default]
+    EachSlot,
+    /// One task, on its first node, which starts others itself: a batch script.
+    Once,
+    /// No task: all come with later steps.
+    Nothing,
+}
+
+impl FirstStep {
+    /// How many tasks a job with so many slots starts with.
+    #[must_use]
+    pub const fn tasks(self, slots: u32) -> u32 {
+        match self {
+            Self::EachSlot => slots,
+            Self::Once => 1,
+            Self::Nothing => 0,
+        }
+    }
 }
 
 /// What happens to the other tasks when one ends badly.

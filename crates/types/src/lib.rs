@@ -44,7 +44,9 @@ pub use ids::{
     ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank,
     RequestId, RowId, UserId,
 };
-pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus};
+pub use job::{
+    ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus,
+};
 pub use node_performance::{Figures, LoadAverages, Weights};
 pub use param::{Param, ParamError, ParamKind};
 pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};

@@ -8,7 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, TaskPlacement};
+use tutti_types::{
+    ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, TaskPlacement,
+};
 
 /// The program of a job, and what its tasks find when they start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,8 +168,10 @@ pub struct JobNode {
     pub name: String,
     /// Where other nodes reach it: an address of the network; empty if there are none.
     pub address: String,
-    /// How many of the job's tasks it has; those with the lower ranks are on the nodes before.
+    /// How many of the tasks it has; those with the lower ranks are on the nodes before.
     pub tasks: u32,
+    /// How many slots of the job it has.
+    pub slots: u32,
 }
 
 /// One node's part of a job.
@@ -177,6 +181,9 @@ pub struct Share {
     pub tasks: Vec<TaskPlacement>,
     /// The node's place among the nodes of the job.
     pub node_rank: u32,
+    /// All processors that the job has there, if they are held until they are released, whatever its
+    /// tasks do. Otherwise the job ends there with its tasks.
+    pub held: Option<ProcessorSet>,
 }
 
 /// Everything that a node needs to start its tasks of a job.
@@ -386,6 +393,7 @@ mod tests {
             name: "n".into(),
             address: "a".into(),
             tasks: 2,
+            slots: 2,
         };
         let bytes = |text: &str| ByteBuf::from(text.as_bytes());
         Launch {
@@ -395,7 +403,7 @@ mod tests {
             own_ipc: false,
             credentials: Credentials { uid: 0, gid: 0, groups: Vec::new() },
             size: 4,
-            share: Share { tasks: Vec::new(), node_rank },
+            share: Share { node_rank, ..Share::default() },
             nodes: [0, 1].map(node).to_vec(),
             class: "c".into(),
             resources: Vec::new(),

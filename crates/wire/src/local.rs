@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, QueueName,
+    ClassName, Figures, FirstStep, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, QueueName,
     ResourceWish, Weights,
 };
 
@@ -445,6 +445,8 @@ pub struct JobRequest {
     pub hold: bool,
     /// See [`tutti_types::JobSpec::resources`].
     pub resources: Vec<ResourceWish>,
+    /// What it starts with.
+    pub first: FirstStep,
 }
 
 /// Where a front end finds a keeper.

@@ -35,7 +35,7 @@ pub struct JobReport {
     pub detail: String,
     /// Parts of it that a user has suspended: `7.0`, `7.0/1234`.
     pub suspended: Vec<String>,
-    /// How many tasks.
+    /// How many tasks it starts with.
     pub tasks: u32,
     /// How many processors: as many as it asked for, once it has some as many as these.
     pub processors: u32,
@@ -84,6 +84,11 @@ pub struct JobReport {
     pub position: Option<u64>,
     /// The job just before it in line.
     pub behind: Option<JobId>,
+    /// What it starts with: `tasks`, one in each slot; `batch`, a script that runs once; or `nothing`.
+    /// `null` once a later controller has read it from the journal.
+    pub first: Option<String>,
+    /// How many slots it asked for, each with room for one task; `null` likewise.
+    pub slots: Option<u32>,
 }
 
 /// A queue, as `tutti queue` shows it.

@@ -19,7 +19,8 @@ use tutti_linux::{peer, proc};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{
-    ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, QueueName, RequestId, UserId,
+    ClusterTime, FirstStep, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, QueueName,
+    RequestId, UserId,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
@@ -110,10 +111,14 @@ impl Asks {
 
 fn submit_event(
     request: RequestId,
-    (queue, hold): (Option<QueueName>, bool),
+    (queue, hold, first): (Option<QueueName>, bool, FirstStep),
     spec: JobSpec,
 ) -> Event {
     match queue {
+        queue if first != FirstStep::EachSlot => {
+            let by = hold.then_some(HeldBy::Owner);
+            Event::SubmitAllocation { request, spec, first, by, queue }
+        }
         queue if hold => Event::SubmitHeld { request, spec, by: HeldBy::Owner, queue },
         Some(queue) => Event::SubmitTo { request, queue, spec },
         None => Event::Submit { request, spec },
@@ -252,11 +257,13 @@ impl Driver {
             return self.reply(token, &problem.declined());
         }
         if let Asks::When = asks {
-            let submit = submit_event(RequestId(0), (request.queue, false), spec.clone());
+            let asked = (request.queue, false, request.first);
+            let submit = submit_event(RequestId(0), asked, spec.clone());
             return self.foretell_job((token, uid), job.name, spec, submit);
         }
-        let (within, queue, hold) = (request.within, request.queue, request.hold);
-        let event = submit_event(self.next_request(), (queue, hold), spec.clone());
+        let within = request.within;
+        let asked = (request.queue, request.hold, request.first);
+        let event = submit_event(self.next_request(), asked, spec.clone());
         let front = front.then_some(token);
         match self.submit(&event, Submission { front, within, job, spec, launch }) {
             Some(Ok(job)) => self.answer_accepted(token, job, front.is_some()),
@@ -429,8 +436,8 @@ impl Driver {
         self.memory.journal.note_job(&made);
         self.users.submitted.note(uid, made.key, job);
         let shown = self.shown_of(&spec, made.accepted_ms);
-        let queue = self.core.queue_of(job);
-        let mut entry = Entry { shown, ..Entry::new(made, &spec, queue, launch) };
+        let (queue, first) = (self.core.queue_of(job), self.core.first_step(job));
+        let mut entry = Entry { shown, ..Entry::new(made, (&spec, first), queue, launch) };
         entry.front = front;
         entry.is_unanswered = front.is_some();
         entry.within = within;

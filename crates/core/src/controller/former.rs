@@ -64,6 +64,7 @@ impl From<FormerCore> for Core {
             renewals: BTreeMap::new(),
             overrun: BTreeSet::new(),
             given_up: BTreeMap::new(),
+            allocations: BTreeMap::new(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

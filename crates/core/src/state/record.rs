@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::constraints::OnNodeLoss;
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank};
-use tutti_types::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, OnBadExit, Outcome, TaskStatus};
 use tutti_types::refusal::TaskPlacement;
 use tutti_types::resource::Grant;
 use tutti_types::time::{ClusterTime, Nanos};
@@ -101,18 +101,21 @@ pub enum Binding {
     Own(u32),
     /// All share all (see [`Part::placements`]).
     Shared,
+    /// The part is held until it is released, whatever its tasks do. So many tasks begin in it, and
+    /// all processors are theirs; there may be none.
+    Held(u32),
 }
 
-/// The tasks of a job on one node: ranks without a gap.
+/// The slots of a job on one node, and the tasks that begin there: ranks without a gap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Part {
     /// The node.
     pub node: NodeId,
     /// The processors.
     pub processors: ProcessorSet,
-    /// The lowest rank.
+    /// The lowest slot, which is the lowest rank where each slot has a task.
     pub first: u32,
-    /// How many tasks.
+    /// How many slots.
     pub tasks: u32,
     /// Which job has which processors.
     pub binding: Binding,
@@ -132,6 +135,46 @@ impl Part {
         Self { node, processors, first, tasks, binding, left: tasks, cleared: false, lost: false }
     }
 
+    /// Has the part be held until it is released, with the tasks that begin in it.
+    pub fn hold(&mut self, first: FirstStep) {
+        let launched = match first {
+            FirstStep::EachSlot => return,
+            FirstStep::Once => u32::from(self.first == 0),
+            FirstStep::Nothing => 0,
+        };
+        self.binding = Binding::Held(launched);
+        self.left = launched;
+    }
+
+    /// Whether it is held until it is released.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        match self.binding {
+            Binding::Held(_) => true,
+            Binding::Own(_) | Binding::Shared => false,
+        }
+    }
+
+    /// How many tasks begin in it.
+    #[must_use]
+    pub const fn launched(&self) -> u32 {
+        match self.binding {
+            Binding::Held(launched) => launched,
+            Binding::Own(_) | Binding::Shared => self.tasks,
+        }
+    }
+
+    /// Whether it is to have its turns: something runs there, or may be started there any moment.
+    #[must_use]
+    pub const fn is_present(&self) -> bool {
+        self.left > 0 || (self.is_held() && !self.cleared)
+    }
+
+    /// The ranks of its tasks.
+    fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (self.first..self.first.saturating_add(self.launched())).map(Rank)
+    }
+
     /// Every task with its processors, by rank. Tasks that share them are dealt out in turn if that gives
     /// each processor as many: bound to one, they stay with their caches, and a task that yields
     /// while it waits for another yields to that other. Else all of them move over all processors,
@@ -145,16 +188,15 @@ impl Part {
         let mut next = || match self.binding {
             Binding::Own(count) => own.by_ref().take(count as usize).collect(),
             Binding::Shared if is_even => dealt.by_ref().take(1).collect(),
-            Binding::Shared => self.processors.clone(),
+            Binding::Shared | Binding::Held(_) => self.processors.clone(),
         };
-        let ranks = self.first..self.first + self.tasks;
-        ranks.map(|rank| TaskPlacement { rank: Rank(rank), processors: next() }).collect()
+        self.ranks().map(|rank| TaskPlacement { rank, processors: next() }).collect()
     }
 
     /// Whether the rank is one of its tasks.
     #[must_use]
     pub const fn has(&self, rank: Rank) -> bool {
-        rank.0 >= self.first && rank.0 - self.first < self.tasks
+        rank.0 >= self.first && rank.0 - self.first < self.launched()
     }
 }
 
@@ -289,16 +331,23 @@ impl Residence {
         found.ok().map(|index| &mut self.parts[index])
     }
 
-    /// Whether any of its tasks on that node hasn't ended.
+    /// Whether it is to have its turns on that node ([`Part::is_present`]).
     #[must_use]
     pub fn present_on(&self, node: NodeId) -> bool {
-        self.part(node).is_some_and(|part| part.left > 0)
+        self.part(node).is_some_and(Part::is_present)
     }
 
-    /// Whether any of its tasks hasn't ended.
+    /// Whether it is to have its turns on any node.
     #[must_use]
     pub fn present(&self) -> bool {
-        self.parts.iter().any(|part| part.left > 0)
+        self.parts.iter().any(Part::is_present)
+    }
+
+    /// Whether parts of it are held, though none of the tasks that it began with is left.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        let held = self.parts.iter().any(|part| part.is_held() && !part.cleared);
+        held && self.parts.iter().all(|part| part.left == 0)
     }
 
     /// Whether nothing of it is on any node.
@@ -368,16 +417,20 @@ impl Residence {
     /// The tasks that have not ended, by rank.
     pub fn left(&self) -> impl Iterator<Item = Rank> + '_ {
         let parts = self.parts.iter().filter(|part| part.left > 0 && !part.cleared);
-        let ranks = parts.flat_map(|part| part.first..part.first + part.tasks).map(Rank);
+        let ranks = parts.flat_map(Part::ranks);
         ranks.filter(|rank| !self.ended.contains_key(rank))
     }
 
-    /// Whether tasks on a node have not ended, or were reported as lost.
+    /// Whether tasks on a node have not ended, or were reported as lost, or what was held there was
+    /// never released.
     #[must_use]
     pub fn has_lost_on(&self, node: NodeId) -> bool {
         let Some(part) = self.part(node) else { return false };
-        let ranks = Rank(part.first)..Rank(part.first.saturating_add(part.tasks));
-        part.left > 0 || self.ended.range(ranks).any(|(_, &status)| status == TaskStatus::Lost)
+        let ranks = Rank(part.first)..Rank(part.first.saturating_add(part.launched()));
+        let released = matches!(self.course, Course::Killed { .. });
+        part.left > 0
+            || (part.is_held() && !part.cleared && !released)
+            || self.ended.range(ranks).any(|(_, &status)| status == TaskStatus::Lost)
     }
 
     /// What was on a node is lost: the tasks there that had not ended count as such.
@@ -385,8 +438,7 @@ impl Residence {
         let Some(part) = self.part(node).filter(|part| !part.cleared && part.left > 0) else {
             return;
         };
-        let ranks = (part.first..part.first + part.tasks).map(Rank);
-        let lost: Vec<Rank> = ranks.filter(|rank| !self.ended.contains_key(rank)).collect();
+        let lost: Vec<Rank> = part.ranks().filter(|rank| !self.ended.contains_key(rank)).collect();
         for rank in lost {
             self.ended.insert(rank, TaskStatus::Lost);
             self.hear(TaskStatus::Lost);
@@ -420,7 +472,7 @@ impl Residence {
         }
         part.left -= 1;
         let node = part.node;
-        let emptied = (part.left == 0).then_some(node);
+        let emptied = (!part.is_present()).then_some(node);
         self.ended.insert(rank, status);
         self.hear(status);
         match fatal(status, rules, node) {

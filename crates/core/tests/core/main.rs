@@ -26,6 +26,7 @@ mod rooms;
 mod scenarios;
 mod sharing;
 mod spread;
+mod steps;
 mod weights;
 mod wishes;
 

@@ -322,6 +322,10 @@ impl Job {
                 _ => {}
             }
         }
+        if self.launch.share.held.is_some() && self.sweep.is_none() {
+            // No task that ends from now on may be left to say so.
+            self.clear_if_ended(context);
+        }
     }
 
     fn signal_now(&mut self, ranks: &[Rank], number: u8, context: &mut Context) {
@@ -337,7 +341,8 @@ impl Job {
         if self.cleared.is_some() {
             return;
         }
-        if self.tasks.iter().all(Task::has_ended) && !self.tasks.is_empty() {
+        let may_end = self.killed || self.launch.share.held.is_none();
+        if may_end && self.tasks.iter().all(Task::has_ended) && !self.tasks.is_empty() {
             return self.clear(context);
         }
         if self.killed {

@@ -234,8 +234,9 @@ impl Cluster {
     /// Every node without tasks of the job reports so.
     pub fn clear(&mut self, job: JobId) {
         let held = self.held.get(&job).cloned().unwrap_or_default();
+        let is_held = self.core.parts(job).iter().any(Part::is_held);
         for (node, tasks) in held.tasks {
-            if tasks.is_empty() {
+            if tasks.is_empty() && (!is_held || held.killed.contains(&node)) {
                 self.clear_node(job, node);
             }
         }
@@ -474,7 +475,7 @@ impl Cluster {
     fn begin_move_in(&mut self, job: JobId) {
         let held = self.held.get_mut(&job).expect("only a launched job comes back");
         let parts = self.core.parts(job);
-        if parts.iter().all(|part| part.left == part.tasks && !part.cleared && !part.lost) {
+        if parts.iter().all(|part| part.left == part.launched() && !part.cleared && !part.lost) {
             // Perhaps elsewhere than before, with all its tasks.
             let of = |part: &Part| part.placements().iter().map(|task| task.rank).collect();
             held.tasks = parts.iter().map(|part| (part.node, of(part))).collect();

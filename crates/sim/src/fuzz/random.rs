@@ -99,6 +99,7 @@ const KINDS: &[Kind] = &[
         let used = random.below(400 * MS);
         Step::AfterUse(class, (!random.one_in(4)).then(|| (used, random.place())))
     }),
+    (48, Who::Users, |random| Step::SubmitBatch(Box::new(spec(random)))),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

@@ -79,7 +79,10 @@ impl Step {
     /// Whether it makes no row longer than others, or beyond the number of rows.
     fn is_even(&self) -> bool {
         match self {
-            Self::Submit(spec) | Self::SubmitTo(_, spec) | Self::SubmitHeld(spec, _) => {
+            Self::Submit(spec)
+            | Self::SubmitTo(_, spec)
+            | Self::SubmitHeld(spec, _)
+            | Self::SubmitBatch(spec) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
             Self::JobClass(..) | Self::AfterUse(..) => false,
@@ -120,6 +123,7 @@ impl Step {
             | Self::Suspend(_)
             | Self::Resume(_)
             | Self::SubmitHeld(..)
+            | Self::SubmitBatch(_)
             | Self::HoldJob(..)
             | Self::Release(..)
             | Self::MoveJob(..)

@@ -133,6 +133,10 @@ fn simpler(step: &Step) -> Vec<Step> {
             let simpler = simpler_spec(&spec).into_iter().map(Box::new);
             simpler.map(|spec| Step::SubmitHeld(spec, owner)).collect()
         }
+        Step::SubmitBatch(spec) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new).map(Step::SubmitBatch);
+            [Step::Submit(spec)].into_iter().chain(fewer).collect()
+        }
         Step::HoldJob(job, owner) => vec![Step::HoldJob(0, owner), Step::HoldJob(job % 8, owner)],
         Step::Release(job, owner) => vec![Step::Release(0, owner), Step::Release(job % 8, owner)],
         Step::JobClass(job, class) => {

@@ -7,9 +7,10 @@ use std::fmt;
 use tutti_core::{Event, HeldBy};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    AfterUse, BankAccount, BankPeriod, ClassName, ClusterTime, Figures, Grantee, GroupId, JobId,
-    JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime,
-    QueueName, Rank, Renewal, ResourceName, ResourceSpec, TaskStatus, UserId, class, params,
+    AfterUse, BankAccount, BankPeriod, ClassName, ClusterTime, Figures, FirstStep, Grantee,
+    GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet,
+    ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec, TaskStatus, UserId, class,
+    params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -97,6 +98,8 @@ pub enum Step {
     BankPeriod(bool, bool),
     /// A day begins, which is the one of this number.
     Day(u64),
+    /// A user asks for a batch job.
+    SubmitBatch(#[serde(with = "asked")] Box<JobSpec>),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -209,6 +212,17 @@ impl Step {
                 let by = held_by(*owner);
                 let spec = (**spec).clone();
                 cluster.submits(|request| Event::SubmitHeld { request, spec, by, queue: None });
+            }
+            Self::SubmitBatch(spec) => {
+                let spec = (**spec).clone();
+                let (first, by, queue) = (FirstStep::Once, None, None);
+                cluster.submits(|request| Event::SubmitAllocation {
+                    request,
+                    spec,
+                    first,
+                    by,
+                    queue,
+                });
             }
             Self::HoldJob(job, owner) => {
                 cluster.event(Event::Hold { job: pick(cluster, *job), by: held_by(*owner) });
@@ -342,6 +356,9 @@ impl fmt::Display for Step {
             Self::Submit(spec) => write!(f, "submit {} tasks, {}", spec.tasks, spec.class),
             Self::SubmitHeld(spec, _) => {
                 write!(f, "submit {} held tasks, {}", spec.tasks, spec.class)
+            }
+            Self::SubmitBatch(spec) => {
+                write!(f, "submit a batch job of {} slots, {}", spec.tasks, spec.class)
             }
             Self::Set(name, value) => write!(f, "params {}", set(params::TABLE, name, *value)),
             Self::Rule(class, name, value) => {

@@ -10,7 +10,7 @@ use tutti_linux::proc::{ProcessStat, ancestors, command_line};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::is_of_the_system;
-use tutti_types::{ClassName, JobId, Nanos, OnBadExit, QueueName};
+use tutti_types::{ClassName, FirstStep, JobId, Nanos, OnBadExit, QueueName};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
@@ -152,6 +152,7 @@ fn request(
         on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
         hold: false,
+        first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {
             name,

@@ -149,7 +149,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
             job.name.clone(),
             job.user.clone(),
             class(job),
-            job.tasks.to_string(),
+            tasks(job),
             job.state.clone(),
             turn(job),
             format_seconds(job.age_s),
@@ -168,6 +168,15 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         table.row(row);
     }
     table
+}
+
+/// How many tasks it starts with; of a batch job, for how many it has room.
+fn tasks(job: &JobReport) -> String {
+    match (job.first.as_deref(), job.slots) {
+        (Some("batch"), Some(slots)) => format!("batch:{slots}"),
+        (Some("nothing"), Some(slots)) => format!("alloc:{slots}"),
+        _ => job.tasks.to_string(),
+    }
 }
 
 /// The columns of [`limit_cells`].

@@ -4,6 +4,7 @@ mod access;
 mod adopt;
 mod attach;
 mod bank;
+mod batch;
 mod bench;
 mod cluster;
 mod completion;
@@ -69,6 +70,8 @@ pub(crate) enum Verb {
     Run(run::RunArgs),
     /// Submit a job, a command or a script, to run in the background
     Submit(submit::SubmitArgs),
+    /// Submit a batch script: it runs once, with processors for many tasks
+    Batch(batch::BatchArgs),
     /// Make running processes a job, with their descendants
     Adopt(adopt::AdoptArgs),
     /// Wait for jobs to end, and exit with the highest of their exit codes
@@ -238,6 +241,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
     match verb {
         Verb::Run(args) => run::execute(args),
         Verb::Submit(args) => submit::execute(args),
+        Verb::Batch(args) => batch::execute(args),
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),

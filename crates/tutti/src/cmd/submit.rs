@@ -4,6 +4,7 @@ use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use tutti_client::ask::{ask, unexpected};
@@ -56,6 +57,27 @@ pub(crate) struct SubmitOptions {
     append: bool,
 }
 
+impl SubmitOptions {
+    /// The files that the options name.
+    pub(super) fn stdio(&self) -> Stdio {
+        let bytes = |text: &OsString| ByteBuf::from(text.clone().into_vec());
+        Stdio::Files {
+            input: self.input.as_ref().map(bytes),
+            output: bytes(&self.output),
+            error: self.error.as_ref().map(bytes),
+            mode: match self.append {
+                true => OpenMode::Append,
+                false => self.open_mode.unwrap_or_default(),
+            },
+        }
+    }
+
+    /// Whether the job is to be held.
+    pub(super) const fn is_held(&self) -> bool {
+        self.hold
+    }
+}
+
 fn open_mode(text: &str) -> Result<OpenMode, String> {
     match text {
         "append" | "a" => Ok(OpenMode::Append),
@@ -101,18 +123,13 @@ fn after_help() -> String {
 
 pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     let (options, script) = match read_script(&args.command[0])? {
-        Some(text) => (with_script_options(&args, &text)?, Some(text)),
+        Some(text) => {
+            let typed = typed_options::<SubmitArgs>("submit", "command");
+            let name = args.command[0].to_string_lossy();
+            let options = with_script_options((&name, &text), ("submit", args.parsable), typed)?;
+            (options, Some(text))
+        }
         None => (args.options.clone(), None),
-    };
-    let bytes = |text: OsString| ByteBuf::from(text.into_vec());
-    let stdio = Stdio::Files {
-        input: options.input.map(bytes),
-        output: bytes(options.output),
-        error: options.error.map(bytes),
-        mode: match options.append {
-            true => OpenMode::Append,
-            false => options.open_mode.unwrap_or_default(),
-        },
     };
     let tasks = options.job.tasks()?;
     if let Some((line, starter)) =
@@ -120,11 +137,12 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     {
         say!(
             "tutti: line {line} of {} runs {starter}, once for each of {tasks} tasks: leave {starter} out, or submit \
-             the script with -n 1 -c {tasks}",
+             the script with `tutti batch`, which runs it once",
             args.command[0].display()
         );
     }
-    let mut request = job_request(&options.job, "production", &args.command, script, stdio)?;
+    let mut request =
+        job_request(&options.job, "production", &args.command, script, options.stdio())?;
     request.hold = options.hold;
     check_launch(&request.launch)?;
     if args.when {
@@ -133,10 +151,18 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     if let Some(suspect) = Suspect::of(&request).filter(|_| request.launch.script.is_none()) {
         suspect.check_all(request.tasks)?;
     }
+    send(request, args.parsable)
+}
+
+/// Submits a job, and says its number.
+///
+/// # Errors
+/// If it can't be submitted.
+pub(super) fn send(request: JobRequest, parsable: bool) -> anyhow::Result<Exit> {
     let asked = Asked::of(&request);
     match submit(request.clone())? {
         Reply::Accepted { job, waits } => {
-            match args.parsable {
+            match parsable {
                 true => print(&format!("{job}\n"))?,
                 false => print(&accepted(&request, job, &waits))?,
             }
@@ -169,20 +195,26 @@ fn accepted(request: &JobRequest, job: JobId, waits: &str) -> String {
 /// # Errors
 /// If the file can't be read, is too long, or has options that would be ignored.
 fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
-    use std::io::Read;
     let path = Path::new(program);
     // Before it is opened: a pipe would have us wait for its other end.
     if !path.is_file() {
         return Ok(None);
     }
-    let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
-    let shown = path.display();
+    let Ok(file) = std::fs::File::open(path) else { return Ok(None) };
+    // Without a slash it is a command of the PATH, unless it is a script that lies here.
+    script_in(file, &path.display().to_string())
+}
+
+/// The text of a script; `None` if it is none.
+///
+/// # Errors
+/// If it can't be read, is too long, or has options that would be ignored.
+pub(super) fn script_in(mut file: impl Read, shown: &str) -> anyhow::Result<Option<Vec<u8>>> {
     let unreadable = || format!("cannot read the script {shown}");
     let mut text = Vec::new();
     file.by_ref().take(START_BYTES).read_to_end(&mut text).with_context(unreadable)?;
     script::check_start(&text)
         .map_err(|error| coded(Code::BadScript, format!("{shown}: {error}")))?;
-    // Without a slash it is a command of the PATH, unless it is a script that lies here.
     if !script::is_script(&text) {
         return Ok(None);
     }
@@ -213,37 +245,38 @@ fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
     })
 }
 
-/// The script's options, overridden by those that were typed.
+/// The options of a script, given its name and text, overridden by those that were typed. The verb, and
+/// whether it says no more than a number.
 ///
 /// # Errors
 /// All that is wrong with the script's option lines.
-fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitOptions> {
-    let name = args.command[0].to_string_lossy();
+pub(super) fn with_script_options(
+    (name, text): (&str, &[u8]),
+    (verb, parsable): (&'static str, bool),
+    typed: Vec<OsString>,
+) -> anyhow::Result<SubmitOptions> {
     let failed = |what: &str| coded(Code::BadScript, format!("{name}: {what}"));
     let script = script::parse(text).map_err(|error| failed(&error.to_string()))?;
-    let command = SubmitOptions::augment_args(clap::Command::new("submit").no_binary_name(true))
+    let command = SubmitOptions::augment_args(clap::Command::new(verb).no_binary_name(true))
         .args_override_self(true)
         .disable_help_flag(true);
-    let problems = problems_of(&command, &script);
+    let problems = problems_of((verb, &command), &script);
     if !problems.is_empty() {
         return Err(failed(&all_of(&problems)));
     }
-    let typed = typed_options();
     // A script for Slurm runs where no administrator has made a queue, too.
     let is_partition = |word: &&String| word.starts_with(PARTITION);
     let partition = script.directives.iter().flat_map(|d| &d.words).find(is_partition);
     let ignored = partition.filter(|_| !has_queues());
-    if let Some(ignored) = ignored.filter(|_| !args.parsable) {
+    if let Some(ignored) = ignored.filter(|_| !parsable) {
         say!("tutti: {name}: no effect here, since there is no queue: {ignored}");
     }
     let words = script.directives.iter().flat_map(|d| &d.words);
     let words = words.filter(|word| ignored.is_none() || !is_partition(word)).map(OsString::from);
     let matches = command
         .try_get_matches_from(words.chain(typed))
-        .map_err(|error| failed(&super::usage::what_is_wrong(&error, "submit")))?;
-    if !args.parsable
-        && let Some(noted) = noted(&script.notes)
-    {
+        .map_err(|error| failed(&super::usage::what_is_wrong(&error, verb)))?;
+    if !parsable && let Some(noted) = noted(&script.notes) {
         say!("tutti: {name}: {noted}");
     }
     Ok(SubmitOptions::from_arg_matches(&matches)?)
@@ -259,13 +292,16 @@ fn has_queues() -> bool {
 
 /// What is wrong with a script, by its lines: what its reader has found, and what the verb's own parser
 /// finds in each option.
-fn problems_of(command: &clap::Command, script: &script::Script) -> Vec<String> {
+fn problems_of(
+    (verb, command): (&'static str, &clap::Command),
+    script: &script::Script,
+) -> Vec<String> {
     let mut problems: Vec<(u32, String)> =
         script.problems.iter().map(|problem| (problem.line, problem.to_string())).collect();
     for directive in &script.directives {
         for option in options_of(command, &directive.words) {
             if let Err(error) = command.clone().try_get_matches_from(option) {
-                let what = super::usage::what_is_wrong(&error, "submit");
+                let what = super::usage::what_is_wrong(&error, verb);
                 problems.push((directive.line, format!("line {}: {what}", directive.line)));
             }
         }
@@ -331,15 +367,13 @@ fn noted(notes: &[script::Note]) -> Option<String> {
 /// Words before the command that are none of a script's options.
 const OF_THE_VERB: [&str; 4] = ["--parsable", "--when", "--json", "--"];
 
-/// The options that were typed before the command, as they were typed.
-fn typed_options() -> Vec<OsString> {
+/// The options that were typed before the last argument of a verb, the command, as they were typed.
+pub(super) fn typed_options<Verb: Args>(verb: &'static str, last: &str) -> Vec<OsString> {
     let all: Vec<OsString> = std::env::args_os().skip(2).collect();
-    let command = SubmitArgs::augment_args(clap::Command::new("submit").no_binary_name(true));
+    let command = Verb::augment_args(clap::Command::new(verb).no_binary_name(true));
     let matches = command.try_get_matches_from(&all);
-    let count = matches
-        .ok()
-        .and_then(|matches| matches.get_raw("command").map(Iterator::count))
-        .unwrap_or(0);
+    let count =
+        matches.ok().and_then(|matches| matches.get_raw(last).map(Iterator::count)).unwrap_or(0);
     let mut typed: Vec<OsString> = all[..all.len().saturating_sub(count)].to_vec();
     typed.retain(|word| !OF_THE_VERB.iter().any(|own| word == own));
     typed

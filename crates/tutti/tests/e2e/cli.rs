@@ -158,6 +158,8 @@ fn json_has_the_documented_keys() {
             "resources",
             "position",
             "behind",
+            "first",
+            "slots",
         ],
     );
     check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tutti_types::{ClassName, JobId, Nanos, OnBadExit};
+use tutti_types::{ClassName, FirstStep, JobId, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio as TaskStdio};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
@@ -97,6 +97,7 @@ fn request() -> JobRequest {
         on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
         hold: false,
+        first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {
             name: "x".into(),

@@ -12,6 +12,7 @@ mod affinity;
 mod anywhere;
 mod attach;
 mod audit;
+mod batch;
 mod bench;
 mod by_hand;
 mod classes;

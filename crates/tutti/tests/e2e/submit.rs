@@ -35,7 +35,7 @@ fn a_script_that_starts_tasks_itself_is_told_so_when_it_is_submitted() {
     let instance = Instance::new().up();
     instance.script("job", "#!/bin/sh\n#SBATCH -n 3 -o /dev/null\n./srun ./solver\n");
     let once = "line 3 of ./job runs srun, once for each of 3 tasks: leave srun out, or submit";
-    let done = instance.tutti(&["submit", "./job"]).expect(0).says(once).says("-n 1 -c 3");
+    let done = instance.tutti(&["submit", "./job"]).expect(0).says(once).says("tutti batch");
     assert!(done.text().starts_with("job 1 is submitted"), "{}", done.text());
     let done = instance.tutti(&["submit", "-n", "1", "./job"]).expect(0);
     assert_eq!(done.err, "");

@@ -22,12 +22,14 @@ fn launch() -> Launch {
         share: Share {
             tasks: vec![TaskPlacement { rank: Rank(0), processors: ProcessorSet::first(2) }],
             node_rank: 0,
+            held: None,
         },
         nodes: vec![JobNode {
             node: NodeId(0),
             name: "a1".into(),
             address: "10.0.0.1".into(),
             tasks: 4,
+            slots: 4,
         }],
         class: "interactive".into(),
         resources: Vec::new(),
@@ -207,7 +209,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (2, 880, "f55203bf71da8658"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (3, 882, "f951541fe3a73a77"));
 }
 
 #[test]
@@ -221,7 +223,7 @@ fn what_is_read_is_what_was_written_and_nothing_else_is_read() {
     let mut other = bytes.clone();
     other[8] = 9;
     assert_eq!(error(&other), HandoverError::OtherForm { theirs: 9 });
-    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 2");
+    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 3");
     let short = &bytes[..bytes.len() - 1];
     assert_eq!(error(short), HandoverError::Broken { bytes: short.len() });
     assert_eq!(

@@ -98,7 +98,7 @@ fn launch(launch: Launch) -> Launch {
 fn share(tasks: usize) -> Share {
     let processors: ProcessorSet = [8191].into_iter().collect();
     let task = TaskPlacement { rank: Rank(u32::MAX), processors };
-    Share { tasks: vec![task; tasks], node_rank: u32::MAX }
+    Share { tasks: vec![task; tasks], node_rank: u32::MAX, held: None }
 }
 
 fn question(question: Question) -> Question {
@@ -472,7 +472,7 @@ fn the_largest_share_goes_with_the_largest_request_and_on_to_the_keeper() {
 fn a_launch_that_no_order_holds_is_refused_where_it_is_made() {
     let mut launch = a_launch();
     let (name, address) = (text(HOST_NAME_BYTES_MAX), String::new());
-    launch.nodes = vec![JobNode { node: NodeId(0), name, address, tasks: 1 }; 40_000];
+    launch.nodes = vec![JobNode { node: NodeId(0), name, address, tasks: 1, slots: 1 }; 40_000];
     let shares = vec![(NodeId(0), share(1)), (NodeId(1), share(1))];
     let refused = split_shares(&launch, shares).unwrap_err();
     assert!(refused.bytes > ITEM_BYTES_MAX, "{refused:?}");

@@ -6,8 +6,8 @@ use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
 use tutti_types::{
-    AfterUse, BankAccount, ClassName, ClassSpec, ClusterTime, Grantee, JobSpec, Nanos, NodeId,
-    NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus, default_classes,
+    AfterUse, BankAccount, ClassName, ClassSpec, ClusterTime, FirstStep, Grantee, JobSpec, Nanos,
+    NodeId, NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus, default_classes,
 };
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -85,6 +85,16 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::SubmitHeld { request, spec, by, queue } => {
             let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
             format!("request {request}: {}{queue}, held by {}", asked(spec), holder(*by))
+        }
+        Event::SubmitAllocation { request, spec, first, by, queue } => {
+            let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
+            let by = by.map_or(String::new(), |by| format!(", held by {}", holder(by)));
+            let first = match first {
+                FirstStep::EachSlot => "a task in each slot",
+                FirstStep::Once => "one task that starts the others",
+                FirstStep::Nothing => "no task",
+            };
+            format!("request {request}: {}{queue}{by}, with {first}", asked(spec))
         }
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),

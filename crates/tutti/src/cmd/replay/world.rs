@@ -449,5 +449,11 @@ impl<'a> World<'a> {
 
 /// Whether a job is asked for.
 const fn is_submit(event: &Event) -> bool {
-    matches!(event, Event::Submit { .. } | Event::SubmitTo { .. } | Event::SubmitHeld { .. })
+    matches!(
+        event,
+        Event::Submit { .. }
+            | Event::SubmitTo { .. }
+            | Event::SubmitHeld { .. }
+            | Event::SubmitAllocation { .. }
+    )
 }

@@ -118,7 +118,7 @@ fn text_of(report: &ShowReport) -> String {
         add_what_runs(&mut lines, job, details);
         lines.add("asked", asked(job, &details.asked));
     } else {
-        lines.add("asked", counted(job.tasks, "task"));
+        lines.add("asked", slots(job));
     }
     lines.add("queue", job.queue.as_deref().unwrap_or_default());
     lines.add("resources", job.resources.join(", "));
@@ -196,7 +196,7 @@ fn state(report: &ShowReport) -> String {
 }
 
 fn asked(job: &JobReport, asked: &Asked) -> String {
-    let mut words = vec![counted(job.tasks, "task")];
+    let mut words = vec![slots(job)];
     if let Some(count) = asked.processors_per_task {
         words.push(format!("{} each", counted(count, "processor")));
     }
@@ -220,6 +220,17 @@ fn asked(job: &JobReport, asked: &Asked) -> String {
     words.extend(bad_exit.map(str::to_owned));
     words.push(format!("on the loss of a node: {}", on_node_loss(asked.on_node_loss)));
     words.join(", ")
+}
+
+/// What it starts with.
+fn slots(job: &JobReport) -> String {
+    match (job.first.as_deref(), job.slots) {
+        (Some("batch"), Some(slots)) => {
+            format!("a batch script with room for {}", counted(slots, "task"))
+        }
+        (Some("nothing"), Some(slots)) => format!("room for {}", counted(slots, "task")),
+        _ => counted(job.tasks, "task"),
+    }
 }
 
 /// The rule in the words of `--on-node-loss`.

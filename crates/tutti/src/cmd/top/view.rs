@@ -287,6 +287,8 @@ pub(super) mod tests {
             queue: None,
             position: None,
             behind: None,
+            first: None,
+            slots: None,
         }
     }
 

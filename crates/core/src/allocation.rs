@@ -1,0 +1,60 @@
+//! Jobs that are more than a task in each slot.
+//!
+//! A job is an allocation: slots on nodes, which take turns, are suspended and end together. Most jobs
+//! start with a task in each slot, and end node by node as their tasks do. Of such a job nothing is
+//! kept here.
+//!
+//! A batch job starts with one task on its first node, and has no task elsewhere until that starts
+//! some. Its parts are held ([`Binding::Held`](crate::state::record::Binding::Held)): each has its turns until
+//! it is released, whether or not it has a task. The job is released when the last of the tasks that
+//! it started with has ended: its nodes are told to end what is left of it, and the job ends when all
+//! have said that nothing is.
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::state::record::Deaths;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use tutti_types::ids::JobId;
+use tutti_types::job::{EndReason, FirstStep};
+use tutti_types::time::ClusterTime;
+
+/// What is kept of a job beside its slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Allocation {
+    /// What it starts with.
+    pub first: FirstStep,
+}
+
+impl Core {
+    /// Notes what a job starts with, if that is not a task in each slot.
+    pub(crate) fn note_first_step(&mut self, job: JobId, first: FirstStep) {
+        if first != FirstStep::EachSlot {
+            self.allocations.insert(job, Allocation { first });
+        }
+    }
+
+    /// What a job starts with.
+    #[must_use]
+    pub fn first_step(&self, job: JobId) -> FirstStep {
+        self.allocations.get(&job).map_or(FirstStep::EachSlot, |allocation| allocation.first)
+    }
+
+    /// Ends what is left of a job whose tasks have all ended, if it would be held for ever.
+    pub(crate) fn release_if_spent(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.first_step(job) != FirstStep::Once {
+            return;
+        }
+        let Some(residence) = self.residence_mut(job).filter(|it| it.is_spent()) else { return };
+        if residence.kill(EndReason::Completed, now, Deaths::Collateral) {
+            let nodes = residence.nodes_left();
+            actions.extend(nodes.map(|node| Action::Kill { job, node }));
+            self.expect_end(job);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `tutti batch`.
+
+use super::submit::{SubmitOptions, script_in, send, typed_options, with_script_options};
+use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use tutti_client::{FILE_LETTERS, SCHEDULING, check_launch, job_request};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_types::FirstStep;
+use tutti_wire::code::Code;
+
+#[derive(Args, Debug)]
+#[command(after_help = after_help())]
+pub(crate) struct BatchArgs {
+    #[command(flatten)]
+    options: SubmitOptions,
+
+    /// Run this line of a shell instead of a script
+    #[arg(long, value_name = "CMD", conflicts_with = "script")]
+    wrap: Option<OsString>,
+
+    /// Print only the number of the job, for scripts
+    #[arg(long)]
+    parsable: bool,
+
+    /// Print when such a job would start and end, and submit nothing
+    #[arg(long, conflicts_with = "parsable", help_heading = SCHEDULING)]
+    when: bool,
+
+    /// With --when: as JSON
+    #[arg(long, requires = "when", help_heading = SCHEDULING)]
+    json: bool,
+
+    /// Script, or - for standard input, and its arguments; its #TUTTI and #SBATCH lines may have
+    /// options
+    #[arg(trailing_var_arg = true, required_unless_present = "wrap", value_name = "SCRIPT")]
+    script: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti batch -n 4 -t 2h job.sh             the script runs once, with room for four tasks
+  tutti batch -n 8 -N 2 job.sh in.dat       on two nodes: the script runs on the first
+  tutti batch -n 4 --wrap './prepare && ./solve'
+  tutti batch --parsable - < job.sh         the script comes from standard input";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{FILE_LETTERS}")
+}
+
+/// What a script is called that has no file.
+const WITHOUT_FILE: &str = "batch";
+
+pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
+    let (options, text) = match &args.wrap {
+        Some(line) => (args.options.clone(), wrapped(line)?),
+        None => {
+            let name = args.script[0].to_string_lossy();
+            let text = text_of(&args.script[0])?;
+            let typed = typed_options::<BatchArgs>("batch", "script");
+            (with_script_options((&name, &text), ("batch", args.parsable), typed)?, text)
+        }
+    };
+    let mut argv = args.script.clone();
+    match argv.first_mut() {
+        Some(first) if first != "-" => *first = std::path::absolute(&*first)?.into_os_string(),
+        Some(first) => *first = WITHOUT_FILE.into(),
+        None => argv.push(WITHOUT_FILE.into()),
+    }
+    let mut request = job_request(&options.job, "production", &argv, Some(text), options.stdio())?;
+    request.hold = options.is_held();
+    request.first = FirstStep::Once;
+    check_launch(&request.launch)?;
+    match args.when {
+        true => super::when::of_job(request, args.json),
+        false => send(request, args.parsable),
+    }
+}
+
+/// A script of one line.
+fn wrapped(line: &OsString) -> anyhow::Result<Vec<u8>> {
+    let line = line.clone().into_vec();
+    if line.trim_ascii().is_empty() {
+        return Err(coded(Code::BadScript, "--wrap needs a command, such as --wrap './solver'"));
+    }
+    Ok([b"#!/bin/sh\n", &line[..], b"\n"].concat())
+}
+
+/// The text of a script.
+///
+/// # Errors
+/// If it is none, or can't be read.
+fn text_of(script: &OsString) -> anyhow::Result<Vec<u8>> {
+    let (found, shown) = match script == "-" {
+        true => (script_in(std::io::stdin().lock(), "standard input")?, "standard input".into()),
+        false => {
+            let path = PathBuf::from(script);
+            let shown = path.display().to_string();
+            let file = open(&path, &shown)?;
+            (script_in(file, &shown)?, shown)
+        }
+    };
+    found.ok_or_else(|| {
+        let reason = format!(
+            "{shown} is no script: its first line must name an interpreter, such as #!/bin/sh; `tutti submit` \
+             takes any program, and --wrap 'CMD' a line of a shell"
+        );
+        coded(Code::BadScript, reason)
+    })
+}
+
+fn open(path: &Path, shown: &str) -> anyhow::Result<std::fs::File> {
+    let failed =
+        |why: String| coded(Code::BadScript, format!("cannot read the script {shown}: {why}"));
+    let found = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    // A pipe has no other end before it is opened, and may never have one.
+    if !found.is_file() && !is_stdin(path) {
+        return Err(failed("it is no file".into()));
+    }
+    std::fs::File::open(path).map_err(|error| failed(error.to_string()))
+}
+
+/// Whether the path names standard input, which may be a pipe.
+fn is_stdin(path: &Path) -> bool {
+    ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|it| path == Path::new(it))
+}
