@@ -201,6 +201,7 @@ impl Core {
     /// Takes in one event that happened at `now` and appends what must be done to `actions`.
     ///
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of event")]
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         let (now, at_stake) = (self.advance(now, event), self.promises_at_stake(event));
         match event {

@@ -208,12 +208,10 @@ impl Driver {
         }
         self.lower_limits(token, uid, &mut request.launch);
         if let Err(error) = self.check_request(token, uid, &request, front) {
-            self.fail(token, error);
-            return;
+            return self.fail(token, error);
         }
         if let Some(reason) = self.too_many_tasks(&request) {
-            self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
-            return;
+            return self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
         }
         let nodes = match self.in_queue(token, &mut request, &credentials) {
             Ok(nodes) => nodes,
