@@ -18,7 +18,7 @@
 //! turns is expected and not promised ([`Core::slots_may_change`]): no promise that was made is
 //! delayed. With one row, and where no class keeps any, promises are as before. There is a bound on
 //! how rare turns may become, and it is far too large to be said:
-//! `docs/decisions/0019-shares-of-time.md` has its factors.
+//! `docs/decisions/0015-shares-of-time.md` has its factors.
 
 use crate::controller::Core;
 use crate::event::Event;
