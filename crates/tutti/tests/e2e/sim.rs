@@ -293,7 +293,7 @@ fn the_comparisons_of_the_t3d_are_one_command() {
         assert!(figure(preemptive, "utilisation") > 1.15 * figure(0, "utilisation"), "{runs}");
         assert!(figure(preemptive, "working_hours") > 1.3 * figure(0, "working_hours"), "{runs}");
         assert!(figure(0, "weekends") < 0.2 && figure(preemptive, "weekends") < 0.2, "{runs}");
-        assert!(figure(preemptive, "preemptions") > 0.0);
+        assert!(figure(preemptive, "preemptions") > 100.0);
     }
     assert_eq!(figure(0, "preemptions"), 0.0);
     let weeks = runs[0]["utilisation_by_week"].as_array().unwrap();
@@ -311,7 +311,7 @@ fn the_comparisons_of_the_t3d_are_one_command() {
     assert!(interactive[1..].iter().all(|it| *it < 0.9 * interactive[0]), "{interactive:?}");
     for runs in [alone, together] {
         let [before, others @ ..] = runs.map(|run| figure(run, "batch_done_s"));
-        assert!(others.iter().all(|it| it / before < 1.5), "{before} {others:?}");
+        assert!(others.iter().all(|it| it / before < 1.15), "{before} {others:?}");
     }
     for (option, value, says) in [
         ("--generate", "t3d", "t3d-users:production=20"),
