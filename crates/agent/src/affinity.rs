@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tracing::{debug, warn};
+use tracing::warn;
 use tutti_linux::affinity;
 use tutti_linux::cgroup::LimitBy;
 use tutti_linux::pidfd::{Held, for_each_listed};
@@ -111,8 +111,8 @@ impl Agent {
                 continue;
             }
             // Tasks need not use all that their job has.
-            if job.processors.is_subset(new) || new.is_subset(&job.processors) {
-                job.keep_to(candidate.launch.job, new);
+            if job.processors.is_subset(new) {
+                job.processors.clone_from(new);
             } else {
                 moves.insert(candidate.launch.job, new.clone());
             }
@@ -335,24 +335,6 @@ impl Change {
 }
 
 impl Job {
-    /// The job keeps fewer of its processors, since tasks have ended, or has them again. Its other
-    /// tasks stay where they are.
-    fn keep_to(&mut self, id: JobId, new: &ProcessorSet) {
-        let fewer = !self.processors.is_subset(new);
-        let again = self.is_narrowed && !new.is_subset(&self.processors);
-        self.processors.clone_from(new);
-        if !(fewer || again) {
-            return;
-        }
-        self.is_narrowed = fewer;
-        let Some(group) = self.group.as_ref().filter(|_| self.is_held) else { return };
-        let list: Vec<u32> = new.iter().collect();
-        // In cgroup v1 a set can't be narrower than those of tasks within it, which hold the tasks.
-        if let Err(error) = group.set_processors(&list) {
-            debug!("the group of job {id} keeps its processors: {error}");
-        }
-    }
-
     /// The processors that the group of a task is held to.
     fn own_processors(&self, rank: Rank) -> Option<Vec<u32>> {
         open(&self.group_of(rank))?.processors().filter(|_| self.is_held)
@@ -397,7 +379,6 @@ mod tests {
             step: group.path().join(tutti_node::layout::FIRST_STEP),
             processors: ProcessorSet::new(),
             is_held: true,
-            is_narrowed: false,
             group: Some(Arc::new(group)),
             roots: BTreeMap::from([(Rank(0), root)]),
             minders: BTreeMap::new(),

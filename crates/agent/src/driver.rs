@@ -703,7 +703,6 @@ impl Agent {
             ipc_before: IpcBefore::look(&launch),
             step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
             is_held: self.processes.affinity.hold(id, group.as_deref(), &processors),
-            is_narrowed: false,
             processors,
             group,
             roots: BTreeMap::new(),

@@ -32,8 +32,6 @@ pub(super) struct Job {
     pub(super) processors: ProcessorSet,
     /// Whether its group holds it there.
     pub(super) is_held: bool,
-    /// Whether it has fewer processors than it began with.
-    pub(super) is_narrowed: bool,
     /// Changes of where its processes may run.
     pub(super) masks: Masks,
     pub(super) roots: BTreeMap<Rank, i32>,

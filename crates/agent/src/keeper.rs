@@ -270,7 +270,6 @@ impl Agent {
             step: group.as_ref().map(|group| layout::step_of(group.path())).unwrap_or_default(),
             group,
             is_held: processors.is_some(),
-            is_narrowed: false,
             processors: processors.into_iter().flatten().collect(),
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             // Any may be.

@@ -151,8 +151,7 @@ impl Entry {
 
     /// It has these: fewer than it asked for, if tasks share some.
     pub(super) fn note_processors(&mut self, placements: &[PlacementView]) {
-        let of = |it: &PlacementView| it.processors.count() + it.given_up.count();
-        let had = placements.iter().map(of).sum();
+        let had = placements.iter().map(|placed| placed.processors.count()).sum();
         if had > 0 {
             self.processors = had;
         }

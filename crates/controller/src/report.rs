@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use std::collections::BTreeMap;
-use tutti_core::{Core, JobState, JobView, NodeView, Overridden, Place, PlacementView, RowView};
+use tutti_core::{Core, JobState, JobView, NodeView, Overridden, Place, RowView};
 use tutti_node::codes::code_of_end;
 use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
@@ -121,20 +121,6 @@ fn by_number<T>(
     })
 }
 
-/// What a running job has left to other jobs, in words; empty: nothing.
-fn freed(placements: &[PlacementView]) -> String {
-    let sum = |set: fn(&PlacementView) -> u32| {
-        placements.iter().map(|placed| u64::from(set(placed))).sum::<u64>()
-    };
-    let say = |verb: &str, count: u64| {
-        let noun = if count == 1 { "processor" } else { "processors" };
-        (count > 0).then(|| format!("{verb} {count} {noun} of ended tasks"))
-    };
-    let given = say("gave up", sum(|placed| placed.given_up.count()));
-    let lent = say("lends", sum(|placed| placed.lent.count()));
-    given.into_iter().chain(lent).collect::<Vec<String>>().join(", ")
-}
-
 fn live_job(
     (driver, waits): (&Driver, &Waits<'_>),
     rows: &[RowView],
@@ -159,9 +145,7 @@ fn live_job(
             with_broken_promise(driver, view, why)
         }
         JobState::Running { .. } if view.suspended => String::new(),
-        JobState::Running { .. } => {
-            view.why_aside.map_or_else(|| freed(&view.placements), |why| why.to_string())
-        }
+        JobState::Running { .. } => view.why_aside.map_or_else(String::new, |why| why.to_string()),
         JobState::Ending { .. } => String::new(),
     };
     let now = driver.now();
@@ -181,9 +165,7 @@ fn live_job(
         placement: view
             .placements
             .iter()
-            .map(|placed| (placed.node, placed.processors.without(&placed.lent)))
-            .filter(|(_, processors)| !processors.is_empty())
-            .map(|(node, processors)| format!("{}:{processors}", driver.node_name(node)))
+            .map(|placed| format!("{}:{}", driver.node_name(placed.node), placed.processors))
             .collect(),
         row: row.and_then(|row| u32::try_from(row + 1).ok()),
         rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),

@@ -98,12 +98,10 @@ impl Driver {
     }
 
     fn note_nodes(&self, shown: &mut Shown, placements: &[PlacementView]) {
-        let share = |placed: &PlacementView| {
-            // Those of ended tasks, too.
-            let mut processors = placed.processors.clone();
-            processors.union_with(&placed.given_up);
-            let (node, processors) = (self.node_name(placed.node), processors.to_string());
-            NodeShare { node, processors, tasks: placed.tasks }
+        let share = |placed: &PlacementView| NodeShare {
+            node: self.node_name(placed.node),
+            processors: placed.processors.to_string(),
+            tasks: placed.tasks,
         };
         shown.nodes = placements.iter().take(SHOWN_NODES_MAX).map(share).collect();
         shown.nodes_left_out = left_out(placements.len(), SHOWN_NODES_MAX);

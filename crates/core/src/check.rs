@@ -36,9 +36,6 @@ pub enum Rule {
     Wish,
     /// A node that is drained or out of reach takes no new job, and all others do.
     Drained,
-    /// 2: a task that has not ended has its processors, and those of ended ones are free for other
-    /// jobs.
-    Freed,
     /// The counts by which processors are found agree with the jobs that have them.
     FreeProcessors,
     /// No home could move to another row where it should be, and no job could be a guest where it isn't.

@@ -121,8 +121,6 @@ pub struct Core {
     pub(crate) renewals: BTreeMap<BankAccount, Renewal>,
     /// The jobs that go on beyond their time limits.
     pub(crate) overrun: BTreeSet<JobId>,
-    /// The processors that resident jobs have given up, by node.
-    pub(crate) given_up: BTreeMap<(JobId, NodeId), ProcessorSet>,
     /// The jobs that are more than a task in each slot.
     pub(crate) allocations: BTreeMap<JobId, Allocation>,
 }
@@ -177,7 +175,6 @@ impl Core {
             by_use: RulesByUse::new(),
             renewals: BTreeMap::new(),
             overrun: BTreeSet::new(),
-            given_up: BTreeMap::new(),
             allocations: BTreeMap::new(),
         };
         core.follow_settings();
@@ -301,8 +298,6 @@ impl Core {
 
     /// Carries out what is due, seats jobs where there is room now, and publishes the difference.
     fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
-        // What jobs may have by the settings, or may not use, is otherwise on all nodes.
-        let all_nodes = self.outbox.reshaped || matches!(event, Event::Foreign { .. });
         self.carry_out_due(now, event, actions);
         self.reclassify();
         self.follow_rules_by_use(actions);
@@ -312,7 +307,7 @@ impl Core {
             self.seat_planned(now);
         } else {
             self.drop_plans(now);
-            self.seat_in_line(now, all_nodes);
+            self.seat_in_line(now);
         }
         self.publish(now, actions);
         self.ask_to_wake(now, actions);
@@ -325,7 +320,7 @@ impl Core {
     }
 
     /// Seats jobs as their turn in the queue comes.
-    fn seat_in_line(&mut self, now: ClusterTime, all_nodes: bool) {
+    fn seat_in_line(&mut self, now: ClusterTime) {
         if !self.policy().sets_aside() {
             self.bring_back();
         }
@@ -334,24 +329,12 @@ impl Core {
             self.unify();
         }
         self.seat_queued(now);
-        self.pack(now, all_nodes);
-        self.preempt_overrun();
-        self.pack(now, false);
-    }
-
-    /// Moves homes to where they should rather be, until none moves.
-    fn pack(&mut self, now: ClusterTime, all_nodes: bool) {
         // A seated job may be where it, or another job, should rather not be.
-        loop {
-            while !self.queue.promised() && (self.unify() || self.migrate() || self.free_kept_row())
-            {
-                self.queue.reconsider();
-                self.seat_queued(now);
-            }
-            if !self.spread(all_nodes) {
-                break;
-            }
+        while !self.queue.promised() && (self.unify() || self.migrate() || self.free_kept_row()) {
+            self.queue.reconsider();
+            self.seat_queued(now);
         }
+        self.preempt_overrun();
     }
 
     /// Whether any home moved.
@@ -431,7 +414,6 @@ impl Core {
             by_use,
             renewals,
             overrun,
-            given_up,
             allocations,
             // What the driver asked for, not what happened.
             tells_nodes: _,
@@ -444,7 +426,6 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        given_up.hash(&mut digest);
         allocations.hash(&mut digest);
         digest.finish()
     }
@@ -537,11 +518,9 @@ impl Core {
         let mut emptied = BTreeSet::new();
         let (mut fatal, mut failing) = (None, false);
         let all: Vec<Rank> = if ranks.is_empty() { residence.left().collect() } else { Vec::new() };
-        let mut ended = Vec::new();
         for &rank in all.iter().chain(ranks) {
             let (end, node) = residence.task_ended(rank, status, rules);
             emptied.extend(node);
-            ended.extend((end != TaskEnd::Unknown).then_some(rank));
             match end {
                 TaskEnd::Unknown | TaskEnd::Noted => {}
                 TaskEnd::Failing => failing = true,
@@ -553,7 +532,6 @@ impl Core {
         } else if failing {
             self.fail_after_grace(job);
         }
-        self.free_after(job, &ended);
         for node in emptied {
             self.after_part_ended(job, node);
         }
@@ -573,7 +551,6 @@ impl Core {
             self.queue.stale = true;
             self.queue.disturbed = true;
         }
-        self.free_part(job, node);
     }
 
     fn on_job_cleared(
@@ -751,7 +728,6 @@ impl Core {
                 self.queue.waiting.append(&mut self.queue.parked);
                 self.forget_promises();
             }
-            self.free_anew();
         }
         if classes != self.classes {
             let empty = |name, spec: &ClassSpec| {

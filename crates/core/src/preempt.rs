@@ -89,7 +89,6 @@ impl Core {
         let home = self.matrix.house(job, (&class, owner), row, parts);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         self.ledger.come_back(job, home, processors);
-        self.lend_again(job);
         true
     }
 

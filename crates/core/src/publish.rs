@@ -87,12 +87,9 @@ impl Core {
         let mut guests = Vec::new();
         for &(_, job) in &column.residents {
             let seat = self.matrix.seat(job);
-            let Some((seat, set)) = seat.and_then(|seat| Some((seat, seat.runs_on(node)?))) else {
+            let Some((seat, set)) = seat.and_then(|seat| Some((seat, seat.on(node)?))) else {
                 continue;
             };
-            if set.is_empty() {
-                continue;
-            }
             if seat.row == row && seat.active {
                 let class = self.classes.get(&seat.class);
                 let empty = class.map_or(IfAbsent::Down, |class| class.empty());
@@ -119,14 +116,14 @@ impl Core {
         }
         found.sort_unstable();
         for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
-            if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.runs_on(node)) {
+            if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.on(node)) {
                 candidates.push(self.candidate(job, set, IfAbsent::Down));
             }
         }
     }
 
-    fn candidate(&self, job: JobId, processors: ProcessorSet, if_absent: IfAbsent) -> Candidate {
-        Candidate { launch: self.launch_of(job), processors, if_absent }
+    fn candidate(&self, job: JobId, set: &ProcessorSet, if_absent: IfAbsent) -> Candidate {
+        Candidate { launch: self.launch_of(job), processors: set.clone(), if_absent }
     }
 
     /// The launch of a job that is there, or will be the next.

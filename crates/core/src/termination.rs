@@ -173,7 +173,6 @@ impl Core {
         let Some(record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = &record.phase else { return };
         self.give_back_resources(residence);
-        self.forget_given_up(job, residence);
         let memory = record.spec.memory_per_task_bytes.is_some();
         for part in residence.parts.iter().filter(|part| !part.lost) {
             if memory {

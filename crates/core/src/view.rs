@@ -101,10 +101,6 @@ pub struct PlacementView {
     pub node: NodeId,
     /// The processors.
     pub processors: ProcessorSet,
-    /// Those that it had and gave up when tasks ended.
-    pub given_up: ProcessorSet,
-    /// Those of its processors that it lends, since tasks have ended.
-    pub lent: ProcessorSet,
     /// The lowest rank there.
     pub first_rank: Rank,
     /// How many tasks begin there, with ranks from the lowest on.
@@ -386,25 +382,13 @@ impl Core {
     }
 
     fn cells(&self, job: JobId, guest: bool) -> impl Iterator<Item = CellView> + '_ {
-        let parts = self.matrix.seat(job).map(Seat::running).unwrap_or_default();
-        let parts: Vec<(NodeId, ProcessorSet)> = parts.iter().cloned().collect();
-        let parts = parts.into_iter().filter(|(_, processors)| !processors.is_empty());
-        parts.map(move |(node, processors)| CellView { node, job, processors, guest })
-    }
-
-    fn placement(&self, job: JobId, part: &Part) -> PlacementView {
-        let lent = self.matrix.seat(job).and_then(|seat| seat.lent.get(&part.node));
-        PlacementView {
-            node: part.node,
-            processors: part.processors.clone(),
-            given_up: self.given_up.get(&(job, part.node)).cloned().unwrap_or_default(),
-            lent: lent.cloned().unwrap_or_default(),
-            first_rank: Rank(part.first),
-            tasks: part.launched(),
-            slots: part.tasks,
-            tasks_left: part.left,
-            cleared: part.cleared,
-        }
+        let parts = self.matrix.seat(job).into_iter().flat_map(|seat| seat.parts.iter());
+        parts.map(move |(node, processors)| CellView {
+            node: *node,
+            job,
+            processors: processors.clone(),
+            guest,
+        })
     }
 
     fn view<'a>(&'a self, record: &'a Record, now: ClusterTime) -> JobView<'a> {
@@ -437,8 +421,7 @@ impl Core {
                 view.state = state(residence.since, residence.course);
                 let aside = self.aside.contains(&record.id) && !record.suspended;
                 view.why_aside = aside.then(|| self.why_aside(record.id, now));
-                let placed = |part| self.placement(record.id, part);
-                view.placements = residence.parts.iter().map(placed).collect();
+                view.placements = residence.parts.iter().map(placement).collect();
                 view.ended = residence.ended.iter().map(|(&rank, &s)| (rank, s)).collect();
             }
         }
@@ -529,5 +512,17 @@ const fn state(since: ClusterTime, course: Course) -> JobState {
             JobState::Ending { since, reason, kill_at: Some(kill_at) }
         }
         Course::Killed { reason, .. } => JobState::Ending { since, reason, kill_at: None },
+    }
+}
+
+fn placement(part: &Part) -> PlacementView {
+    PlacementView {
+        node: part.node,
+        processors: part.processors.clone(),
+        first_rank: Rank(part.first),
+        tasks: part.launched(),
+        slots: part.tasks,
+        tasks_left: part.left,
+        cleared: part.cleared,
     }
 }

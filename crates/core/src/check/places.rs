@@ -2,7 +2,7 @@
 
 use super::{Report, Rule};
 use crate::controller::Core;
-use crate::matrix::Parts;
+use crate::matrix::Seat;
 use crate::state::record::Place;
 use crate::state::record::{Part, Phase, Record, Residence};
 use crate::termination::memory_of;
@@ -15,7 +15,6 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_homes(core, report);
     check_aside(core, report);
     check_holds(core, report);
-    check_freed(core, report);
     check_rows(core, report);
     check_wishes(core, report);
     check_drained(core, report);
@@ -51,10 +50,7 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
         }
         for (node, set) in seat.parts.iter() {
             let known = core.matrix.column(*node);
-            let gave_all = set.is_empty() && core.given_up.contains_key(&(job, *node));
-            if !known.is_some_and(|column| set.is_subset(&column.processors))
-                || (set.is_empty() && !gave_all)
-            {
+            if !known.is_some_and(|column| set.is_subset(&column.processors)) || set.is_empty() {
                 report(Rule::OneHome, format!("job {job} has {set} of node {node}"));
             }
         }
@@ -78,43 +74,6 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// A task that has not ended has all of its processors, and what ended ones leave is free for
-/// others.
-fn check_freed(core: &Core, report: &mut Report<'_>) {
-    for (job, record) in core.jobs.iter() {
-        let Some(residence) = record.residence() else { continue };
-        let seat = core.matrix.seat(job);
-        for part in residence.parts.iter().filter(|part| !part.lost) {
-            let given = core.given_up.get(&(job, part.node)).cloned().unwrap_or_default();
-            let mut all = part.processors.clone();
-            all.union_with(&given);
-            let first = Part { processors: all.clone(), ..part.clone() };
-            let mut used = ProcessorSet::new();
-            for task in first.placements() {
-                let is_over = part.left == 0 || residence.ended.contains_key(&task.rank);
-                if !is_over {
-                    used.union_with(&task.processors);
-                }
-            }
-            let lent = seat.and_then(|seat| seat.lent.get(&part.node)).cloned().unwrap_or_default();
-            if used.overlaps(&given) || used.overlaps(&lent) || part.processors.overlaps(&given) {
-                let what = format!("job {job} uses {used} of {part:?} without {given} and {lent}");
-                report(Rule::Freed, what);
-            }
-            let idle = core.idle_of(job, part).without(&lent);
-            if seat.is_some() && !idle.is_empty() {
-                report(Rule::Freed, format!("{idle} of job {job} is used by no job: {part:?}"));
-            }
-        }
-    }
-    let is_known = |&(job, node): &(JobId, NodeId)| {
-        core.residence(job).is_some_and(|residence| residence.part(node).is_some())
-    };
-    if !core.given_up.keys().all(is_known) {
-        report(Rule::Freed, format!("unknown jobs gave up {:?}", core.given_up));
-    }
-}
-
 /// A job that leaves for other processors has a hold on them, and no other has one.
 fn check_holds(core: &Core, report: &mut Report<'_>) {
     for &job in core.migration.leaving.keys() {
@@ -132,11 +91,11 @@ fn check_holds(core: &Core, report: &mut Report<'_>) {
 /// Adds up processors and reports whatever is added twice.
 fn add(
     sum: &mut BTreeMap<NodeId, ProcessorSet>,
-    (job, parts): (JobId, &Parts),
+    (job, seat): (JobId, &Seat),
     row: RowId,
     report: &mut Report<'_>,
 ) {
-    for (node, set) in parts.iter().filter(|(_, set)| !set.is_empty()) {
+    for (node, set) in seat.parts.iter() {
         let taken = sum.entry(*node).or_default();
         if taken.overlaps(set) {
             report(Rule::OneJobPerProcessor, format!("row {row}, node {node}: {set} of job {job}"));
@@ -152,14 +111,14 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
         let mut homes = 0;
         for (job, seat) in core.matrix.seats() {
             if seat.row == id {
-                add(&mut taken, (job, &seat.parts), id, report);
+                add(&mut taken, (job, seat), id, report);
                 homes += 1;
             }
             if seat.row == id && seat.active {
                 *classes.entry(seat.class.clone()).or_default() += 1;
             }
             if seat.row == id && seat.active || seat.guest_in.contains(&id) {
-                add(&mut running, (job, &seat.running()), id, report);
+                add(&mut running, (job, seat), id, report);
             }
         }
         if row.classes != classes || row.homes != homes || (homes == 0 && !core.matrix.keeps(id)) {
@@ -194,11 +153,8 @@ fn check_wishes(core: &Core, report: &mut Report<'_>) {
         let counts = || parts.iter().map(|part| part.tasks);
         let uneven = counts().max().unwrap_or(0) - counts().min().unwrap_or(0) > 1;
         let all = |part: &Part| {
-            let gave_all = part.left == 0 && part.processors.is_empty();
             let column = core.matrix.column(part.node);
-            gave_all
-                || part.lost
-                || column.is_some_and(|column| part.processors == column.processors)
+            part.lost || column.is_some_and(|column| part.processors == column.processors)
         };
         let amiss = match wish.count {
             _ if parts.iter().any(|part| !wish.allows(part.node)) => "where it may not be",
@@ -276,11 +232,6 @@ fn check_compact(core: &Core, report: &mut Report<'_>) {
             }
             if core.matrix.fits_guest(job, row) {
                 report(Rule::Compact, format!("job {job} could be a guest of row {row}"));
-            }
-        }
-        for (node, _) in core.matrix.seat(job).into_iter().flat_map(|seat| seat.parts.iter()) {
-            if let Some(set) = core.better_place(job, *node) {
-                report(Rule::Compact, format!("job {job} could move to {set} of node {node}"));
             }
         }
     }

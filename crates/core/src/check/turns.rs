@@ -2,7 +2,6 @@
 
 use super::{Report, Rule};
 use crate::controller::Core;
-use crate::matrix::Seat;
 use crate::publish::NodePlan;
 use crate::share;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -55,8 +54,7 @@ fn check_timetables(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mu
         }
         for candidate in plan.values().flatten() {
             let seat = core.matrix.seat(candidate.launch.job).filter(|seat| seat.active);
-            let runs = seat.and_then(|seat| seat.runs_on(node));
-            if runs.as_ref() != Some(&candidate.processors) {
+            if seat.and_then(|seat| seat.on(node)) != Some(&candidate.processors) {
                 report(Rule::SameFrame, format!("node {node} has {candidate:?}"));
             }
         }
@@ -84,14 +82,13 @@ fn check_gangs(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Rep
         }
     }
     for ((row, job), nodes) in &listed {
-        let parts = core.matrix.seat(*job).map(Seat::running).unwrap_or_default();
-        let parts = parts.iter().filter(|(_, set)| !set.is_empty()).count();
+        let parts = core.matrix.seat(*job).map(|seat| seat.parts.len()).unwrap_or(0);
         if nodes.len() != parts {
             report(Rule::GangWhole, format!("row {row}: job {job} on {nodes:?} of {parts} nodes"));
         }
     }
     for (job, seat) in core.matrix.seats().filter(|(_, seat)| seat.active) {
-        if seat.running_count() > 0 && !listed.contains_key(&(seat.row, job)) {
+        if !seat.parts.is_empty() && !listed.contains_key(&(seat.row, job)) {
             report(Rule::GangWhole, format!("job {job} is not in the slot of its own row"));
         }
     }

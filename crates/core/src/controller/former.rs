@@ -63,7 +63,6 @@ impl From<FormerCore> for Core {
             by_use: RulesByUse::new(),
             renewals: BTreeMap::new(),
             overrun: BTreeSet::new(),
-            given_up: BTreeMap::new(),
             allocations: BTreeMap::new(),
             now: former.now,
             settings: former.settings,

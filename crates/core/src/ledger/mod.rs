@@ -215,11 +215,6 @@ impl Ledger {
         self.change(job, |account, _| account.processors = 0);
     }
 
-    /// The job has given up all processors but so many.
-    pub fn keep_only(&mut self, job: JobId, processors: u64) {
-        self.change(job, |account, _| account.processors = processors);
-    }
-
     /// The job has processors again, in this row.
     pub fn come_back(&mut self, job: JobId, home: RowId, processors: u64) {
         self.change(job, |account, _| {

@@ -404,20 +404,6 @@ impl Core {
         }
     }
 
-    /// A job gives up some of its processors, having had so much.
-    pub(crate) fn count_given_up(&mut self, job: JobId, processors: u64, service: Nanos) {
-        if !self.queue.line.has_lanes() {
-            return;
-        }
-        let now = self.now;
-        if self.queue.line.uses.advance(now, self.params.half_life()) {
-            self.forget_users();
-        }
-        if let Some(user) = self.queue.line.uses.give_up(job, processors, service, now) {
-            self.queue.line.rank(user);
-        }
-    }
-
     /// The weight of a user or a group is another.
     pub(crate) fn weigh_anew(&mut self, account: BankAccount) {
         let Self { weights, queue, jobs, .. } = self;

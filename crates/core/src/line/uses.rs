@@ -262,22 +262,6 @@ impl Uses {
         self.settle(mark, service, now).then_some(mark.user)
     }
 
-    /// A job has given up some of its processors, having had so much: what follows is charged for
-    /// the others. Returns the user, if the score changes by it.
-    pub(super) fn give_up(
-        &mut self,
-        job: JobId,
-        processors: u64,
-        service: Nanos,
-        now: ClusterTime,
-    ) -> Option<UserId> {
-        let mark = self.marks.get_mut(&job)?;
-        let left = mark.processors.saturating_sub(processors);
-        let paid = mark.paid.max(service);
-        let before = core::mem::replace(mark, Mark { processors: left, paid, at: now, ..*mark });
-        self.settle(before, service, now).then_some(before.user)
-    }
-
     /// Charges for what of its service was not paid. Whether there was any.
     fn settle(&mut self, mark: Mark, service: Nanos, now: ClusterTime) -> bool {
         let owed = service.0.saturating_sub(mark.paid.0);

@@ -80,7 +80,6 @@ impl Column {
         let cells = self.cells_mut(home.0);
         cells.taken.union_with(set);
         let free = width - cells.taken.count();
-        self.prune(home.0);
         Shift { free: (free + count, free), load: (load, load + count) }
     }
 
@@ -89,14 +88,9 @@ impl Column {
         if let Ok(at) = self.residents.binary_search(&home) {
             self.residents.remove(at);
         }
-        self.shrink(home.0, set)
-    }
-
-    /// Processors come back from a job that stays at home in the row.
-    pub(super) fn shrink(&mut self, row: RowId, set: &ProcessorSet) -> Shift {
         let (count, load, width) = (set.count(), self.load, self.width);
         self.load -= count;
-        let index = self.place_of(row);
+        let index = self.place_of(home.0);
         let cells = &mut self.cells[index].1;
         cells.taken.subtract(set);
         cells.suspended.subtract(set);

@@ -103,7 +103,6 @@ impl FormerRow {
 impl FormerSeat {
     fn upgrade(self, owner: Owner) -> Seat {
         let Self { row, class, parts, processors, active, guest_in } = self;
-        let lent = BTreeMap::new();
-        Seat { row, class, parts, processors, active, guest_in, owner, lent }
+        Seat { row, class, parts, processors, active, guest_in, owner }
     }
 }

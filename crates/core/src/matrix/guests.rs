@@ -8,16 +8,6 @@ impl Matrix {
     /// Makes guests of all jobs that fit, and says what became different since this was last
     /// called, in place of what `changes` said before.
     pub fn settle(&mut self, changes: &mut Changes) {
-        self.seat_guests();
-        changes.nodes.clear();
-        changes.jobs.clear();
-        core::mem::swap(&mut self.changes, changes);
-        changes.jobs.sort_unstable();
-        changes.jobs.dedup();
-    }
-
-    /// Makes guests of all jobs that fit.
-    pub(crate) fn seat_guests(&mut self) {
         if self.rows.len() > 1 {
             self.invite_all();
         }
@@ -27,15 +17,11 @@ impl Matrix {
         if !self.woken.is_empty() {
             self.woken.clear();
         }
-    }
-
-    /// The nodes where a job runs in other slots than when the matrix was settled last, by number.
-    pub(crate) fn changed_nodes(&self) -> Vec<NodeId> {
-        let mut nodes = self.changes.nodes.clone();
-        // It finds the runs in it.
-        nodes.sort();
-        nodes.dedup();
-        nodes
+        changes.nodes.clear();
+        changes.jobs.clear();
+        core::mem::swap(&mut self.changes, changes);
+        changes.jobs.sort_unstable();
+        changes.jobs.dedup();
     }
 
     fn invite_all(&mut self) {
@@ -69,10 +55,10 @@ impl Matrix {
         seat.active
             && seat.row != row
             && !target.classes.is_empty()
-            && seat.processors > 0
-            && target.busy + seat.running_count() <= self.width()
+            && !seat.parts.is_empty()
+            && target.busy + seat.processors <= self.width()
             && !seat.guest_in.contains(&row)
-            && seat.running().iter().all(|(node, set)| {
+            && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));
                 cells.is_none_or(|cells| !cells.run(set))
             })
@@ -90,8 +76,8 @@ impl Matrix {
         let Some(seat) = self.seats.get_mut(&job) else { return };
         let after = seat.guest_in.partition_point(|&other| other < row);
         seat.guest_in.insert(after, row);
-        let (parts, processors) = (seat.running(), seat.running_count());
-        for (node, set) in parts.iter().filter(|(_, set)| !set.is_empty()) {
+        let (parts, processors) = (seat.parts.clone(), seat.processors);
+        for (node, set) in parts.iter() {
             if let Some(column) = self.column_mut(*node) {
                 column.cells_mut(row).guest.union_with(set);
             }
@@ -105,8 +91,8 @@ impl Matrix {
     pub(super) fn evict(&mut self, job: JobId, row: RowId) {
         let Some(seat) = self.seats.get_mut(&job) else { return };
         seat.guest_in.retain(|&other| other != row);
-        let (parts, processors) = (seat.running(), seat.running_count());
-        for (node, set) in parts.iter().filter(|(_, set)| !set.is_empty()) {
+        let (parts, processors) = (seat.parts.clone(), seat.processors);
+        for (node, set) in parts.iter() {
             if let Some(column) = self.column_mut(*node) {
                 column.cells_mut(row).guest.subtract(set);
                 column.prune(row);
@@ -136,9 +122,7 @@ impl Matrix {
         }
         for (_, guest) in column.residents.clone() {
             let seat = &self.seats[&guest];
-            if seat.guest_in.contains(&row)
-                && seat.runs_on(node).is_some_and(|runs| runs.overlaps(set))
-            {
+            if seat.guest_in.contains(&row) && seat.on(node).is_some_and(|own| own.overlaps(set)) {
                 self.evict(guest, row);
             }
         }

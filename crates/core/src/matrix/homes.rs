@@ -2,7 +2,6 @@
 
 use super::index::Shifts;
 use super::{Matrix, Owner, Parts, Row, Seat};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 
@@ -52,8 +51,7 @@ impl Matrix {
         self.occupy((row, job), &parts);
         let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
         let (class, guest_in) = (class.clone(), Vec::new());
-        let lent = BTreeMap::new();
-        let seat = Seat { row, class, parts, processors, active: true, guest_in, owner, lent };
+        let seat = Seat { row, class, parts, processors, active: true, guest_in, owner };
         self.seats.insert(job, seat);
         self.row_mut(row).homes += 1;
         if self.rows.len() > 1 {
@@ -92,7 +90,7 @@ impl Matrix {
     pub fn activate(&mut self, job: JobId) {
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };
         seat.active = true;
-        let (row, parts) = (seat.row, seat.running());
+        let (row, parts) = (seat.row, seat.parts.clone());
         for (node, set) in parts.iter() {
             if let Some(column) = self.column_mut(*node) {
                 column.cells_mut(row).suspended.subtract(set);
@@ -112,47 +110,19 @@ impl Matrix {
         self.suspend(row, &parts);
     }
 
-    /// A job goes on on other processors of its only node, in the same slots. They must be idle in
-    /// these, and free in its row.
-    pub(crate) fn shift(&mut self, job: JobId, node: NodeId, set: ProcessorSet) {
-        let Some(seat) = self.seats.get(&job).filter(|seat| seat.active) else { return };
-        let (row, guest_in, old) = (seat.row, seat.guest_in.clone(), seat.parts.clone());
-        let new: Parts = [(node, set.clone())].into();
-        self.release((row, job), &old);
-        self.occupy((row, job), &new);
-        if let Some(own) = self.seats[&job].on(node).cloned()
-            && let Some(column) = self.column_mut(node)
-        {
-            for &row in &guest_in {
-                let cells = column.cells_mut(row);
-                cells.guest.subtract(&own);
-                cells.guest.union_with(&set);
-            }
-        }
-        for row in guest_in.into_iter().chain([row]) {
-            self.row_mut(row).loosened.insert(node);
-        }
-        if let Some(seat) = self.seats.get_mut(&job) {
-            seat.parts = new.clone();
-        }
-        self.movers.insert(job);
-        self.seekers.insert(job);
-        self.changes.note(job, &new);
-    }
-
     /// A home that is active counts as such.
     pub(super) fn begin_turns(&mut self, job: JobId) {
         let Some(seat) = self.seats.get(&job) else { return };
-        let (row, parts) = (seat.row, seat.running());
+        let (row, parts) = (seat.row, &seat.parts);
         if !self.rows[&row].guests.is_empty() {
-            for (node, set) in parts.iter() {
+            for (node, set) in parts.clone().iter() {
                 self.evict_overlapping(row, *node, set);
             }
         }
         let (Some(seat), Some(home)) = (self.seats.get(&job), self.rows.get_mut(&row)) else {
             return;
         };
-        home.busy += seat.running_count();
+        home.busy += seat.processors;
         let woken = home.classes.is_empty();
         let (class, owner) = home.enter(&seat.class, seat.owner);
         // With one row, all its owners have the same turns.
@@ -176,7 +146,7 @@ impl Matrix {
         if several {
             home.loosen(&seat.parts);
         }
-        home.busy -= seat.running_count();
+        home.busy -= seat.processors;
         let (class, owner) = home.exit(&seat.class, seat.owner);
         self.reshaped |= class || (owner && several);
         if home.classes.is_empty() {
@@ -189,7 +159,7 @@ impl Matrix {
         }
     }
 
-    /// Notes that the home on these processors does not run there.
+    /// Notes that the home on these processors does not take its turns.
     pub(super) fn suspend(&mut self, row: RowId, parts: &Parts) {
         for (node, set) in parts.iter() {
             if let Some(column) = self.column_mut(*node) {
@@ -228,24 +198,6 @@ impl Matrix {
             }
         }
         shifts.enter();
-    }
-
-    /// A home has given up these processors of a row.
-    pub(super) fn shrink(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
-        let may_unify = self.rows.len() > 1;
-        self.vacated |= may_unify;
-        let target = self.rows.get_mut(&row).expect("a row lives as long as its homes");
-        let mut shifts = Shifts::new(&mut target.index, &mut self.loads);
-        let Some(Some(column)) = self.columns.get_mut(node.0 as usize) else { return };
-        let shift = column.shrink(row, set);
-        match self.closed.contains(node) {
-            true => shifts.add_closed(node, shift, &mut target.closed_free),
-            false => shifts.add(node, shift),
-        }
-        shifts.enter();
-        if may_unify {
-            target.vacated.insert(node);
-        }
     }
 
     /// A home on these processors of a row has ended.

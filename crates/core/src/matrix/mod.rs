@@ -32,7 +32,6 @@ mod guests;
 mod homes;
 mod index;
 mod kept;
-mod lend;
 mod node_set;
 mod row;
 #[cfg(test)]
@@ -93,8 +92,6 @@ pub struct Seat {
     pub guest_in: Vec<RowId>,
     /// Its owner.
     pub owner: Owner,
-    /// Those of its processors that it lends, by node; nothing for nodes without any.
-    pub lent: BTreeMap<NodeId, ProcessorSet>,
 }
 
 impl Seat {
@@ -103,16 +100,6 @@ impl Seat {
     pub fn on(&self, node: NodeId) -> Option<&ProcessorSet> {
         let found = self.parts.binary_search_by_key(&node, |&(node, _)| node);
         found.ok().map(|index| &self.parts[index].1)
-    }
-
-    /// Lends no more of a node what is in this set.
-    fn keep(&mut self, node: NodeId, set: &ProcessorSet) {
-        if let Some(lent) = self.lent.get_mut(&node) {
-            lent.subtract(set);
-            if lent.is_empty() {
-                self.lent.remove(&node);
-            }
-        }
     }
 }
 
@@ -289,15 +276,13 @@ impl Matrix {
             let seat = &self.seats[&job];
             let active = seat.active;
             let set = seat.on(node).cloned().unwrap_or_default();
-            let runs = seat.runs_on(node).unwrap_or_default();
             self.release((row, job), &[(node, set.clone())]);
             if active {
-                self.row_mut(row).busy -= u64::from(runs.count());
+                self.row_mut(row).busy -= u64::from(set.count());
             }
             if let Some(seat) = self.seats.get_mut(&job) {
                 seat.parts = seat.parts.iter().filter(|(on, _)| *on != node).cloned().collect();
                 seat.processors -= u64::from(set.count());
-                seat.lent.remove(&node);
                 // What is left of it fits more easily than the whole did.
                 let parts = seat.parts.clone();
                 self.movers.insert(job);

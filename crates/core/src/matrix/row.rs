@@ -35,7 +35,7 @@ pub struct Row {
 pub struct Cells {
     /// Those of all homes.
     pub taken: ProcessorSet,
-    /// Those of homes that don't take their turns, and those that homes lend.
+    /// Those of homes that don't take their turns.
     pub suspended: ProcessorSet,
     /// Those of guests.
     pub guest: ProcessorSet,
@@ -71,7 +71,7 @@ impl Cells {
         homes || self.guest.overlaps(set)
     }
 
-    /// The processors on which homes run that take their turns.
+    /// The processors of homes that take their turns.
     #[must_use]
     pub fn active(&self) -> ProcessorSet {
         self.taken.without(&self.suspended)

@@ -122,8 +122,6 @@ impl Matrix {
         }
         self.release((from, job), &parts);
         self.occupy((to, job), &parts);
-        let lent = self.seats[&job].lent.iter().map(|(&node, set)| (node, set.clone()));
-        self.suspend(to, &lent.collect());
         self.row_mut(to).homes += 1;
         self.leave(from);
         if let Some(seat) = self.seats.get_mut(&job) {

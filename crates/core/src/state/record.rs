@@ -326,7 +326,7 @@ impl Residence {
         found.ok().map(|index| &self.parts[index])
     }
 
-    pub(crate) fn part_mut(&mut self, node: NodeId) -> Option<&mut Part> {
+    fn part_mut(&mut self, node: NodeId) -> Option<&mut Part> {
         let found = self.parts.binary_search_by_key(&node, |part| part.node);
         found.ok().map(|index| &mut self.parts[index])
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
-use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, PlacementView, check};
+use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, check};
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
     ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
@@ -259,13 +259,9 @@ impl Cluster {
         self.event(Event::JobsEnded { jobs: vec![job], status });
     }
 
-    /// A job ends well, all tasks at once, and is cleared everywhere.
+    /// A job ends well, and is cleared everywhere.
     pub fn finish(&mut self, job: JobId) -> Outcome {
-        for tasks in self.held.get_mut(&job).into_iter().flat_map(|held| held.tasks.values_mut()) {
-            tasks.clear();
-        }
-        let status = TaskStatus::Exited(0);
-        self.event(Event::TasksEnded { job, ranks: Vec::new(), status });
+        self.end_tasks(job, TaskStatus::Exited(0));
         self.clear(job);
         self.outcomes[&job]
     }
@@ -373,15 +369,10 @@ impl Cluster {
         }
     }
 
-    /// The nodes where a job has processors to run on: not a node that was lost, or where all of
-    /// its tasks have ended.
+    /// The nodes where a job has a place in the matrix (a node that was lost has none).
     fn placed_on(&self, job: JobId) -> BTreeSet<NodeId> {
-        let placements = self.core.job(job, ClusterTime(self.now)).map(|view| view.placements);
-        let placements = placements.unwrap_or_default();
-        let left = placements.iter().filter(|it| it.processors.without(&it.lent).is_empty());
-        let left: BTreeSet<NodeId> = left.map(|it| it.node).collect();
         let nodes = self.core.nodes().filter(|view| view.jobs.contains(&job));
-        nodes.map(|view| view.id).filter(|node| !left.contains(node)).collect()
+        nodes.map(|view| view.id).collect()
     }
 
     fn carry_out(&mut self, action: &Action) {
@@ -459,8 +450,7 @@ impl Cluster {
     fn begin_move_out(&mut self, job: JobId) {
         let view = self.core.job(job, ClusterTime(self.now)).expect("moves are for known jobs");
         assert_eq!(view.place, Place::Leaving);
-        let began_with = |it: &PlacementView| it.processors.count() + it.given_up.count();
-        let processors = view.placements.iter().map(|it| u64::from(began_with(it))).sum();
+        let processors = view.placements.iter().map(|it| u64::from(it.processors.count())).sum();
         let time = self.core.classes()[&view.spec.class].do_not_disturb(processors);
         let had = self.now - self.since[&job];
         let by_class = POLICIES[self.core.params().policy()].name == CLASSES.name;

@@ -205,8 +205,7 @@ impl Core {
             return ClusterTime::NEVER;
         }
         let rules = self.classes.get(&record.spec.class).copied().unwrap_or_default();
-        // By what it began with: what it gave up since does not shorten its time.
-        match rules.do_not_disturb(seat.processors + self.count_of_given_up(job)) {
+        match rules.do_not_disturb(seat.processors) {
             Some(time) => residence.moved + time,
             None => ClusterTime::NEVER,
         }
