@@ -156,6 +156,8 @@ pub(super) struct Keeping {
 /// How far the agent is in service: joined, stopping, upgrading.
 pub(super) struct Service {
     pub(super) welcomed: bool,
+    /// The launches that were here when it last asked to join.
+    joined_with: Vec<LaunchId>,
     /// Why the parent was lost, when that was last said.
     pub(super) loss: String,
     pub(super) stopping: bool,
@@ -277,6 +279,7 @@ impl Agent {
                 retry_ns: RETRY_MIN_NS,
             },
             service: Service {
+                joined_with: Vec::new(),
                 welcomed: false,
                 loss: String::new(),
                 stopping: false,
@@ -439,13 +442,15 @@ impl Agent {
 
     fn join(&mut self) {
         let processors = hardware::usable_processors().into_iter().collect();
+        let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
+        self.service.joined_with.clone_from(&held);
         let join = FromAgent::Join(Join {
             spec: NodeSpec {
                 name: self.options.node.clone(),
                 processors,
                 memory_bytes: hardware::usable_memory_bytes().unwrap_or(0),
             },
-            held: self.jobs.values().map(|job| job.launch).collect(),
+            held,
             attach: bytes_of(&self.options.keeper),
             address: self.options.address(),
             tasks_max: self.keeping.tasks_max,
@@ -639,6 +644,13 @@ impl Agent {
             } else {
                 info!("the controller has done with job {launch}; ending it here");
                 self.end_strange(launch.job);
+            }
+        }
+        // What ended between two joins is not reported on the later one, which still names it: a
+        // node that was lost would be waited for.
+        for launch in self.service.joined_with.clone() {
+            if !known.contains(&launch) && self.launched(launch).is_none() {
+                self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
             }
         }
     }
