@@ -306,6 +306,8 @@ const FIGURES: [Column; 9] = [
 fn shown(value: f64) -> String {
     match value {
         value if value.is_nan() => "-".into(),
+        // Counts are whole.
+        value if value >= 10.0 && value.fract() == 0.0 && value < 1000.0 => format!("{value:.0}"),
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),
         _ => {

@@ -87,8 +87,13 @@ fn a_policy_is_added_by_one_file_and_the_list() {
     assert_eq!(states(&core), [false, true]);
     submit(&mut core);
     IN_PLACE.set(None);
-    // The line is looked at anew when parameters are set, as a policy is chosen by one.
-    apply(&mut core, &Event::SetParams { params: Params::default() });
+    // The line is looked at anew when parameters change, as a policy is chosen by one.
+    let mut params = Params::default();
+    params.choose("policy", "space").unwrap();
+    apply(&mut core, &Event::SetParams { params });
     let view = core.job(JobId(3), core.now());
-    assert!(view.is_some_and(|view| matches!(view.state, JobState::Running { .. })), "gang again");
+    assert!(
+        view.is_some_and(|view| matches!(view.state, JobState::Running { .. })),
+        "another policy"
+    );
 }
