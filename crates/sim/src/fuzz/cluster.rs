@@ -562,7 +562,8 @@ impl Cluster {
 
     fn present(&self, job: JobId, node: NodeId) -> bool {
         let tasks = self.held.get(&job).and_then(|held| held.tasks.get(&node));
-        tasks.is_some_and(|tasks| !tasks.is_empty())
+        let is_held = || self.core.parts(job).iter().any(|it| it.node == node && it.is_held());
+        tasks.is_some_and(|tasks| !tasks.is_empty() || is_held())
     }
 
     /// Gangs run whole: wherever they are present, or nowhere.
