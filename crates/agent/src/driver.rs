@@ -386,8 +386,8 @@ impl Agent {
         due.into_iter().flatten().min()
     }
 
-    /// Connects to every daemon that is not connected. The keeper comes first: what it holds is what the
-    /// controller is told at joining.
+    /// Connects to every daemon that is not connected. The keeper comes first: what it holds is
+    /// what the controller is told at joining.
     pub(super) fn connect(&mut self) {
         self.keeping.retry_at_ns = None;
         if self.keeping.keeper.is_none() {

@@ -165,7 +165,11 @@ mod tests {
             entry: 9,
             event: Event { at_ms: 3, cluster_ns: 4, job, what },
         };
-        let wanted = r#"{"version":1,"number":5,"entry":9,"at_ms":3,"cluster_ns":4,"event":"job_class_changed","job":7,"name":"a\u009bb\n","user":"ada","uid":1,"class":"test"}"#;
+        let wanted = concat!(
+            r#"{"version":1,"number":5,"entry":9,"at_ms":3,"cluster_ns":4,"#,
+            r#""event":"job_class_changed","job":7,"name":"a\u009bb\n","#,
+            r#""user":"ada","uid":1,"class":"test"}"#
+        );
         assert_eq!(json_line(&record).unwrap(), wanted);
         let record = EventRecord {
             event: Event { at_ms: 3, cluster_ns: 4, job: None, what: What::InstanceEnding {} },

@@ -406,7 +406,8 @@ impl Driver {
         }
     }
 
-    /// When a private instance that is not used ends by itself. In a cluster others may be about to.
+    /// When a private instance that is not used ends by itself. In a cluster others may be about
+    /// to.
     fn idle_end(&self) -> Option<ClusterTime> {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
@@ -776,8 +777,8 @@ fn own_hard_limits() -> Vec<u64> {
     proc::hard_limits(pid, uid).unwrap_or_default()
 }
 
-/// The memory that each of the first tasks of a job may use: that of all slots of its node, if it starts
-/// others.
+/// The memory that each of the first tasks of a job may use: that of all slots of its node, if it
+/// starts others.
 fn memory_of_a_task(view: &tutti_core::JobView<'_>, parts: &[tutti_core::Part]) -> Option<u64> {
     let slots = match view.first {
         FirstStep::EachSlot => 1,

@@ -1,9 +1,9 @@
 //! What a controller remembers of the one before it, and how it makes sure that the next one will.
 //!
-//! Every event goes into the journal before anything is done about it: what is to be sent waits in the
-//! connections until the journal has it ([`Driver::settle`](super::driver::Driver)). A controller that was
-//! killed is followed by one with the same core, the same jobs and the same nodes; the agents, which went
-//! on meanwhile, join again and tell what it missed.
+//! Every event goes into the journal before anything is done about it: what is to be sent waits in
+//! the connections until the journal has it ([`Driver::settle`](super::driver::Driver)). A
+//! controller that was killed is followed by one with the same core, the same jobs and the same
+//! nodes; the agents, which went on meanwhile, join again and tell what it missed.
 
 use super::agents::{Gone, NodeEntry};
 use super::driver::Driver;
@@ -93,7 +93,8 @@ enum Ack {
 }
 
 impl Ack {
-    /// How much of [`PENDING_ACKS_MAX`] it takes. A whole answer may be long: no more is taken from the client until it is sent.
+    /// How much of [`PENDING_ACKS_MAX`] it takes. A whole answer may be long: no more is taken from
+    /// the client until it is sent.
     const fn weight(&self) -> usize {
         match self {
             Self::Job(_) => 1,

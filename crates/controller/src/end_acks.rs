@@ -4,10 +4,11 @@
 //!
 //! A controller that takes over knows ends of which that is not known, and brings them to disk first.
 //!
-//! Nothing waits for that, so the disk is not asked each time: what happens in a second goes there together. So
-//! do new jobs that no client was told will be there after a loss of power: their numbers must not be given
-//! once more while nodes still have them; and what a client has set or asked for, since it was told that it is
-//! done. All else that happens may wait longer ([`patience`]), and comes to disk with that, or by itself.
+//! Nothing waits for that, so the disk is not asked each time: what happens in a second goes there
+//! together. So do new jobs that no client was told will be there after a loss of power: their
+//! numbers must not be given once more while nodes still have them; and what a client has set or
+//! asked for, since it was told that it is done. All else that happens may wait longer
+//! ([`patience`]), and comes to disk with that, or by itself.
 
 use super::agents::NodeEntry;
 use super::driver::Driver;

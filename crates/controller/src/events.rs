@@ -1,5 +1,5 @@
-//! The stream of events: made of the events and actions of the core, stored with the journal's entries,
-//! and read by number ([`tutti_wire::event`]).
+//! The stream of events: made of the events and actions of the core, stored with the journal's
+//! entries, and read by number ([`tutti_wire::event`]).
 //!
 //! An event is made where its cause is: [`Driver::events_of`] for events of the core, and the
 //! places that carry out its actions. [`Driver::store`] numbers all that were made, and stores them

@@ -1,14 +1,14 @@
 //! Jobs that are more than a task in each slot.
 //!
-//! A job is an allocation: slots on nodes, which take turns, are suspended and end together. Most jobs
-//! start with a task in each slot, and end node by node as their tasks do. Of such a job nothing is
-//! kept here.
+//! A job is an allocation: slots on nodes, which take turns, are suspended and end together. Most
+//! jobs start with a task in each slot, and end node by node as their tasks do. Of such a job
+//! nothing is kept here.
 //!
 //! A batch job starts with one task on its first node, and has no task elsewhere until that starts
-//! some. Its parts are held ([`Binding::Held`](crate::state::record::Binding::Held)): each has its turns until
-//! it is released, whether or not it has a task. The job is released when the last of the tasks that
-//! it started with has ended: its nodes are told to end what is left of it, and the job ends when all
-//! have said that nothing is.
+//! some. Its parts are held ([`Binding::Held`](crate::state::record::Binding::Held)): each has its
+//! turns until it is released, whether or not it has a task. The job is released when the last of
+//! the tasks that it started with has ended: its nodes end what is left of it, and the
+//! job ends when all have said that nothing is.
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -40,7 +40,7 @@ impl Core {
         self.allocations.get(&job).map_or(FirstStep::EachSlot, |allocation| allocation.first)
     }
 
-    /// Ends what is left of a job whose tasks have all ended, if it would be held for ever.
+    /// Ends what is left of a job whose tasks have all ended, if it would be held for good.
     pub(crate) fn release_if_spent(
         &mut self,
         now: ClusterTime,

@@ -212,7 +212,7 @@ pub enum Event {
     },
     /// An administrator says how much processor time a user or group may use.
     SetBank {
-        /// Whose account.
+        /// The account.
         account: BankAccount,
         /// How much in all; `None`: there is to be no account, so as much as they like.
         allowance: Option<ProcessorTime>,
@@ -303,8 +303,8 @@ pub enum Event {
         /// The class, which exists.
         class: ClassName,
     },
-    /// An administrator gives a waiting job another place in line. Promises that this breaks are named
-    /// by [`Action::PromiseBroken`](crate::Action::PromiseBroken).
+    /// An administrator gives a waiting job another place in line. Promises that this breaks are
+    /// named by [`Action::PromiseBroken`](crate::Action::PromiseBroken).
     MoveJob {
         /// Which job.
         job: JobId,
@@ -313,16 +313,16 @@ pub enum Event {
     },
     /// An administrator sets the class that jobs of another class get by their use.
     SetClassAfter {
-        /// The class whose jobs are meant.
+        /// The class of the jobs.
         class: ClassName,
-        /// The rule, already checked by [`check_rule_by_use`](crate::check_rule_by_use); `None`: there
-        /// is to be none.
+        /// The rule, already checked by [`check_rule_by_use`](crate::check_rule_by_use); `None`:
+        /// there is to be none.
         rule: Option<AfterUse>,
     },
-    /// An administrator has an account count from nothing again with each period. Nothing happens to
-    /// an account without an allowance.
+    /// An administrator has an account count from nothing again with each period. Nothing happens
+    /// to an account without an allowance.
     SetBankPeriod {
-        /// Whose account.
+        /// The account.
         account: BankAccount,
         /// How often, and when the present period began; `None`: never.
         renewal: Option<Renewal>,

@@ -267,8 +267,8 @@ impl Core {
         self.ledger.frame()
     }
 
-    /// When a change that was decided on takes effect, with a `lead`: which jobs run in which rows is
-    /// otherwise from then on, but is only told with the first event that follows.
+    /// When a change that was decided on takes effect, with a `lead`: which jobs run in which rows
+    /// is otherwise from then on, but is only told with the first event that follows.
     /// [`ClusterTime::NEVER`]: all that was decided on is in effect.
     #[must_use]
     pub fn next_change(&self) -> ClusterTime {

@@ -1,5 +1,5 @@
-//! The users of a simulated world: they submit jobs, ask again when there is no answer, and says what else is
-//! to be done with them. They speak as the verbs do.
+//! The users of a simulated world: they submit jobs, ask again when there is no answer, and says
+//! what else is to be done with them. They speak as the verbs do.
 
 use super::front::Front;
 use super::script::Plan;

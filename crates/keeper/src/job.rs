@@ -600,8 +600,8 @@ impl Job {
         }
     }
 
-    /// When all tasks have ended, and all that they wrote is in their files. A part that is held ends
-    /// only when it is killed, which is its release.
+    /// When all tasks have ended, and all that they wrote is in their files. A part that is held
+    /// ends only when it is killed, which is its release.
     pub(super) fn clear_if_ended(&mut self, context: &mut Context) {
         let may_end = self.killed || self.launch.share.held.is_none();
         if may_end

@@ -5,8 +5,8 @@
 //!   that machine's then.
 //! - [`link`]: the poller, and connections that carry frames
 //! - [`instance`]: the state directory and its sockets; [`pidlock`], [`presence`]: which daemons
-//!   run there;
-//!   [`state_dir`]: files and sockets there that another user may have put; [`order`]: an order to the supervisor
+//!   run there; [`state_dir`]: files and sockets there that another user may have put; [`order`]:
+//!   an order to the supervisor
 //! - [`membership`]: the cluster that this machine belongs to
 //! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
 //! - [`log`]: of daemons; [`mod@say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors,

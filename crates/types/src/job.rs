@@ -20,8 +20,8 @@ pub struct JobSpec {
     pub group: GroupId,
     /// The class whose rules hold for the job.
     pub class: ClassName,
-    /// How many slots, each with room for one task; at least one. Most jobs start with a task in each
-    /// ([`FirstStep`]).
+    /// How many slots, each with room for one task; at least one. Most jobs start with a task in
+    /// each ([`FirstStep`]).
     pub tasks: u32,
     /// Processors of its own for each task. `None`: one for each task, or, where the machine has
     /// fewer processors than the job has tasks, the tasks share all of them.
@@ -98,8 +98,8 @@ pub enum ControlMethod {
     Freeze,
     /// SIGSTOP from the top down, SIGCONT from the bottom up.
     Signal,
-    /// Not stopped: the job whose turn it is comes first, and this one gets what is left idle. The agent falls
-    /// back to the freezer where it has no controller of processor time.
+    /// Not stopped: the job whose turn it is comes first, and this one gets what is left idle. The
+    /// agent falls back to the freezer where it has no controller of processor time.
     Priority,
 }
 

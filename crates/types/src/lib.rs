@@ -2,11 +2,13 @@
 //! decides about them. All parts of Tutti speak of them in these types: the core, messages, daemons and verbs.
 //!
 //! - [`ids`]: numbers and names of jobs, nodes, users; sets of processors. [`time`]: lengths and cluster time
-//! - [`job`]: what is asked for, and how it ended; [`constraints`]: wishes about nodes; [`refusal`]: why a request was refused
+//! - [`job`]: what is asked for, and how it ended; [`constraints`]: wishes about nodes;
+//!   [`refusal`]: why a request was refused
 //! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
 //!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
 //! - [`timetable`]: what a node's switch thread follows
-//! - [`access`], [`account`]: which users may submit, and how much processor time is theirs; [`node_performance`]: what nodes can do
+//! - [`access`], [`account`]: which users may submit, and how much processor time is theirs;
+//!   [`node_performance`]: what nodes can do
 //! - [`resource`]: what is counted and admitted by number, such as licences
 //! - [`limits`]: the most of everything; [`counted`]: numbers in messages
 #![cfg_attr(not(test), no_std)]

@@ -181,8 +181,8 @@ pub struct Share {
     pub tasks: Vec<TaskPlacement>,
     /// The node's place among the nodes of the job.
     pub node_rank: u32,
-    /// All processors that the job has there, if they are held until they are released, whatever its
-    /// tasks do. Otherwise the job ends there with its tasks.
+    /// All processors that the job has there, if they are held until they are released, whatever
+    /// its tasks do. Otherwise the job ends there with its tasks.
     pub held: Option<ProcessorSet>,
 }
 

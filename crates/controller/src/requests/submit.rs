@@ -37,7 +37,8 @@ pub(crate) struct Submission {
     launch: launch_store::Request,
 }
 
-/// A request for a job that came before the first node, or before the disk had what numbers jobs may have.
+/// A request for a job that came before the first node, or before the disk had what numbers jobs
+/// may have.
 pub(crate) struct Deferred {
     pub(crate) token: u64,
     uid: u32,
@@ -144,7 +145,8 @@ impl Driver {
         }
     }
 
-    /// Whether a job would be too early: there is no node yet, or its number may have been given before.
+    /// Whether a job would be too early: there is no node yet, or its number may have been given
+    /// before.
     fn is_early(&self) -> bool {
         self.pending.waits_for_nodes || self.memory.may_repeat_numbers()
     }
@@ -345,7 +347,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether there is room for what another job is to run, beside what the user's other jobs have here.
+    /// Whether there is room for what another job is to run, beside what the user's other jobs have
+    /// here.
     fn check_room(&self, uid: u32, launch: &launch_store::Request) -> Result<(), Improper> {
         let none = launch_store::Shelf::default();
         let shelf = self.users.shelves.get(&uid).unwrap_or(&none);
@@ -367,8 +370,8 @@ impl Driver {
     }
 
     /// Root sets the limits for the tasks, so it must not set what their user could not: real-time
-    /// priority, say. Looking users up takes time, so it is done only for those that want more than any user
-    /// may have that this instance starts.
+    /// priority, say. Looking users up takes time, so it is done only for those that want more than
+    /// any user may have that this instance starts.
     fn check_limits(&self, token: u64, uid: u32, spec: &LaunchSpec) -> Result<(), Improper> {
         let exceeds = |limits: &[u64]| {
             let allowed = |resource: u32| limits.get(resource as usize).copied().unwrap_or(0);

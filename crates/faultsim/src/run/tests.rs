@@ -105,6 +105,7 @@ const FOUND: &[u64] = &[
     90_106_697,
     90_107_450,
     90_149_566,
+    90_161_162,
 ];
 
 /// The same for clusters of some size in a calm time.

@@ -20,8 +20,8 @@ Examples:
   tutti attach --rank 3 7     rank 3 alone
   tutti attach -i all solver  what you type goes to all ranks that get input
 
-Ctrl-\\ (or Ctrl-C) detaches; the job goes on. Several can be attached at once, beside
-the job's own front end. A submitted job writes to files, which are followed as by
+Ctrl-\\ (or Ctrl-C) detaches; the job goes on. Several can be attached at once, beside \
+the job's own front end. A submitted job writes to files, which are followed as by \
 `tutti logs -f`. The exit code is that of the job, and 0 after Ctrl-\\.";
 
 #[derive(Args, Debug)]

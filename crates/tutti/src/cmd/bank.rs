@@ -18,7 +18,7 @@ Examples:
   tutti bank ada=100h          a user may use 100 hours of processor time
   tutti bank @physics=+50h     50 hours more for a group
   tutti bank ada=none          no limit for a user
-  tutti bank ada=100h/month    100 hours a month: day, week and month begin at midnight
+  tutti bank ada=100h/month    100 hours a month; also /day, /week
   tutti bank --toml            all allowances, as a file has them
   tutti bank --file site.toml  those in the section [bank] of that file
 

@@ -22,8 +22,8 @@ Examples:
   tutti events --only job_ended --user ada
   tutti events -f --only job_ended --exec ./notify.sh --place ~/.tutti-place
 
-Each line is one event; docs/reference/events.md has their words and fields. You
-see events of your own jobs and of nodes and settings; administrators see all. In
+Each line is one event; docs/reference/events.md has their words and fields. You \
+see events of your own jobs and of nodes and settings; administrators see all. In \
 a job, `tutti events --job $TUTTI_JOB` tells of its own ranks and nodes.";
 
 #[derive(Args, Debug)]
@@ -67,6 +67,10 @@ pub(crate) fn execute(args: &EventsArgs) -> anyhow::Result<Exit> {
     if query.after.is_none() {
         // From here on nothing is missed, whichever controller answers.
         query.after = Some(EventStream::new(query.clone()).next_page()?.until);
+    }
+    // What happens before the first event is handled is not missed the next time, either.
+    if let Some(after) = query.after.filter(|_| kept.is_none()) {
+        write_place(args, after)?;
     }
     query.wait = args.follow;
     let command = args.exec.as_ref().map(|line| Command::new(line.clone()));

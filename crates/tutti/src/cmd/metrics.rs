@@ -12,7 +12,7 @@ Examples:
   tutti metrics                          OpenMetrics text
   tutti metrics --once -o /var/lib/node_exporter/tutti.prom
 
-With -o, the file is replaced at once, as the textfile collector of node_exporter needs
+With -o, the file is replaced at once, as the textfile collector of node_exporter needs \
 it. docs/reference/metrics.md describes the figures.";
 
 #[derive(Args, Debug)]

@@ -70,8 +70,8 @@ Examples:
   tutti move 7 --before 3      job 7 comes just before job 3
   tutti move 7 --first --dry-run  only list the promises that this would break
 
-The place stays until job 7 starts, also when job 3 has left the line, and over restarts. Jobs
-whose promised start this breaks are listed here, and their owners are told. Deadlines that were
+The place stays until job 7 starts, also when job 3 has left the line, and over restarts. Jobs \
+whose promised start this breaks are listed here and shown to their owners. Deadlines that were \
 accepted are kept.";
 
 #[derive(Args, Debug)]

@@ -20,7 +20,7 @@ Examples:
   tutti queue short user_jobs=2 job_time=1h      make a queue, or change it
   tutti queue short users=ada,@staff             only these may submit to it
   tutti queue short default_time=10m nodes=set:a defaults of its jobs
-  tutti queue short default=yes                  the queue of jobs that name none
+  tutti queue short default=yes                  for jobs that name none
   tutti queue short --during 'mon-fri 08:00-18:00' user_jobs=1
                                                  another limit in working hours
   tutti queue --toml                             all queues, as a file has them

@@ -245,8 +245,8 @@ fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
     })
 }
 
-/// The options of a script, given its name and text, overridden by those that were typed. The verb, and
-/// whether it says no more than a number.
+/// The options of a script, given its name and text, overridden by those that were typed. The verb,
+/// and whether it says no more than a number.
 ///
 /// # Errors
 /// All that is wrong with the script's option lines.

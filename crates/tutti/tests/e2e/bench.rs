@@ -51,7 +51,8 @@ fn a_measurement_that_is_terminated_leaves_no_group() {
 #[test]
 fn the_fixed_set_of_the_t3d_runs_under_three_schedulers() {
     let instance = Instance::alone();
-    let report = instance.tutti(&["bench", "t3d", "--quick", "--json"]).expect(0).json();
+    let running = instance.start(&["bench", "t3d", "--quick", "--json"]);
+    let report = running.wait_within(PATIENCE * 4).expect(0).json();
     let rows = report["rows"].as_array().unwrap();
     let names: Vec<&Value> = rows.iter().map(|row| &row["scheduler"]).collect();
     assert_eq!(names, ["queue limits", "swapping", "classes"]);

@@ -68,7 +68,7 @@ fn check_keys(entries: &Value, keys: &[&str]) {
 }
 
 /// The rules of a class, as JSON names them.
-const CLASS_RULES: [&str; 15] = [
+const CLASS_RULES: [&str; 17] = [
     "users",
     "share",
     "empty",
@@ -84,6 +84,8 @@ const CLASS_RULES: [&str; 15] = [
     "slot_min",
     "regularity",
     "rows",
+    "overrun",
+    "after",
 ];
 
 /// What `tutti nodes --json` has of each node.
@@ -305,7 +307,8 @@ fn a_message_that_nobody_can_read_ends_nothing() {
     instance.shell("tutti ps >/dev/full").expect(1).says("No space left");
 }
 
-/// A job may be named anything, as may its program: a user that asks for it, root too, sees no more than that.
+/// A job may be named anything, as may its program: a user that asks for it, root too, sees no more
+/// than that.
 #[test]
 fn what_users_name_gives_no_terminal_orders() {
     let instance = Instance::new().up();
@@ -392,7 +395,7 @@ fn a_change_is_shown_with_what_was_before() {
     let none = set(&["--class", "none-such"]).expect(1);
     none.says("benchmark, interactive, production, standby").says("[T034]");
     let rules = set(&["--class", "standby"]).expect(0).text();
-    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 16, "{rules}");
+    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 18, "{rules}");
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     let slip = "if that is a slip, `tutti params --class mine --forget` removes it";
     assert_eq!(text, format!("class mine: new; {slip}\nclass mine: share is 70%\n"));

@@ -86,11 +86,12 @@ fn a_slow_reader_delays_no_other_and_hears_what_is_not_kept() {
     slow.wait_for("job_ended");
     slow.signal(Signal::SIGSTOP);
     let begin = number(latest(&events(&instance, &[]), "job_ended"));
+    let others = instance.start(&["events", "-f", "--since", "0"]);
+    others.wait_for(&format!("\"job_ended\",\"job\":{done},"));
     for _ in 0..40 {
-        instance.submit(&["-o", "/dev/null", "true"]);
+        let last = instance.submit(&["-o", "/dev/null", "true"]);
+        others.wait_for(&format!("\"job_ended\",\"job\":{last},"));
     }
-    let others = instance.start(&["events", "-f", "--since", "0", "-j", &done]);
-    others.wait_for("job_ended");
     instance.tutti(&["wait", "--all"]);
     let kept = eventually("that some are forgotten", || {
         instance.submit(&["-o", "/dev/null", "true"]);
@@ -165,7 +166,10 @@ fn a_command_is_run_for_each_event_and_goes_on_where_it_was() {
     });
     following.signal(Signal::SIGINT);
     following.wait();
-    assert_eq!(calls().lines().count(), 2, "{}", calls());
+    // One that was handled when the reader ended may be handled once more.
+    let (calls, mut once) = (calls(), calls().lines().map(str::to_owned).collect::<Vec<_>>());
+    once.dedup();
+    assert_eq!(once.len(), 2, "{calls}");
     fs::write(instance.work.join("place"), "x").unwrap();
     instance.tutti(&words).expect(1).says("has no number of an event");
     instance.tutti(&["events", "-o", "job_end"]).expect(2).says("job_ended");

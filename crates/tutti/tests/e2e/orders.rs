@@ -88,7 +88,7 @@ fn a_moved_job_starts_next_and_keeps_its_place_over_a_restart() {
     crate::recovery::kill_daemon(&instance, "controller");
     eventually("the node is back", || instance.job(jobs[0])["position"].as_u64());
     assert_eq!(places().collect::<Vec<_>>(), [2, 4, 1, 3]);
-    let words = instance.tutti(&["replay"]).expect(0).text();
+    let words = instance.tutti(&["replay", "--list"]).expect(0).text();
     assert!(words.contains(&format!("moves job {} before all others", number(2))), "{words}");
     // What is wrong is said, and changes nothing.
     let own = runs.to_string();
@@ -107,7 +107,8 @@ fn a_moved_job_starts_next_and_keeps_its_place_over_a_restart() {
 #[test]
 fn promises_that_a_move_breaks_are_named_to_the_administrator_and_the_owner() {
     let instance = Instance::of_the_system().up();
-    instance.tutti(&["params", "policy=space", "discipline=conservative"]).expect(0);
+    let line = ["params", "policy=space", "discipline=conservative", "order=arrival"];
+    instance.tutti(&line).expect(0);
     let (runs, jobs) = line_of(&instance, 1);
     let front = ["run", "--exclusive", "-t", "1h", "sleep", &instance.nap];
     let front = Running::start(instance.command_as(Some(NOBODY), &front));

@@ -372,8 +372,8 @@ fn many_small_jobs_all_run() {
     assert_eq!(read(&instance, "all").len(), 200);
 }
 
-/// Output files have the numbers of their jobs. A user that logs out and in again, or asks from elsewhere, finds the instance
-/// of before, and the one after it writes over nothing.
+/// Output files have the numbers of their jobs. A user that logs out and in again, or asks from
+/// elsewhere, finds the instance of before, and the one after it writes over nothing.
 #[test]
 fn a_users_own_instance_outlives_his_session_and_numbers_go_on_in_the_next() {
     let instance = Instance::new();

@@ -1,10 +1,10 @@
 //! What would have been: the journal's outside events through a core with other parameters.
 //!
-//! From outside come requests, nodes, and what administrators say, all when they came. How jobs fared
-//! follows from that: a job's tasks end once its turns have given them as much time as they had when they
-//! ended in the journal, in the same order and alike. A job that a user ended there is ended at the same
-//! moment, and one that was declined is left out. One that was lost with its node needs as much as it had
-//! by then.
+//! From outside come requests, nodes, and what administrators say, all when they came. How jobs
+//! fared follows from that: a job's tasks end once its turns have given them as much time as they
+//! had when they ended in the journal, in the same order and alike. A job that a user ended there
+//! is ended at the same moment, and one that was declined is left out. One that was lost with its
+//! node needs as much as it had by then.
 
 use std::collections::{BTreeMap, VecDeque};
 use tutti_controller::Site;
@@ -265,8 +265,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What sets what an event of the journal sets, but for what is otherwise here; other events are
-    /// left as they are.
+    /// What sets what an event of the journal sets, but for what is otherwise here; other events
+    /// are left as they are.
     fn set_otherwise(&mut self, at: ClusterTime, event: Option<&Event>) -> Vec<Event> {
         let before = Site::of(&self.core);
         let mut site = before.clone();

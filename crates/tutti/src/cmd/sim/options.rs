@@ -116,8 +116,8 @@ pub(super) struct Options {
     #[arg(long = "map", value_name = "FROM=TO", help_heading = "Workload")]
     pub(super) maps: Vec<String>,
 
-    /// Have each job, or each of a class, use a counted resource while it runs, such as licence:2 or
-    /// production=licence
+    /// Have each job, or each of a class, use a counted resource while it runs, such as licence:2
+    /// or production=licence
     #[arg(long = "job-resource", value_name = "[CLASS=]NAME[:COUNT]", help_heading = "Workload")]
     pub(super) job_resources: Vec<String>,
 
@@ -169,8 +169,8 @@ pub(super) struct Options {
     #[arg(long = "class", value_name = "[HOURS/]CLASS:RULE=VALUE,...", help_heading = "Scheduler")]
     pub(super) classes: Vec<String>,
 
-    /// Set limits of a queue, or make one, such as short:user_jobs=2,job_time=1h (`tutti queue --help`
-    /// lists them), or for some hours only; jobs come to it by --map
+    /// Set limits of a queue, or make one, such as short:user_jobs=2,job_time=1h (`tutti queue
+    /// --help` lists them), or for some hours only; jobs come to it by --map
     #[arg(
         long = "queue",
         value_name = "[HOURS/]QUEUE:LIMIT=VALUE,...",

@@ -29,8 +29,8 @@ Examples:
   tutti timeline 7 -o job7.json        job 7 alone
   tutti timeline --since 10s -o t.svg  the last ten seconds as a picture
 
-Each node is a process and each processor a thread of the trace; switches have a thread
-of their own. A node keeps its latest 65,536 switches. You see turns of your own jobs;
+Each node is a process and each processor a thread of the trace; switches have a thread \
+of their own. A node keeps its latest 65,536 switches. You see turns of your own jobs; \
 administrators see all.";
 
 /// Times in which a job ran on one processor: more are not written.
