@@ -265,8 +265,9 @@ WORLD_SIZE=2";
 
         let mut known: Vec<&str> =
             VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
-        // This job has no counted resource.
-        known.retain(|name| !["TMPDIR", "TUTTI_RESOURCE_..."].contains(name));
+        // This job has no counted resource, and is no batch script.
+        let others = ["TMPDIR", "TUTTI_RESOURCE_...", "TUTTI_SCRIPT"];
+        known.retain(|name| !others.contains(name));
         known.sort_unstable();
         let found = found.iter().filter_map(|it| it.split('=').next());
         let found: Vec<&str> = found.filter(|name| *name != "HOME").collect();

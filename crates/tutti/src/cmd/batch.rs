@@ -41,7 +41,7 @@ pub(crate) struct BatchArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  tutti batch -n 4 -t 2h job.sh          the script once, with room for four tasks
+  tutti batch -n 4 -t 2h job.sh          once, with room for four tasks
   tutti batch -n 8 -N 2 job.sh in.dat    two nodes: the script runs on the first
   tutti batch -n 4 --wrap './prepare && ./solve'
   tutti batch --parsable - < job.sh      the script comes from standard input";
