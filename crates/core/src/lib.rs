@@ -7,7 +7,7 @@
 //! a hash. What is slow or random enters as an event.
 //!
 //! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
-//! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
+//! [`controller`] dispatches; [`state::record`] is a job and its states; [`matrix`] is the Ousterhout
 //! matrix; [`share`] decides how long each row's slots are, [`slices`] how many; [`frame`] how one
 //! cycle of slots follows another; [timetable](tutti_types::timetable) is what one node is told of
 //! it; [`ledger`] counts which jobs ran how long, and [`bank`] charges for it;

@@ -14,7 +14,7 @@
 //! - [`writer`]: the process that writes files which several tasks share
 //! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran
 //!   before
-//! - [`lease`]: until when tasks may run at all
+//! - [`lease_watch`]: until when tasks may run at all
 //! - [`removal`]: of directories, by threads
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
 //!   that is asked of file systems

@@ -55,7 +55,7 @@ use tutti_types::time::ClusterTime;
 /// The policy `classes`: the gang scheduler of LLNL's Cray T3D.
 ///
 /// Jobs share the machine in space. A job that waits too long preempts others
-/// ([`crate::preempt`]) by the rules of the classes ([`tutti_types::class::RULES`]).
+/// (`preempt.rs`) by the rules of the classes ([`tutti_types::class::RULES`]).
 pub const CLASSES: Policy = Policy {
     name: "classes",
     admission: GANG.admission,
