@@ -158,9 +158,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::MoveJob { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
-        | Event::SubmitTo { .. }
-        | Event::SubmitHeld { .. }
-        | Event::SubmitAllocation { .. }
+        | Event::SubmitWith { .. }
         | Event::JobsEnded { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

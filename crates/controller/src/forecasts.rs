@@ -286,7 +286,7 @@ impl Driver {
     fn start_of_job(&self, told: &Told, wanted: Wanted, user: String) -> Reply {
         let Wanted { name, spec, submit } = wanted;
         let queue = match &submit {
-            Event::SubmitTo { queue, .. } => Some(queue),
+            Event::SubmitWith { options, .. } => options.queue.as_ref(),
             _ => None,
         };
         let job = told.job.unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::action::Action;
 use crate::allocation::Allocation;
 use crate::bank::Bank;
 use crate::by_use::RulesByUse;
-use crate::event::Event;
+use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
 use crate::ledger::Ledger;
 use crate::longer_leases::Longer;
@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
-use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, QueueName, Rank, RequestId, RowId};
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
 use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;
 use tutti_types::params::Params;
@@ -215,20 +215,10 @@ impl Core {
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { request, spec } => {
-                self.on_submit(now, *request, (spec, Wish::default()), actions);
+                self.on_submit(now, *request, (spec, &SubmitOptions::default()), actions);
             }
-            Event::SubmitTo { request, queue, spec } => {
-                let wish = Wish { queue: Some(queue), ..Wish::default() };
-                self.on_submit(now, *request, (spec, wish), actions);
-            }
-            Event::SubmitHeld { request, spec, by, queue } => {
-                let wish =
-                    Wish { queue: queue.as_ref(), hold: Some(*by), first: FirstStep::EachSlot };
-                self.on_submit(now, *request, (spec, wish), actions);
-            }
-            Event::SubmitAllocation { request, spec, first, by, queue } => {
-                let wish = Wish { queue: queue.as_ref(), hold: *by, first: *first };
-                self.on_submit(now, *request, (spec, wish), actions);
+            Event::SubmitWith { request, spec, options } => {
+                self.on_submit(now, *request, (spec, options), actions);
             }
             Event::TasksEnded { job, ranks, status } => {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
@@ -450,21 +440,24 @@ impl Core {
         &mut self,
         now: ClusterTime,
         request: RequestId,
-        (spec, wish): (&JobSpec, Wish<'_>),
+        (spec, options): (&JobSpec, &SubmitOptions),
         actions: &mut Vec<Action>,
     ) {
         let refusal = if self.stopping {
             Err(Refusal::ShuttingDown)
         } else if self.jobs.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
-        } else if wish.hold.is_some() && spec.deadline.is_some() {
+        } else if options.hold.is_some() && spec.deadline.is_some() {
             Err(Refusal::HeldWithDeadline)
         } else {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.resources.admit(&spec.resources))
-                .and_then(|()| wish.queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec)))
+                .and_then(|()| {
+                    let queue = options.queue.as_ref();
+                    queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec))
+                })
         };
-        actions.push(match refusal.and_then(|()| self.take_on(now, spec, wish)) {
+        actions.push(match refusal.and_then(|()| self.take_on(now, spec, options)) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },
         });
@@ -475,13 +468,13 @@ impl Core {
         &mut self,
         now: ClusterTime,
         spec: &JobSpec,
-        wish: Wish<'_>,
+        options: &SubmitOptions,
     ) -> Result<JobId, Refusal> {
         let id = JobId(self.jobs_made + 1);
         let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
         let (mut spec, former) = (spec.clone(), None);
         // Steps have their processors from its parts.
-        spec.movable &= wish.first == FirstStep::EachSlot;
+        spec.movable &= options.first == FirstStep::EachSlot;
         let (suspended, requeues, asked_to_end) = (false, 0, false);
         let mut record =
             Record { id, spec, former, deadline, suspended, requeues, asked_to_end, phase };
@@ -489,12 +482,12 @@ impl Core {
         self.update_promises(now);
         let promise = self.promise_for(now, &record)?;
         self.jobs_made = id.0;
-        if let Some(queue) = wish.queue {
+        if let Some(queue) = &options.queue {
             self.join_queue(id, queue, &record.spec);
         }
         self.jobs.insert(id, record);
-        self.note_first_step(id, wish.first);
-        if let Some(by) = wish.hold {
+        self.note_first_step(id, options.first);
+        if let Some(by) = options.hold {
             self.holds.insert(id, by);
         } else if self.enter_line(id) {
             self.queue.newcomer = Some(id);
@@ -769,17 +762,6 @@ impl Core {
     }
 }
 
-/// What is asked for a job beside its specification.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wish<'a> {
-    /// The queue that it is for.
-    queue: Option<&'a QueueName>,
-    /// The user that holds it.
-    hold: Option<HeldBy>,
-    /// What it starts with.
-    first: FirstStep,
-}
-
 /// Whether what promises rest on may be otherwise after an event. Jobs that come into line, and
 /// tasks that end before their fellows, change nothing of it.
 const fn may_break_promises(event: &Event) -> bool {
@@ -789,13 +771,11 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::NodeMeasured { .. }
         | Event::NodeLoad { .. }
         | Event::Submit { .. }
-        | Event::SubmitTo { .. }
+        | Event::SubmitWith { .. }
         | Event::SetClassUsers { .. }
         | Event::SetClassAfter { .. }
         | Event::SetBankPeriod { .. }
         | Event::BankPeriod { .. }
-        | Event::SubmitHeld { .. }
-        | Event::SubmitAllocation { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
@@ -862,13 +842,11 @@ const fn is_interference(event: &Event) -> bool {
         | Event::NodeMeasured { .. }
         | Event::NodeLoad { .. }
         | Event::Submit { .. }
-        | Event::SubmitTo { .. }
+        | Event::SubmitWith { .. }
         | Event::SetClassUsers { .. }
         | Event::SetClassAfter { .. }
         | Event::SetBankPeriod { .. }
         | Event::BankPeriod { .. }
-        | Event::SubmitHeld { .. }
-        | Event::SubmitAllocation { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }
         | Event::JobsEnded { .. }

@@ -247,14 +247,14 @@ pub enum Event {
         /// From 1 to [`USER_WEIGHT_MAX`](tutti_types::limits::USER_WEIGHT_MAX); `None`: none of its own.
         weight: Option<u32>,
     },
-    /// A user asks for a job in a queue: as [`Event::Submit`].
-    SubmitTo {
+    /// A user asks for a job, and for more than its specification says. Answered as `Submit`.
+    SubmitWith {
         /// The driver's number for the request.
         request: RequestId,
-        /// The queue.
-        queue: QueueName,
         /// What is asked.
         spec: JobSpec,
+        /// What is asked beside that.
+        options: SubmitOptions,
     },
     /// An administrator makes a queue, changes it, or removes it. Nothing happens if there are too many, or if
     /// jobs are in a queue that is to go.
@@ -270,17 +270,6 @@ pub enum Event {
         class: ClassName,
         /// The users and groups; neither: all.
         allowed: Allowed,
-    },
-    /// A user asks for a job that is to be held from its submission on. Answered as `Submit`.
-    SubmitHeld {
-        /// The driver's number for the request.
-        request: RequestId,
-        /// What is asked.
-        spec: JobSpec,
-        /// The user that holds it.
-        by: HeldBy,
-        /// The queue that it is for, if any.
-        queue: Option<QueueName>,
     },
     /// A request to keep a waiting job out of the line until it is released.
     Hold {
@@ -334,17 +323,27 @@ pub enum Event {
         /// When it began, in milliseconds since 1970.
         began_ms: u64,
     },
-    /// A user asks for a job that does not start with a task in each slot. Answered as `Submit`.
-    SubmitAllocation {
-        /// The driver's number for the request.
-        request: RequestId,
-        /// What is asked.
-        spec: JobSpec,
-        /// What it starts with.
-        first: FirstStep,
-        /// The user that holds it from its submission on, if any.
-        by: Option<HeldBy>,
-        /// The queue that it is for, if any.
-        queue: Option<QueueName>,
-    },
+}
+
+/// What may be asked for a job beside its specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SubmitOptions {
+    /// The queue that it is for.
+    pub queue: Option<QueueName>,
+    /// The user that holds it from its submission on.
+    pub hold: Option<HeldBy>,
+    /// What it starts with.
+    pub first: FirstStep,
+}
+
+impl Event {
+    /// A request for a job, with what is asked beside its specification.
+    #[must_use]
+    pub fn submit(request: RequestId, spec: JobSpec, options: SubmitOptions) -> Self {
+        if options == SubmitOptions::default() {
+            Self::Submit { request, spec }
+        } else {
+            Self::SubmitWith { request, spec, options }
+        }
+    }
 }

@@ -64,7 +64,7 @@ mod weight;
 pub use action::Action;
 pub use by_use::check_rule_by_use;
 pub use controller::{Core, FormerCore};
-pub use event::Event;
+pub use event::{Event, SubmitOptions};
 pub use forecast::{CutShort, Forecast, Foreseen, Unknown};
 pub use forget_class::ClassStays;
 pub use ledger::Moved;

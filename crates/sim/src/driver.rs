@@ -20,7 +20,7 @@ use crate::pace::Pace;
 use crate::site::Site;
 use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
-use tutti_core::{Action, Core, Event, JobState, WaitReason, check};
+use tutti_core::{Action, Core, Event, JobState, SubmitOptions, WaitReason, check};
 use tutti_types::{
     BankAccount, ClassName, Classes, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos,
     NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal, RequestId,
@@ -375,8 +375,9 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.ask_for(&job);
         match (self.settings.site.queue(&job), &self.submit) {
             (Some(queue), Event::Submit { request, spec }) => {
-                let (request, queue, spec) = (*request, queue.name.clone(), spec.clone());
-                let event = Event::SubmitTo { request, queue, spec };
+                let queue = Some(queue.name.clone());
+                let options = SubmitOptions { queue, ..SubmitOptions::default() };
+                let event = Event::SubmitWith { request: *request, spec: spec.clone(), options };
                 self.core.apply(self.now, &event, &mut self.actions);
             }
             _ => self.core.apply(self.now, &self.submit, &mut self.actions),

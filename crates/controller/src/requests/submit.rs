@@ -13,14 +13,13 @@ use crate::driver::{Connection, Driver, Kind};
 use crate::error::Problem;
 use crate::jobs::Entry;
 use crate::{launch_store, remote_identity, report};
-use tutti_core::{Event, HeldBy};
+use tutti_core::{Event, HeldBy, SubmitOptions};
 use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{
-    ClusterTime, FirstStep, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, QueueName,
-    RequestId, UserId,
+    ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, RequestId, UserId,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
@@ -107,22 +106,6 @@ impl Asks {
             Self::ToSubmit(key) => (key.is_none(), key),
             Self::When => (matches!(request.launch.stdio, Stdio::FrontEnd { .. }), None),
         }
-    }
-}
-
-fn submit_event(
-    request: RequestId,
-    (queue, hold, first): (Option<QueueName>, bool, FirstStep),
-    spec: JobSpec,
-) -> Event {
-    match queue {
-        queue if first != FirstStep::EachSlot => {
-            let by = hold.then_some(HeldBy::Owner);
-            Event::SubmitAllocation { request, spec, first, by, queue }
-        }
-        queue if hold => Event::SubmitHeld { request, spec, by: HeldBy::Owner, queue },
-        Some(queue) => Event::SubmitTo { request, queue, spec },
-        None => Event::Submit { request, spec },
     }
 }
 
@@ -256,14 +239,15 @@ impl Driver {
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
             return self.reply(token, &problem.declined());
         }
+        let hold = request.hold.then_some(HeldBy::Owner);
+        let options = SubmitOptions { queue: request.queue, hold, first: request.first };
         if let Asks::When = asks {
-            let asked = (request.queue, false, request.first);
-            let submit = submit_event(RequestId(0), asked, spec.clone());
+            let options = SubmitOptions { hold: None, ..options };
+            let submit = Event::submit(RequestId(0), spec.clone(), options);
             return self.foretell_job((token, uid), job.name, spec, submit);
         }
         let within = request.within;
-        let asked = (request.queue, request.hold, request.first);
-        let event = submit_event(self.next_request(), asked, spec.clone());
+        let event = Event::submit(self.next_request(), spec.clone(), options);
         let front = front.then_some(token);
         match self.submit(&event, Submission { front, within, job, spec, launch }) {
             Some(Ok(job)) => self.answer_accepted(token, job, front.is_some()),

@@ -1,7 +1,7 @@
 //! Queues: which jobs a limit keeps beside the line, under every policy.
 
 use crate::cluster::{Cluster, job, params};
-use tutti_core::{Event, JobState, WaitReason};
+use tutti_core::{Event, JobState, SubmitOptions, WaitReason};
 use tutti_types::{
     Allowed, ClassName, ClusterTime, JobId, JobSpec, Nanos, QueueName, QueueRefusal, QueueSpec,
     Refusal, RequestId, UserId,
@@ -78,7 +78,9 @@ fn what_can_never_fit_and_what_is_full_is_declined() {
     set(&mut c, &[("processors", 4), ("jobs", 1), ("user_waiting", 1)]);
     let mut refusal = |tasks| {
         let request = RequestId(1_000_000);
-        let event = Event::SubmitTo { request, queue: QueueName::new("q"), spec: job(tasks) };
+        let queue = Some(QueueName::new("q"));
+        let options = SubmitOptions { queue, ..SubmitOptions::default() };
+        let event = Event::submit(request, job(tasks), options);
         let mut actions = Vec::new();
         c.core.apply(ClusterTime(c.now), &event, &mut actions);
         actions.into_iter().find_map(|action| match action {

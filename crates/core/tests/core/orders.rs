@@ -1,7 +1,7 @@
 //! Orders about jobs: hold, release, another class.
 
 use crate::cluster::{Cluster, job, params};
-use tutti_core::{Event, HeldBy, JobState, WaitReason};
+use tutti_core::{Event, HeldBy, JobState, SubmitOptions, WaitReason};
 use tutti_types::{
     BankAccount, ClassName, ClusterTime, JobId, JobSpec, Nanos, ProcessorTime, Refusal,
 };
@@ -95,7 +95,8 @@ fn a_job_is_in_line_when_neither_held_nor_suspended() {
 #[test]
 fn a_job_may_be_held_from_its_submission_on_but_not_with_a_deadline() {
     let mut c = line("fcfs");
-    let held = |spec| move |request| Event::SubmitHeld { request, spec, by: OWNER, queue: None };
+    let options = SubmitOptions { hold: Some(OWNER), ..SubmitOptions::default() };
+    let held = |spec| |request| Event::submit(request, spec, options.clone());
     let waits = c.submits(held(job(2))).unwrap();
     assert_eq!(why(&c, waits), Some(WaitReason::Held { by: OWNER }));
     let other = c.submit(job(2));

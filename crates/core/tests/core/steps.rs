@@ -1,16 +1,15 @@
 //! Jobs that are more than a task in each slot: batch jobs, which are held.
 
 use crate::cluster::{Cluster, job};
-use tutti_core::{Action, Event, JobState};
+use tutti_core::{Action, Event, JobState, SubmitOptions};
 use tutti_types::{
-    ClusterTime, EndReason, FirstStep, JobId, JobSpec, NodeId, OnNodeLoss, RequestId, TaskStatus,
+    ClusterTime, EndReason, FirstStep, JobId, JobSpec, NodeId, OnNodeLoss, TaskStatus,
 };
 
 /// A batch job is submitted, and accepted.
 fn batch(cluster: &mut Cluster, spec: JobSpec) -> JobId {
-    let (first, by, queue) = (FirstStep::Once, None, None);
-    let submit = |request: RequestId| Event::SubmitAllocation { request, spec, first, by, queue };
-    cluster.submits(submit).expect("accepted")
+    let options = SubmitOptions { first: FirstStep::Once, ..SubmitOptions::default() };
+    cluster.submits(|request| Event::submit(request, spec, options)).expect("accepted")
 }
 
 /// The nodes that were told to end what they have of a job.

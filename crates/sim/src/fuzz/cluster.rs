@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
-use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, check};
+use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, SubmitOptions, check};
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
     ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
@@ -198,10 +198,8 @@ impl Cluster {
 
     /// Submits to a queue and gives the number, if it was accepted.
     pub fn try_submit_to(&mut self, queue: QueueName, spec: JobSpec) -> Option<JobId> {
-        self.requests += 1;
-        let before = self.accepted.len();
-        self.event(Event::SubmitTo { request: RequestId(self.requests), queue, spec });
-        self.accepted.get(before).copied()
+        let options = SubmitOptions { queue: Some(queue), ..SubmitOptions::default() };
+        self.submits(|request| Event::submit(request, spec, options))
     }
 
     /// Submits what must be accepted.

@@ -4,7 +4,7 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::{Event, HeldBy};
+use tutti_core::{Event, HeldBy, SubmitOptions};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
     AfterUse, BankAccount, BankPeriod, ClassName, ClusterTime, Figures, FirstStep, Grantee,
@@ -211,18 +211,14 @@ impl Step {
             Self::SubmitHeld(spec, owner) => {
                 let by = held_by(*owner);
                 let spec = (**spec).clone();
-                cluster.submits(|request| Event::SubmitHeld { request, spec, by, queue: None });
+                let options = SubmitOptions { hold: Some(by), ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
             }
             Self::SubmitBatch(spec) => {
                 let spec = (**spec).clone();
-                let (first, by, queue) = (FirstStep::Once, None, None);
-                cluster.submits(|request| Event::SubmitAllocation {
-                    request,
-                    spec,
-                    first,
-                    by,
-                    queue,
-                });
+                let first = FirstStep::Once;
+                let options = SubmitOptions { first, ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
             }
             Self::HoldJob(job, owner) => {
                 cluster.event(Event::Hold { job: pick(cluster, *job), by: held_by(*owner) });

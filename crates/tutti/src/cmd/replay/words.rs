@@ -1,7 +1,7 @@
 //! The entries of a journal in words.
 
 use tutti_client::output::{counted, plain};
-use tutti_core::{Action, Event, HeldBy};
+use tutti_core::{Action, Event, HeldBy, SubmitOptions};
 use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
@@ -57,9 +57,6 @@ fn of_a_job(event: &Event) -> Option<String> {
     Some(match event {
         Event::Held { job } => format!("a node holds job {job} of an earlier controller"),
         Event::Submit { request, spec } => format!("request {request}: {}", asked(spec)),
-        Event::SubmitTo { request, queue, spec } => {
-            format!("request {request}, queue {queue}: {}", asked(spec))
-        }
         Event::TasksEnded { job, ranks, status } => {
             format!("job {job}: {} {}", of_ranks(ranks), ended(*status))
         }
@@ -82,19 +79,15 @@ fn of_a_job(event: &Event) -> Option<String> {
         }
         Event::Suspend { job } => format!("job {job} is to be suspended"),
         Event::Resume { job } => format!("job {job} is to be resumed"),
-        Event::SubmitHeld { request, spec, by, queue } => {
+        Event::SubmitWith { request, spec, options: SubmitOptions { queue, hold, first } } => {
             let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
-            format!("request {request}: {}{queue}, held by {}", asked(spec), holder(*by))
-        }
-        Event::SubmitAllocation { request, spec, first, by, queue } => {
-            let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
-            let by = by.map_or(String::new(), |by| format!(", held by {}", holder(by)));
+            let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
             let first = match first {
-                FirstStep::EachSlot => "a task in each slot",
-                FirstStep::Once => "one task that starts the others",
-                FirstStep::Nothing => "no task",
+                FirstStep::EachSlot => "",
+                FirstStep::Once => ", with one task that starts the others",
+                FirstStep::Nothing => ", with no task",
             };
-            format!("request {request}: {}{queue}{by}, with {first}", asked(spec))
+            format!("request {request}: {}{queue}{hold}{first}", asked(spec))
         }
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),

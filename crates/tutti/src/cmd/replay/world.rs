@@ -449,11 +449,5 @@ impl<'a> World<'a> {
 
 /// Whether a job is asked for.
 const fn is_submit(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Submit { .. }
-            | Event::SubmitTo { .. }
-            | Event::SubmitHeld { .. }
-            | Event::SubmitAllocation { .. }
-    )
+    matches!(event, Event::Submit { .. } | Event::SubmitWith { .. })
 }
