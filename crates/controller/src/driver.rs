@@ -782,7 +782,7 @@ fn own_hard_limits() -> Vec<u64> {
 fn memory_of_a_task(view: &tutti_core::JobView<'_>, parts: &[tutti_core::Part]) -> Option<u64> {
     let slots = match view.first {
         FirstStep::EachSlot => 1,
-        FirstStep::Once | FirstStep::Nothing => parts.first().map_or(1, |part| part.tasks),
+        FirstStep::Once => parts.first().map_or(1, |part| part.tasks),
     };
     view.spec.memory_per_task_bytes.map(|each| each.saturating_mul(u64::from(slots)))
 }

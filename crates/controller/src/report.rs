@@ -298,7 +298,6 @@ pub(super) const fn first_word(first: FirstStep) -> &'static str {
     match first {
         FirstStep::EachSlot => "tasks",
         FirstStep::Once => "batch",
-        FirstStep::Nothing => "nothing",
     }
 }
 

@@ -7,10 +7,10 @@
 //! a hash. What is slow or random enters as an event.
 //!
 //! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
-//! [`controller`] dispatches; [`state::record`] is a job and its states; [`matrix`] is the Ousterhout
-//! matrix; [`share`] decides how long each row's slots are, [`slices`] how many; [`frame`] how one
-//! cycle of slots follows another; [timetable](tutti_types::timetable) is what one node is told of
-//! it; [`ledger`] counts which jobs ran how long, and [`bank`] charges for it;
+//! [`controller`] dispatches; [`state::record`] is a job and its states; [`matrix`] is the
+//! Ousterhout matrix; [`share`] decides how long each row's slots are, [`slices`] how many;
+//! [`frame`] how one cycle of slots follows another; [timetable](tutti_types::timetable) is what
+//! one node is told of it; [`ledger`] counts which jobs ran how long, and [`bank`] charges for it;
 //! [settings](tutti_types::settings) is what an administrator has set, and for which hours;
 //! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and which
 //! job may pass which; `policy::classes` which job is preempted for which, `policy::deadline` which

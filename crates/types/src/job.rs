@@ -61,8 +61,6 @@ pub enum FirstStep {
     EachSlot,
     /// One task, on its first node, which starts others itself: a batch script.
     Once,
-    /// No task: all come with later steps.
-    Nothing,
 }
 
 impl FirstStep {
@@ -72,7 +70,6 @@ impl FirstStep {
         match self {
             Self::EachSlot => slots,
             Self::Once => 1,
-            Self::Nothing => 0,
         }
     }
 }

@@ -140,7 +140,6 @@ impl Part {
         let launched = match first {
             FirstStep::EachSlot => return,
             FirstStep::Once => u32::from(self.first == 0),
-            FirstStep::Nothing => 0,
         };
         self.binding = Binding::Held(launched);
         self.left = launched;

@@ -1,11 +1,13 @@
 //! `tutti batch`.
 
-use super::submit::{SubmitOptions, script_in, send, typed_options, with_script_options};
+use super::submit::{
+    SaidOptions, SubmitOptions, script_in, send, typed_options, with_script_options,
+};
 use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use tutti_client::{FILE_LETTERS, SCHEDULING, check_launch, job_request};
+use tutti_client::{FILE_LETTERS, check_launch, job_request};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::FirstStep;
@@ -21,17 +23,8 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "CMD", conflicts_with = "script")]
     wrap: Option<OsString>,
 
-    /// Print only the number of the job, for scripts
-    #[arg(long)]
-    parsable: bool,
-
-    /// Print when such a job would start and end, and submit nothing
-    #[arg(long, conflicts_with = "parsable", help_heading = SCHEDULING)]
-    when: bool,
-
-    /// With --when: as JSON
-    #[arg(long, requires = "when", help_heading = SCHEDULING)]
-    json: bool,
+    #[command(flatten)]
+    said: SaidOptions,
 
     /// Script, or - for standard input, and its arguments; its #TUTTI and #SBATCH lines may have
     /// options
@@ -60,7 +53,7 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
             let name = args.script[0].to_string_lossy();
             let text = text_of(&args.script[0])?;
             let typed = typed_options::<BatchArgs>("batch", "script");
-            (with_script_options((&name, &text), ("batch", args.parsable), typed)?, text)
+            (with_script_options((&name, &text), ("batch", args.said.parsable), typed)?, text)
         }
     };
     let mut argv = args.script.clone();
@@ -73,9 +66,9 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
     request.hold = options.is_held();
     request.first = FirstStep::Once;
     check_launch(&request.launch)?;
-    match args.when {
-        true => super::when::of_job(request, args.json),
-        false => send(request, args.parsable),
+    match args.said.when {
+        true => super::when::of_job(request, args.said.json),
+        false => send(request, args.said.parsable),
     }
 }
 

@@ -86,23 +86,30 @@ fn open_mode(text: &str) -> Result<OpenMode, String> {
     }
 }
 
+/// What verbs that submit say.
+#[derive(Args, Debug)]
+pub(super) struct SaidOptions {
+    /// Print only the number of the job, for scripts
+    #[arg(long)]
+    pub(super) parsable: bool,
+
+    /// Print when such a job would start and end, and submit nothing
+    #[arg(long, conflicts_with = "parsable", help_heading = SCHEDULING)]
+    pub(super) when: bool,
+
+    /// With --when: as JSON
+    #[arg(long, requires = "when", help_heading = SCHEDULING)]
+    pub(super) json: bool,
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = after_help())]
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
     options: SubmitOptions,
 
-    /// Print only the number of the job, for scripts
-    #[arg(long)]
-    parsable: bool,
-
-    /// Print when such a job would start and end, and submit nothing
-    #[arg(long, conflicts_with = "parsable", help_heading = SCHEDULING)]
-    when: bool,
-
-    /// With --when: as JSON
-    #[arg(long, requires = "when", help_heading = SCHEDULING)]
-    json: bool,
+    #[command(flatten)]
+    said: SaidOptions,
 
     /// Program or script, and its arguments; #TUTTI lines of a script may have options
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
@@ -126,14 +133,15 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         Some(text) => {
             let typed = typed_options::<SubmitArgs>("submit", "command");
             let name = args.command[0].to_string_lossy();
-            let options = with_script_options((&name, &text), ("submit", args.parsable), typed)?;
+            let options =
+                with_script_options((&name, &text), ("submit", args.said.parsable), typed)?;
             (options, Some(text))
         }
         None => (args.options.clone(), None),
     };
     let tasks = options.job.tasks()?;
     if let Some((line, starter)) =
-        script.as_deref().filter(|_| tasks > 1 && !args.parsable).and_then(starter_in)
+        script.as_deref().filter(|_| tasks > 1 && !args.said.parsable).and_then(starter_in)
     {
         say!(
             "tutti: line {line} of {} runs {starter}, once for each of {tasks} tasks: leave {starter} out, or submit \
@@ -145,13 +153,13 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         job_request(&options.job, "production", &args.command, script, options.stdio())?;
     request.hold = options.hold;
     check_launch(&request.launch)?;
-    if args.when {
-        return super::when::of_job(request, args.json);
+    if args.said.when {
+        return super::when::of_job(request, args.said.json);
     }
     if let Some(suspect) = Suspect::of(&request).filter(|_| request.launch.script.is_none()) {
         suspect.check_all(request.tasks)?;
     }
-    send(request, args.parsable)
+    send(request, args.said.parsable)
 }
 
 /// Submits a job, and says its number.

@@ -85,7 +85,6 @@ fn of_a_job(event: &Event) -> Option<String> {
             let first = match first {
                 FirstStep::EachSlot => "",
                 FirstStep::Once => ", with one task that starts the others",
-                FirstStep::Nothing => ", with no task",
             };
             format!("request {request}: {}{queue}{hold}{first}", asked(spec))
         }
