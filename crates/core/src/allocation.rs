@@ -12,7 +12,7 @@
 
 use crate::action::Action;
 use crate::controller::Core;
-use crate::state::record::Deaths;
+use crate::state::record::{Deaths, Residence};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::JobId;
@@ -47,14 +47,10 @@ impl Core {
         job: JobId,
         actions: &mut Vec<Action>,
     ) {
-        if self.first_step(job) != FirstStep::Once {
-            return;
-        }
-        let Some(residence) = self.residence_mut(job).filter(|it| it.is_spent()) else { return };
-        if residence.kill(EndReason::Completed, now, Deaths::Collateral) {
-            let nodes = residence.nodes_left();
-            actions.extend(nodes.map(|node| Action::Kill { job, node }));
-            self.expect_end(job);
+        let is_spent = || self.residence(job).is_some_and(Residence::is_spent);
+        if self.first_step(job) == FirstStep::Once && is_spent() {
+            let order = (EndReason::Completed, Deaths::Collateral);
+            self.kill_resident(now, job, order, actions);
         }
     }
 }

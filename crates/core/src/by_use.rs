@@ -6,7 +6,7 @@
 //! again at once. Rules may form a chain, and never a circle. While the owner's allowance is spent
 //! the job counts as standby, and the rule changes the class that it goes back to.
 //!
-//! With rules, each event looks at all jobs, as it does with accounts ([`crate::bank`]).
+//! With rules, each event looks at all resident jobs, as it does with accounts ([`crate::bank`]).
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -46,7 +46,7 @@ pub fn check_rule_by_use<'a>(
 }
 
 /// The class that a job has, or goes back to when its owner's allowance is not spent any more.
-const fn own_class(record: &Record) -> &ClassName {
+pub(crate) const fn own_class(record: &Record) -> &ClassName {
     match &record.former {
         Some(former) => former,
         None => &record.spec.class,
@@ -91,13 +91,17 @@ impl Core {
         (self.ledger.service(job, self.now) >= need).then(|| class.clone())
     }
 
+    /// The jobs that have processors, or have them given up: what is used is theirs.
+    fn resident(&self) -> Vec<JobId> {
+        self.matrix.seats().map(|(job, _)| job).chain(self.aside.iter().copied()).collect()
+    }
+
     /// Gives jobs that have used so much the class that the rules name, and names them.
     pub(crate) fn follow_rules_by_use(&mut self, actions: &mut Vec<Action>) {
         if self.by_use.is_empty() {
             return;
         }
-        let jobs: Vec<JobId> = self.jobs.keys().collect();
-        for job in jobs {
+        for job in self.resident() {
             let mut changed = None;
             // A chain of rules ends, since none is a circle.
             while let Some(class) = self.class_by_use(job) {
@@ -116,7 +120,8 @@ impl Core {
             return ClusterTime::NEVER;
         }
         let rule = |(job, record): (JobId, &Record)| Some((job, self.rule_for(record)?.0));
-        let jobs = self.jobs.iter().filter(|(job, _)| !self.is_overrun(*job));
+        let jobs = self.resident().into_iter().filter(|job| !self.is_overrun(*job));
+        let jobs = jobs.filter_map(|job| Some((job, self.jobs.get(&job)?)));
         let reached = jobs.filter_map(rule);
         let mut any = false;
         let reached = reached.map(|(job, need)| {
@@ -135,7 +140,7 @@ impl Core {
 
     /// A job that should have another class by the rules.
     pub(crate) fn wrong_class_by_use(&self) -> Option<JobId> {
-        let mut jobs = self.jobs.keys();
+        let mut jobs = self.resident().into_iter();
         jobs.find(|&job| !self.by_use.is_empty() && self.class_by_use(job).is_some())
     }
 }

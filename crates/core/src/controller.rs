@@ -119,8 +119,8 @@ pub struct Core {
     pub(crate) by_use: RulesByUse,
     /// The accounts that count from nothing again with each period.
     pub(crate) renewals: BTreeMap<BankAccount, Renewal>,
-    /// The jobs that go on beyond their time limits.
-    pub(crate) overrun: BTreeSet<JobId>,
+    /// The jobs that go on beyond their time limits, and the classes that they had.
+    pub(crate) overrun: BTreeMap<JobId, ClassName>,
     /// The jobs that are more than a task in each slot.
     pub(crate) allocations: BTreeMap<JobId, Allocation>,
 }
@@ -174,7 +174,7 @@ impl Core {
             holds: BTreeMap::new(),
             by_use: RulesByUse::new(),
             renewals: BTreeMap::new(),
-            overrun: BTreeSet::new(),
+            overrun: BTreeMap::new(),
             allocations: BTreeMap::new(),
         };
         core.follow_settings();

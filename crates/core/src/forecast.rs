@@ -390,7 +390,6 @@ impl Forecast {
 }
 
 impl Core {
-    /// When a job that waits starts at the latest, if it is promised that.
     /// When a waiting job starts at the latest, by what it is promised now; `None`: nothing is.
     #[must_use]
     pub fn promised_start(&self, job: JobId) -> Option<ClusterTime> {

@@ -15,10 +15,11 @@
 //! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and which
 //! job may pass which; `policy::classes` which job is preempted for which, `policy::deadline` which
 //! is promised to be done by when; `orders` is what owners and administrators change of jobs;
-//! [`resources`] is what is counted; `aside` is how a job gives its processors up and gets some
+//! [`resources`] is what is counted; `preempt` is how a job gives its processors up and gets some
 //! again;
 //! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
-//! `attendance` is which nodes there are; [`check`] holds the invariants.
+//! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
+//! which class use gives, [`allocation`] what a job has beside tasks; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]

@@ -10,14 +10,16 @@
 //!   and comes back when no job waits and its processors are free.
 //! - Under the policy `classes`, it is preempted as jobs of class `standby` are.
 //!
-//! Its memory and its resources stay its own. A job that was accepted with a deadline ends at its
-//! limit, since the plan of others rests on that. A requeued job has its limit anew.
+//! Its memory and its resources stay its own. Under the policy `deadline` jobs end at their limits,
+//! and so does a job that was accepted with a deadline: the plan of others rests on that. A
+//! requeued job has its limit and its class anew.
 
 use crate::action::Action;
+use crate::by_use::own_class;
 use crate::controller::Core;
 use crate::policy::{Decision, Machine, WaitReason};
 use crate::share;
-use crate::state::record::{Course, Place};
+use crate::state::record::{Course, Place, Record};
 use alloc::vec::Vec;
 use tutti_types::class::Overrun;
 use tutti_types::ids::{ClassName, JobId};
@@ -27,10 +29,25 @@ use tutti_types::job::JobSpec;
 const STANDBY: &str = "standby";
 
 impl Core {
+    /// Gives a job that is to be in line again the class that it had before its limit.
+    pub(crate) fn begin_anew(
+        &self,
+        record: &mut Record,
+        own: ClassName,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.classes.contains_key(&own) {
+            (record.spec.class, record.former) = (own, None);
+            self.bank.reclassify(record);
+            let (job, class) = (record.id, record.spec.class.clone());
+            actions.push(Action::Reclassed { job, class });
+        }
+    }
+
     /// Whether a job goes on beyond its time limit.
     #[must_use]
     pub fn is_overrun(&self, job: JobId) -> bool {
-        self.overrun.contains(&job)
+        self.overrun.contains_key(&job)
     }
 
     /// What a job counts as where time is divided: as its class, unless it has what is idle only.
@@ -41,54 +58,75 @@ impl Core {
     /// Has a job go on that has reached its time limit, if its class says so. Whether it does.
     pub(crate) fn let_overrun(&mut self, job: JobId, actions: &mut Vec<Action>) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
-        let rule = self.classes.get(&record.spec.class).map(|class| class.overrun());
+        let own = own_class(record).clone();
+        let rule = self.classes.get(&own).map(|class| class.overrun());
         let course = record.residence().map(|residence| residence.course);
         let goes_on = matches!(course, Some(Course::Running | Course::Orphaned { .. }));
         let standby = ClassName::new(STANDBY);
         let allowed = rule == Some(Overrun::Standby) && self.classes.contains_key(&standby);
-        if !goes_on || !allowed || record.deadline.is_some() || self.is_overrun(job) {
+        let is_planned = record.deadline.is_some() || self.policy().plans();
+        if !goes_on || !allowed || is_planned || self.is_overrun(job) {
             return false;
         }
         self.ledger.unlimit(job);
         self.on_set_job_class(job, &standby);
-        self.overrun.insert(job);
+        self.overrun.insert(job, own);
         self.after_reclass(job);
         actions.push(Action::Reclassed { job, class: standby });
         true
     }
 
-    /// Preempts the jobs that go on beyond their limits, if the first in line could start without
-    /// them. They are suspended in place, as all that is preempted.
+    /// Preempts jobs that go on beyond their limits, the latest first and no more than needed, if
+    /// the first in line could start without them. They are suspended in place, as all that is
+    /// preempted.
     pub(crate) fn preempt_overrun(&mut self) {
-        if self.overrun.is_empty() || self.queue.waiting.is_empty() {
+        if self.overrun.is_empty() || self.queue.waiting.is_empty() || self.policy().sets_aside() {
             return;
         }
-        let is_home = |job: &JobId| {
-            let residence = self.residence(*job);
-            residence.is_some_and(|it| it.place == Place::Home && !it.ending())
-        };
-        let at_home: Vec<JobId> = self.overrun.iter().copied().filter(is_home).collect();
-        let first = self.queue.first().and_then(|job| self.jobs.get(&job));
-        if !at_home.is_empty() && first.is_some_and(|it| self.starts_without(&it.spec, &at_home)) {
-            let blocked = self.queue.blocked;
-            for job in at_home {
-                self.move_out(job);
-            }
+        let Some(first) = self.queue.first().and_then(|job| self.jobs.get(&job)) else { return };
+        let preempted = self.overrun_before(&first.spec);
+        let blocked = self.queue.blocked;
+        for &job in &preempted {
+            self.move_out(job);
+        }
+        if !preempted.is_empty() {
             // Until they are gone, the first in line waits as before.
             self.queue.blocked = blocked;
         }
     }
 
-    fn starts_without(&self, spec: &JobSpec, jobs: &[JobId]) -> bool {
-        if self.lacks_resource(spec).is_some() {
-            return false;
+    /// The jobs beyond their limits without which a job could start; none if it could not, or if
+    /// some are already leaving.
+    fn overrun_before(&self, spec: &JobSpec) -> Vec<JobId> {
+        let mut at_home = Vec::new();
+        for &job in self.overrun.keys().rev() {
+            let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { continue };
+            match residence.place {
+                Place::Home => at_home.push(job),
+                Place::Leaving => return Vec::new(),
+                Place::Aside | Place::Coming => {}
+            }
+        }
+        let seats = at_home.iter().filter_map(|job| self.matrix.seat(*job));
+        let theirs: u64 = seats.map(|seat| seat.processors).sum();
+        let free = self.matrix.rows().map(|(_, row)| row.index.free()).max().unwrap_or(0);
+        // The matrix is copied only where that may be of use.
+        if at_home.is_empty()
+            || free + theirs < self.machine().least_processors(spec)
+            || self.lacks_resource(spec).is_some()
+        {
+            return Vec::new();
         }
         let mut matrix = self.matrix.clone();
-        for &job in jobs {
-            matrix.remove(job);
+        for count in 1..=at_home.len() {
+            matrix.remove(at_home[count - 1]);
+            let machine = Machine { matrix: &matrix, ..self.machine() };
+            if matches!(self.policy().decide(machine, spec), Some(Decision::Start { .. })) {
+                at_home.truncate(count);
+                return at_home;
+            }
         }
-        let machine = Machine { matrix: &matrix, ..self.machine() };
-        matches!(self.policy().decide(machine, spec), Some(Decision::Start { .. }))
+        Vec::new()
     }
 
     /// Whether a preempted job stays so: others wait in line, or have its processors.

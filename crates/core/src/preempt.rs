@@ -16,7 +16,7 @@
 //! answers at once.
 //!
 //! A policy decides which job is preempted and when it comes back. Under one that preempts
-//! none, a job that an earlier one preempted comes back at once, to where its tasks are: in the
+//! none, only jobs beyond their limits are ([`crate::overrun`]), and a job that an earlier one preempted comes back at once, to where its tasks are: in the
 //! first row where these processors are free, or in a new one, if need be beyond the limit; such
 //! rows vanish as their jobs end.
 

@@ -281,18 +281,16 @@ impl Queue {
 
     fn entry(&self, job: JobId, spec: &JobSpec, machine: Widths) -> Waiting {
         let stand = self.line.stand(job);
-        let key = stand.map_or_else(|| self.key_of(spec), |stand| stand.key);
+        let key = match self.discipline {
+            Discipline::Sjbf => stand.map_or_else(|| estimate(spec), |stand| stand.estimate),
+            Discipline::Fcfs | Discipline::Easy | Discipline::Conservative => 0,
+        };
         Waiting { key, ..Waiting::of(job, spec, machine).moved_to(stand) }
-    }
-
-    /// By what a job is tried that was not moved.
-    pub(crate) fn key_of(&self, spec: &JobSpec) -> u64 {
-        if self.discipline == Discipline::Sjbf { estimate(spec) } else { 0 }
     }
 }
 
 /// How long a job is taken to run, in nanoseconds: the most there is for one without a limit.
-fn estimate(spec: &JobSpec) -> u64 {
+pub(crate) fn estimate(spec: &JobSpec) -> u64 {
     spec.time_limit.map_or(u64::MAX, |limit| limit.0.min(u64::MAX - 1))
 }
 

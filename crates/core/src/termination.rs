@@ -164,13 +164,13 @@ impl Core {
         self.deadlines.remove(&(residence.deadline, job));
         self.matrix.remove(job);
         self.aside.remove(&job);
-        self.overrun.remove(&job);
+        let own = self.overrun.remove(&job);
         self.drop_hold(job);
         self.migration.rows = true;
         self.migration.turns = true;
         let service = self.ledger.close(job);
         self.count_end(job, service);
-        let Some(record) = self.jobs.remove(&job) else { return };
+        let Some(mut record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = &record.phase else { return };
         self.give_back_resources(residence);
         let memory = record.spec.memory_per_task_bytes.is_some();
@@ -185,6 +185,9 @@ impl Core {
         self.queue.reconsider();
         if record.goes_on_in_line(residence) {
             self.drop_promise(job);
+            if let Some(own) = own {
+                self.begin_anew(&mut record, own, actions);
+            }
             self.wait_again(&record);
             return self.queue_again(record, actions);
         }

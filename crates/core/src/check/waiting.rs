@@ -84,8 +84,15 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         }
     }
     let sum = queue.waiting.len() + queue.parked.len() + queue.suspended.len();
-    if sum > core.jobs.len() || core.holds.len() > core.jobs.len() {
+    if sum > core.jobs.len() {
         report(Rule::Queue, "an unknown job waits".into());
+    }
+    let is_unknown = |job: &&JobId| core.jobs.get(job).is_none();
+    if let Some(job) = core.holds.keys().chain(core.allocations.keys()).find(is_unknown) {
+        report(Rule::Queue, format!("something is kept of job {job}, which is unknown"));
+    }
+    if let Some(job) = core.overrun.keys().find(|job| core.residence(**job).is_none()) {
+        report(Rule::Queue, format!("job {job} is over its limit and has not begun"));
     }
     if queue.waiting.is_empty() == queue.blocked.is_some() {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));

@@ -62,7 +62,7 @@ impl From<FormerCore> for Core {
             holds: BTreeMap::new(),
             by_use: RulesByUse::new(),
             renewals: BTreeMap::new(),
-            overrun: BTreeSet::new(),
+            overrun: BTreeMap::new(),
             allocations: BTreeMap::new(),
             now: former.now,
             settings: former.settings,

@@ -16,7 +16,7 @@ use super::{Line, Listed};
 use crate::action::Action;
 use crate::controller::Core;
 use crate::event::Event;
-use crate::queue::{Promise, Queue, Waiting};
+use crate::queue::{Promise, Queue, Waiting, estimate};
 use crate::state::record::Phase;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -43,7 +43,7 @@ pub(crate) struct Stand {
     pub(crate) user: UserId,
     pub(crate) priority: u64,
     /// By which that job stands where jobs with short limits are tried first.
-    pub(crate) key: u64,
+    pub(crate) estimate: u64,
     /// By which that job stands under the policy `classes`: since when it waits, and for how many
     /// processors.
     pub(crate) since: ClusterTime,
@@ -193,7 +193,7 @@ impl Core {
                 index: 0,
                 user: FRONT_USER,
                 priority: u64::MAX,
-                key: 0,
+                estimate: 0,
                 since: ClusterTime::default(),
                 processors: u64::MAX,
             },
@@ -221,7 +221,7 @@ impl Core {
             index: 0,
             user,
             priority,
-            key: self.queue.key_of(spec),
+            estimate: estimate(spec),
             since,
             processors: entry.processors,
         }
@@ -252,7 +252,9 @@ impl Core {
 
     /// What is promised before an administrator moves a job.
     pub(crate) fn promises_at_stake(&self, event: &Event) -> Vec<(JobId, ClusterTime)> {
-        if !matches!(event, Event::MoveJob { .. }) || self.policy().plans() {
+        let is_move = matches!(event, Event::MoveJob { .. });
+        // What is expected in turns is no promise.
+        if !is_move || self.policy().plans() || self.slots_may_change() {
             return Vec::new();
         }
         let said = self.queue.promise.filter(Promise::is_said);

@@ -199,3 +199,44 @@ fn impossible_moves_change_nothing() {
     move_job(&mut c, b, None);
     assert!(!c.core.is_moved(b), "as many were moved as may be");
 }
+
+#[test]
+fn a_start_that_is_only_expected_is_no_promise_that_a_move_could_break() {
+    for discipline in ["easy", "conservative"] {
+        let mut params = params(&[("rows", 2)]);
+        params.choose("discipline", discipline).unwrap();
+        let mut c = Cluster::new(params);
+        c.join(0, 2);
+        let spec = |user| JobSpec { class: ClassName::new("production"), ..of(user, 2) };
+        let _run = [ADA, BOB].map(|user| c.submit(spec(user)));
+        let [_first, other] = [ADA, ADA].map(|user| c.submit(spec(user)));
+        move_job(&mut c, other, None);
+        assert_eq!(c.core.overridden_jobs().count(), 0, "{discipline}: turns may change");
+        c.drain();
+    }
+}
+
+/// Two jobs run on a processor each and one needs both; of those that may pass it, the job that is
+/// moved is the last. Which of these starts when a processor is free.
+fn passes(from: &str, to: &str, limits_s: [u64; 3], moved_before: usize) -> usize {
+    let mut c = line(1, from);
+    let [_stays, ends] = [0; 2].map(|_| c.submit(of(ADA, 1)));
+    let _needs_both = c.submit(of(ADA, 2));
+    let short = |seconds| JobSpec { time_limit: Some(Nanos::from_secs(seconds)), ..of(ADA, 1) };
+    let jobs = limits_s.map(|seconds| c.submit(short(seconds)));
+    move_job(&mut c, jobs[2], Some(jobs[moved_before]));
+    let mut params = c.core.params().clone();
+    params.choose("discipline", to).unwrap();
+    c.event(Event::SetParams { params });
+    c.finish(ends);
+    let started = jobs.iter().position(|&job| !waits(&c, job)).expect("one passes");
+    c.drain();
+    started
+}
+
+#[test]
+fn a_moved_job_has_its_place_under_each_discipline_that_comes_later() {
+    assert_eq!(passes("sjbf", "easy", [9, 9, 9], 0), 2, "before the first that may pass");
+    assert_eq!(passes("easy", "sjbf", [20, 9, 30], 0), 1, "before a long one, behind a short one");
+    assert_eq!(passes("easy", "sjbf", [20, 9, 30], 1), 2, "before the short one");
+}

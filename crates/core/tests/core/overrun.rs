@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, JobState, Place, WaitReason};
-use tutti_types::{ClassName, ClusterTime, JobId, JobSpec, Nanos, TaskStatus};
+use tutti_types::{ClassName, ClusterTime, JobId, JobSpec, Nanos, OnNodeLoss, TaskStatus};
 
 fn cluster(values: &[(&str, u64)], policy: &str) -> Cluster {
     let mut params = params(&[&[("quantum", 100_000_000)], values].concat());
@@ -114,12 +114,48 @@ fn it_is_preempted_for_the_first_in_line_and_comes_back_when_none_waits() {
 }
 
 #[test]
-fn a_job_with_a_deadline_ends_at_its_limit() {
-    let mut c = cluster(&[], "deadline");
-    let spec = JobSpec { deadline: Some(Nanos::from_secs(5)), ..limited(1, 500) };
-    let job = c.submit(spec);
-    c.advance_ms(700);
-    assert!(!c.core.is_overrun(job));
-    assert_eq!(place(&c, job), None, "it is to end");
+fn no_more_jobs_are_preempted_than_the_first_in_line_needs() {
+    let mut c = cluster(&[], "space");
+    let [first, latest] = [0; 2].map(|_| c.submit(limited(1, 300)));
+    c.advance_ms(400);
+    assert!(c.core.is_overrun(first) && c.core.is_overrun(latest));
+    let next = c.submit(limited(1, 60_000));
+    // While another one waits, none of them would come back.
+    let _waits = c.submit(limited(2, 60_000));
+    c.arrive();
+    assert_eq!(place(&c, next), Some(Place::Home));
+    assert_eq!(place(&c, first), Some(Place::Home), "another one makes room");
+    assert_eq!(place(&c, latest), Some(Place::Aside));
     c.drain();
+}
+
+#[test]
+fn a_job_that_is_queued_again_has_its_class_and_its_limit_anew() {
+    let mut c = cluster(&[], "gang");
+    c.join(1, 2);
+    let spec = JobSpec { on_node_loss: OnNodeLoss::Requeue, ..limited(4, 300) };
+    let job = c.submit(spec);
+    c.advance_ms(400);
+    assert!(c.core.is_overrun(job));
+    c.lose(1);
+    c.deliver_kills();
+    c.join(1, 2);
+    let view = c.core.job(job, ClusterTime(c.now)).unwrap();
+    assert_eq!((view.requeues, &*view.spec.class.0), (1, "production"));
+    assert!(!c.core.is_overrun(job));
+    c.advance_ms(400);
+    assert!(c.core.is_overrun(job), "it goes on beyond its limit again");
+    c.drain();
+}
+
+#[test]
+fn jobs_end_at_their_limits_where_others_rest_on_that() {
+    for deadline in [None, Some(Nanos::from_secs(5))] {
+        let mut c = cluster(&[], "deadline");
+        let job = c.submit(JobSpec { deadline, ..limited(1, 500) });
+        c.advance_ms(700);
+        assert!(!c.core.is_overrun(job));
+        assert_eq!(place(&c, job), None, "it is to end");
+        c.drain();
+    }
 }
