@@ -397,8 +397,9 @@ impl Core {
                 return;
             };
             self.pass_first(now, first, newcomer.take());
-            // A user whose job passes has used more: another job may be the first now.
-            if self.queue.first() == Some(first) {
+            // A user whose job passes has used more: another job may be the first now, or have been
+            // for a while, and have started then.
+            if self.queue.first() == Some(first) && self.queue.blocked.is_some() {
                 return;
             }
         }

@@ -279,3 +279,29 @@ fn a_job_that_would_be_declined_has_no_forecast() {
     let life = Life::new(&[1], "space", "fcfs", &[]);
     assert!(Forecast::of_job(&life.core, life.now, submit(&job(2))).is_err());
 }
+
+/// Of two users in turn: while jobs pass the first in line, another one is the first for a moment,
+/// and starts.
+#[test]
+fn the_first_in_line_waits_for_a_reason_also_when_another_was_first_for_a_moment() {
+    let mut life = Life::new(&[2, 4, 3], "gang", "easy", &[("rows", 1), ("lead", 0)]);
+    let work = [
+        (4, 1000, 0, 0, 1, 0),
+        (3, 1371, 0, 0, 2, 0),
+        (2, 500, 0, 0, 1, 0),
+        (1, 999, 0, 0, 2, 0),
+        (5, 1, 3, 0, 2, 3),
+        (4, 180, 0, 38, 0, 3),
+        (2, 144, 0, 0, 2, 0),
+        (4, 1000, 0, 0, 2, 0),
+        (3, 349, 2, 23, 0, 3),
+        (6, 1500, 3, 0, 0, 0),
+        (4, 2000, 0, 0, 1, 0),
+        (2, 154, 0, 0, 1, 0),
+    ];
+    for (tasks, limit, memory, grace, user, class) in work {
+        life.submit(&spec_of(Wanted { gap: 0, tasks, limit, memory, grace, user, class }));
+    }
+    life.live(ClusterTime::NEVER);
+    assert_eq!(life.ends.len(), work.len());
+}
