@@ -89,6 +89,8 @@ struct Newcomer {
     uid: u32,
     outlet: Option<Outlet>,
     waits: Option<JobId>,
+    /// Whether it waits to be a viewer of the job, and not its front end.
+    views: bool,
     /// How much of its output it has got already, if it may break off.
     received: Option<u64>,
     /// When it is turned away.
@@ -523,8 +525,16 @@ impl Keeper {
         self.door.newcomers_so_far += 1;
         let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
         let until_ns = monotonic_ns() + ATTACH_WAIT_NS;
-        let newcomer =
-            Newcomer { link, token, uid, outlet: None, waits: None, received: None, until_ns };
+        let newcomer = Newcomer {
+            link,
+            token,
+            uid,
+            outlet: None,
+            waits: None,
+            views: false,
+            received: None,
+            until_ns,
+        };
         self.door.newcomers.insert(number, newcomer);
         // Most have sent their greeting with the connection: no need to wait for another round.
         self.on_newcomer(number);
@@ -626,7 +636,17 @@ impl Keeper {
                 }
             }
             Ok(Some(FromFrontEnd::GiveUp { job, reason })) => self.on_give_up(number, job, reason),
-            Ok(Some(FromFrontEnd::Watch { job })) => self.view(number, job),
+            Ok(Some(FromFrontEnd::Watch { job })) if self.jobs.contains_key(&job) => {
+                self.view(number, job);
+            }
+            // A job counts as started once that is decided: a viewer may be here before the launch.
+            Ok(Some(FromFrontEnd::Watch { job })) => {
+                newcomer.waits = Some(job);
+                newcomer.views = true;
+                newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
+                self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
+                let _ = outlet.flush(newcomer.link.stream());
+            }
             Ok(Some(_)) => self.drop_newcomer(number, "it said something before it attached"),
             Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
             // It may wait for our greeting before it says more.
@@ -684,6 +704,8 @@ impl Keeper {
         let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
         let Newcomer { mut link, token, outlet, .. } = newcomer;
         link.limit(FRONT_END_FRAME_BYTES_MAX);
+        // One that has waited for its job was not watched.
+        self.context.watches.modify(&link, token, Interest::READ);
         let outlet = outlet.unwrap_or_else(Outlet::new);
         job.view(number, (link, token), outlet, &mut self.context);
     }
@@ -853,7 +875,10 @@ impl Keeper {
         let waits = |n: &&u64| self.door.newcomers[n].waits == Some(id);
         let waiting: Vec<u64> = self.door.newcomers.keys().filter(waits).copied().collect();
         for number in waiting {
-            self.attach(number, id);
+            match self.door.newcomers.get(&number).is_some_and(|it| it.views) {
+                true => self.view(number, id),
+                false => self.attach(number, id),
+            }
         }
     }
 }

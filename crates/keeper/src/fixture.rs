@@ -131,6 +131,11 @@ impl Peer {
         let mut stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&Hello { role }.to_frame()).unwrap();
+        Self::over(stream)
+    }
+
+    /// One that has greeted.
+    pub(super) fn over(stream: UnixStream) -> Self {
         Self { stream, input: FrameBuffer::new(), descriptors: VecDeque::new() }
     }
 

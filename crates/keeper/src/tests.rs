@@ -22,6 +22,7 @@ use tutti_wire::{Hello, Role};
 
 mod mpi;
 mod pipes;
+mod viewers;
 
 /// Not a test: what the others start as their keeper. Does nothing unless it is told to.
 #[test]

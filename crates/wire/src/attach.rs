@@ -74,7 +74,7 @@ pub enum FromFrontEnd {
         what: String,
     },
     /// From a viewer, instead of `Attach`: it wants to see the job's output from now on, beside the
-    /// front end. It may send `Input`.
+    /// front end. It may send `Input`. Like `Attach`, it may come before the launch of the job.
     Watch {
         /// Which job.
         job: JobId,

@@ -171,12 +171,14 @@ impl Keeper {
     fn hand_over(&self, successor: &Successor) -> Handover {
         let lossless = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
         let endings = self.context.endings.iter();
+        let newcomers = self.door.newcomers.values();
         Handover {
             protocol: PROTOCOL_VERSION,
             incarnation: self.incarnation,
             descriptors: self.context.launching.descriptors,
             listener: self.door.listener.as_raw_fd(),
-            newcomers: self.door.newcomers.values().map(Newcomer::hand_over).collect(),
+            // Those that wait to be viewers come again, as viewers do.
+            newcomers: newcomers.filter(|it| !it.views).map(Newcomer::hand_over).collect(),
             asker: Some(successor.asker.hand_over()),
             agent: self.agent.as_ref().map(|(link, ..)| link.hand_over()),
             jobs: self.jobs.values().map(Job::hand_over).collect(),
@@ -283,6 +285,7 @@ impl Newcomer {
             uid: held.uid,
             outlet: held.outlet.map(|outlet| Outlet::take_over(outlet, inherited)).transpose()?,
             waits: held.waits,
+            views: false,
             received: held.received,
             until_ns: held.until_ns,
         })
