@@ -114,8 +114,8 @@ impl Room {
         usize::try_from(NEWCOMERS_MAX.min(self.kept() / 2)).unwrap_or(usize::MAX)
     }
 
-    /// Whether a task may have this descriptor. The kernel gives the lowest free number, so all
-    /// below it are in use.
+    /// Whether a task, or a viewer, may have this descriptor. The kernel gives the lowest free
+    /// number, so all below it are in use.
     ///
     /// # Errors
     /// `EMFILE` if what is left is for others.

@@ -11,6 +11,7 @@ use super::job::Job;
 use super::lease_watch::Lease;
 use super::outlet::Outlet;
 use super::scratch;
+use super::viewers::VIEWERS_OF_USER_MAX;
 use super::watch::{Event, Token, Watch};
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -20,6 +21,7 @@ use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tracing::{info, warn};
@@ -701,13 +703,29 @@ impl Keeper {
         if let Some(why) = job.objection_to_viewer() {
             return self.refuse(number, why);
         }
+        if let Some(why) = self.objection_to_viewer_of(number, uid) {
+            return self.refuse(number, why);
+        }
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
         let Newcomer { mut link, token, outlet, .. } = newcomer;
         link.limit(FRONT_END_FRAME_BYTES_MAX);
         // One that has waited for its job was not watched.
         self.context.watches.modify(&link, token, Interest::READ);
         let outlet = outlet.unwrap_or_else(Outlet::new);
-        job.view(number, (link, token), outlet, &mut self.context);
+        job.view((number, uid), (link, token), outlet, &mut self.context);
+    }
+
+    /// Why a connection of that user can't be another viewer of any job, if so.
+    fn objection_to_viewer_of(&self, number: u64, uid: u32) -> Option<&'static str> {
+        let newcomer = self.door.newcomers.get(&number)?;
+        // Viewers leave room for front ends and the agent, as tasks do.
+        if self.context.launching.room.check(&newcomer.link.stream().as_fd()).is_err() {
+            return Some("the keeper of this node has no descriptor left for a viewer; try later");
+        }
+        let of_user: usize = self.jobs.values().map(|job| job.viewers_of(uid)).sum();
+        (of_user >= VIEWERS_OF_USER_MAX)
+            .then_some("too many of your viewers are on this node; end one of them with Ctrl-\\")
     }
 
     // ------------------------------------------------------------------ the agent

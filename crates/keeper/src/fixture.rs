@@ -227,6 +227,15 @@ pub(super) fn be_a_keeper() {
 
 impl Scene {
     pub(super) fn new(membership: Membership) -> Self {
+        Self::begin(membership, None)
+    }
+
+    /// One whose keeper may have so many descriptors.
+    pub(super) fn with_descriptors(most: u32) -> Self {
+        Self::begin(Membership::Groups, Some(most))
+    }
+
+    fn begin(membership: Membership, descriptors: Option<u32>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tutti-test-keeper-{}-{number}", std::process::id());
@@ -238,7 +247,7 @@ impl Scene {
         if let Some(hierarchy) = &hierarchy {
             std::os::unix::fs::symlink(hierarchy.path(), directory.join("cgroup")).unwrap();
         }
-        let (process, agent, incarnation) = start(&directory);
+        let (process, agent, incarnation) = start(&directory, descriptors);
         Self { directory, hierarchy, process, agent, incarnation }
     }
 
@@ -254,7 +263,7 @@ impl Scene {
     pub(super) fn crash(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        (self.process, self.agent, self.incarnation) = start(&self.directory);
+        (self.process, self.agent, self.incarnation) = start(&self.directory, None);
     }
 
     /// Waits until the keeper has exited by itself; whether it succeeded.
@@ -424,7 +433,7 @@ pub(super) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-fn start(directory: &Path) -> (Child, Peer, u64) {
+fn start(directory: &Path, descriptors: Option<u32>) -> (Child, Peer, u64) {
     // Blocked before there is a second thread: a signal that some thread doesn't block would not
     // wait for the keeper to read it. A new process inherits the mask.
     let mut mask = SigSet::empty();
@@ -432,7 +441,10 @@ fn start(directory: &Path) -> (Child, Peer, u64) {
         mask.add(signal);
     }
     let before = mask.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).unwrap();
-    let process = Command::new(std::env::current_exe().unwrap())
+    let limit = descriptors.map_or(String::new(), |most| format!("ulimit -n {most}; "));
+    let process = Command::new("/bin/sh")
+        .args(["-c", &format!("{limit}exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
         .args(["tests::the_keeper_itself", "--exact", "--nocapture", "--quiet"])
         .env(ROLE_VARIABLE, directory)
         .stdin(ProcessStdio::null())

@@ -6,6 +6,7 @@ use super::context::Context;
 use super::job::{Job, Phase, Task};
 use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_once};
 use super::stdio::{INPUT_BYTES_MAX, InputState, Reader};
+use super::viewers::show;
 use super::watch::{Event, Token, Watch};
 use std::io;
 use std::rc::Rc;
@@ -210,20 +211,24 @@ impl Job {
         let task = &mut self.tasks[index];
         let rank = task.rank;
         let Some(pipe) = task.stream(stream) else { return Pumped::End };
-        let is_viewed = !self.viewers.is_empty();
-        let (shown, pumped) = match &mut self.front {
+        let (count, pumped) = match &mut self.front {
             Some(front) => {
                 let (count, pumped) = front.outlet.pump(rank, stream, pipe.file(), pipe.want());
-                (is_viewed.then(|| front.outlet.latest(count).to_vec()), pumped)
+                if count > 0 {
+                    show(&mut self.viewers, rank, stream, front.outlet.latest(count));
+                }
+                (count, pumped)
             }
             None => {
                 let (count, pumped) = read_once(pipe.file(), &mut context.scratch);
-                (is_viewed.then(|| context.scratch[..count].to_vec()), pumped)
+                if count > 0 {
+                    show(&mut self.viewers, rank, stream, &context.scratch[..count]);
+                }
+                (count, pumped)
             }
         };
         pipe.learn(pumped);
-        if let Some(data) = shown.filter(|data| !data.is_empty()) {
-            self.show(rank, stream, &data);
+        if count > 0 && !self.viewers.is_empty() {
             context.touched.insert(self.launch.job);
         }
         if pumped == Pumped::End {
@@ -238,7 +243,7 @@ impl Job {
             if let Some(front) = &mut self.front {
                 front.outlet.end_of_stream(rank, stream);
             }
-            self.show(rank, stream, b"");
+            self.show_end_of_stream(rank, stream);
         }
     }
 
@@ -286,7 +291,7 @@ impl Job {
                 front.outlet.send(&ToFrontEnd::Finished);
             }
         }
-        self.show_end(index);
+        self.show_end(index, context);
     }
 
     /// The connection broke. A front end on another node may come back: until then it counts as one

@@ -1,7 +1,8 @@
 //! What waits to be written to a front end: frames, in order, in one buffer.
 //!
 //! Output of tasks is read straight into that buffer, behind a header whose length is known before
-//! that of the data ([`OutputHeader`]). So no byte is copied inside the keeper.
+//! that of the data ([`OutputHeader`]). So the keeper copies no byte of it, but for viewers: each has an
+//! outlet of its own, and gets a copy.
 //!
 //! What goes to a front end on another node is kept for a while when it is sent: the way there may
 //! break, and what was under way is sent again.
@@ -184,6 +185,14 @@ impl Outlet {
         &self.bytes[self.end - count..self.end]
     }
 
+    /// Queues a piece of output that was read elsewhere; it is not empty.
+    pub(super) fn output(&mut self, rank: Rank, stream: Stream, data: &[u8]) {
+        let mut header = OutputHeader::new(rank, stream);
+        self.make_room(OutputHeader::BYTES_MAX + data.len());
+        self.extend(header.finish(data.len()));
+        self.extend(data);
+    }
+
     /// Queues the end of a stream.
     pub(super) fn end_of_stream(&mut self, rank: Rank, stream: Stream) {
         self.send(&ToFrontEnd::Output { rank, stream, data: Default::default() });
@@ -289,6 +298,7 @@ mod tests {
             let (count, pumped) = outlet.pump(rank, stream, &data[..], 32_768);
             assert_eq!(count, bytes.min(32_768));
             assert_eq!(pumped == Pumped::Full, count == 32_768);
+            outlet.output(rank, stream, &data);
             outlet.end_of_stream(rank, stream);
             let piece = |data: &[u8]| ToFrontEnd::Output {
                 rank,
@@ -296,7 +306,7 @@ mod tests {
                 data: ByteBuf::from(data.to_vec()),
             };
             let found = messages(&outlet.bytes[outlet.begin..outlet.end]);
-            assert_eq!(found, [piece(&data[..count]), piece(&[])]);
+            assert_eq!(found, [piece(&data[..count]), piece(&data), piece(&[])]);
         }
     }
 

@@ -774,21 +774,20 @@ fn whoever_may_not_attach_is_told() {
 fn others_may_neither_have_a_jobs_output_nor_give_orders() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 1, "sleep 1000"));
-    let mut first_frames = Vec::new();
-    for role in [Role::FrontEnd, Role::Agent] {
+    let attach = FromFrontEnd::Attach { job: JobId(1), received: None };
+    let watch = FromFrontEnd::Watch { job: JobId(1) };
+    let first_frames =
+        [(Role::FrontEnd, &attach), (Role::Agent, &attach), (Role::FrontEnd, &watch)];
+    let first_frames = first_frames.map(|(role, message)| {
         let mut frames = Hello { role }.to_frame().to_vec();
-        tutti_wire::frame::encode(
-            &FromFrontEnd::Attach { job: JobId(1), received: None },
-            &mut frames,
-        )
-        .unwrap();
-        first_frames.push(frames.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    }
+        tutti_wire::frame::encode(message, &mut frames).unwrap();
+        frames.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    });
     let ask = "socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die $!; \
                syswrite S, pack('H*', $ARGV[1]); while (sysread S, $b, 4096) { syswrite STDOUT, $b }";
     let socket = scene.socket();
     let mut told = Vec::new();
-    for (job, frames) in [(2, &first_frames[0]), (3, &first_frames[1])] {
+    for (job, frames) in (2..).zip(&first_frames) {
         let text = "id -u; id -G; exec perl -MSocket -e \"$1\" \"$2\" \"$3\"";
         let words = ["/bin/sh", "-c", text, "sh", ask, socket.to_str().unwrap(), frames];
         let mut launch = launch(job, 1, &words);
@@ -812,8 +811,9 @@ fn others_may_neither_have_a_jobs_output_nor_give_orders() {
     for output in &told {
         assert!(output.starts_with(b"65534\n65533 65532\n"), "{told:?}");
     }
-    let refusal = b"the job is not yours";
-    assert!(told[0].windows(refusal.len()).any(|window| window == refusal));
+    let says = |told: &[u8], text: &str| String::from_utf8_lossy(told).contains(text);
+    assert!(says(&told[0], "the job is not yours"));
+    assert!(says(&told[2], "no such job is here"), "a viewer");
     assert_eq!(told[1].len(), b"65534\n65533 65532\n".len(), "no word to a false agent");
 }
 
