@@ -126,7 +126,7 @@ fn add_jobs(text: &mut Text, metrics: &MetricsReport) {
 
 fn add_times(text: &mut Text, metrics: &MetricsReport) {
     let name = "tutti_queue_wait_seconds";
-    text.family(name, "histogram", "seconds", "Time between acceptance and start of jobs.");
+    text.family(name, "histogram", "seconds", "Time between acceptance and first start of jobs.");
     text.histogram(name, &[], (&metrics.queue_wait, &WAIT_BOUNDS_MS, 3));
     let name = "tutti_launch_seconds";
     let help = "Time between the decision to start a job and the start of its first task.";

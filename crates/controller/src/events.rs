@@ -374,7 +374,7 @@ impl Driver {
         let more = u32::try_from(shares.len() - nodes.len()).unwrap_or(u32::MAX);
         let nodes_left_out = left_out.saturating_add(more);
         let now = self.now();
-        self.metrics.count_started(accepted, now);
+        self.metrics.count_started(launch, accepted, now);
         self.job_event(job, What::JobStarted { launch, nodes, nodes_left_out });
     }
 

@@ -46,10 +46,13 @@ impl Metrics {
         self.submitted += 1;
     }
 
-    /// A job is being started that was accepted at this time.
-    pub(super) fn count_started(&mut self, accepted: ClusterTime, now: ClusterTime) {
+    /// A job is being started that was accepted at this time. A later launch of it follows a run
+    /// that lost a node: the time since acceptance is no wait then.
+    pub(super) fn count_started(&mut self, launch: u32, accepted: ClusterTime, now: ClusterTime) {
         self.started += 1;
-        self.queue_wait.add(now.since(accepted).0 / MS, &WAIT_BOUNDS_MS);
+        if launch == 0 {
+            self.queue_wait.add(now.since(accepted).0 / MS, &WAIT_BOUNDS_MS);
+        }
     }
 
     /// The first task of a job that was started at this time has begun.
@@ -97,11 +100,12 @@ impl Driver {
         self.reply(token, &Reply::Metrics(Box::new(report)));
     }
 
-    /// A task of a job has begun, the first one that is known of.
+    /// A task of a job has begun, the first one that is known of. Agents also report tasks of jobs
+    /// that an earlier controller started: when those began is not known here.
     pub(super) fn count_begun(&mut self, job: JobId) {
         let now = self.now();
         let started = self.jobs.get(&job).and_then(|entry| entry.started);
-        if let Some(started) = started {
+        if let Some(started) = started.filter(|started| *started >= self.clock.started) {
             self.metrics.count_begun(started, now);
         }
     }

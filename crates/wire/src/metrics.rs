@@ -82,7 +82,7 @@ pub struct MetricsReport {
     pub started: u64,
     /// Jobs that ended, by how.
     pub ended: Vec<(Ending, u64)>,
-    /// How long they waited between acceptance and start, in milliseconds.
+    /// How long they waited between acceptance and first start, in milliseconds.
     pub queue_wait: Histogram,
     /// How long it took from the decision to start a job until its first task had begun, in
     /// milliseconds.

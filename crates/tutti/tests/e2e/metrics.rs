@@ -1,6 +1,7 @@
 //! `tutti metrics` and `tutti timeline`: figures and pictures of what ran.
 
 use crate::harness::{Instance, eventually};
+use crate::recovery::kill_daemon;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -96,6 +97,21 @@ fn metrics_are_open_metrics_and_count_what_happened() {
         assert!(page.contains(&format!("| `{name}` |")), "metrics.md has no {name}");
     }
     instance.tutti(&["cancel", "--now", "1-9"]);
+}
+
+#[test]
+fn a_launch_by_an_earlier_controller_is_not_timed_again() {
+    let instance = Instance::new().up();
+    let now = || series(&instance.tutti(&["metrics"]).expect(0).text());
+    let spinner = instance.submit_spinner(1);
+    instance.wait_for_state(spinner, "running");
+    eventually("the first launch", || (now()["tutti_launch_seconds_count"] == 1.0).then_some(()));
+    kill_daemon(&instance, "controller");
+    assert_eq!(now()["tutti_launch_seconds_count"], 0.0);
+    // The agent reports the spinner's task again before it can report one of this job.
+    instance.tutti(&["run", "true"]).expect(0);
+    assert_eq!(now()["tutti_launch_seconds_count"], 1.0);
+    instance.tutti(&["cancel", "--now", &spinner.to_string()]).expect(0);
 }
 
 #[test]
