@@ -561,9 +561,11 @@ impl Driver {
             }
             Action::Requeued { job } => self.on_requeued(job),
             Action::Reclassed { job, class } => {
+                let class = class.to_string();
                 if let Some(entry) = self.jobs.get_mut(&job) {
-                    entry.class = class.to_string();
+                    entry.class.clone_from(&class);
                 }
+                self.job_event(job, What::JobClassChanged { class });
             }
             Action::PromiseBroken { job, .. } => self.on_promise_broken(job),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),

@@ -163,6 +163,10 @@ fn a_job_becomes_of_the_class_that_a_rule_by_use_names() {
     instance.tutti(&["wait", &job.to_string()]).expect(137);
     let history = instance.tutti(&["history", "--json", &job.to_string()]).expect(0).json();
     assert_eq!(history["job"]["class"], "production");
+    let events = instance.tutti(&["events", "--job", &job.to_string()]).expect(0).text();
+    let of_class = |line: &&str| line.contains("\"event\":\"job_class_changed\"");
+    let changes: Vec<&str> = events.lines().filter(of_class).collect();
+    assert!(changes.len() == 1 && changes[0].contains("\"class\":\"production\""), "{events}");
     class("production", "none").expect(0);
     let file = instance.tutti(&["params", "--toml"]).expect(0).text();
     assert!(file.contains("after = \"500ms:production\""), "{file}");
