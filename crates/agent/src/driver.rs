@@ -553,7 +553,7 @@ impl Agent {
                 self.switch.timetable(timetable);
             }
             ToAgent::Launch { mut launch, shares } => {
-                // The tree has left no cgroups but ours.
+                // The tree has left no share but ours.
                 if let Some((_, share)) = shares.into_iter().next() {
                     launch.share = share;
                     self.on_launch(launch);
@@ -648,11 +648,14 @@ impl Agent {
         }
         // What ended between two joins is not reported on the later one, which still names it: a
         // node that was lost would be waited for.
-        for launch in self.service.joined_with.clone() {
-            if !known.contains(&launch) && self.launched(launch).is_none() {
+        let joined_with = std::mem::take(&mut self.service.joined_with);
+        for &launch in &joined_with {
+            if self.launched(launch).is_none() && !known.contains(&launch) {
                 self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
             }
         }
+        // Another welcome to the same join may know less.
+        self.service.joined_with = joined_with;
     }
 
     fn end_strange(&mut self, id: JobId) {

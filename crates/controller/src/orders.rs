@@ -108,8 +108,8 @@ impl Driver {
     /// Tells the owner of a job that a move has broken what it was promised: its front end, if it
     /// has one. `tutti ps` and `tutti show` say it while the job waits.
     pub(super) fn on_promise_broken(&mut self, job: JobId) {
-        let text = super::report::why_it_waits(self, job);
         if let Some(front) = self.jobs.get(&job).and_then(|entry| entry.front) {
+            let text = super::report::why_it_waits(self, job);
             self.reply(front, &Reply::Notice { text: format!("job {job}: {text}") });
         }
     }
