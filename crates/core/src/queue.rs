@@ -201,7 +201,7 @@ impl Queue {
     /// The first in line. A job that was promised a start stays first, whatever its user uses.
     pub(crate) fn first(&self) -> Option<JobId> {
         if !self.line.has_lanes() {
-            return self.by_arrival().next();
+            return self.first_by_arrival();
         }
         let promised = self.promise.filter(Promise::is_said).map(|promise| promise.job);
         promised.or_else(|| self.line.first())

@@ -150,6 +150,10 @@ fn check_line(core: &Core, report: &mut Report<'_>) {
     if let Some(fault) = queue.line.wrong_moves(waits) {
         report(Rule::Line, fault.into());
     }
+    let (first, listed) = (queue.first_by_arrival(), queue.by_arrival().next());
+    if first != listed {
+        report(Rule::Line, format!("{first:?} is first by arrival, and {listed:?} in the list"));
+    }
     check_moves(core, report);
     for &job in &queue.waiting {
         let (Some(listed), Some(record)) = (queue.line.listed(job), core.jobs.get(&job)) else {

@@ -146,6 +146,15 @@ impl Queue {
         })
     }
 
+    /// The first in that order; no list is made of the others.
+    pub(crate) fn first_by_arrival(&self) -> Option<JobId> {
+        let moved = self.line.moved().filter(|job| self.waiting.contains(job));
+        let moved = moved.map(|job| self.line.place(job)).min();
+        let other = self.waiting.iter().copied().find(|job| self.line.stand(*job).is_none());
+        let other = other.map(|job| self.line.place(job));
+        moved.into_iter().chain(other).min().map(|(.., job)| job)
+    }
+
     /// The job just before one in that order.
     pub(crate) fn before_by_arrival(&self, job: JobId) -> Option<JobId> {
         let own = self.line.place(job);

@@ -1,7 +1,7 @@
 //! A policy is replaceable: one that is as small as can be, in this file alone.
 //!
 //! It stands in for an entry of [`POLICIES`](super::POLICIES), the list that a policy of the
-//! product is added to. Nothing else of the core knows of it.
+//! product is added to. Of the core only [`of`](super::of) knows of it, in builds for tests alone.
 
 use super::{Decision, GANG, Lay, Machine, Policy, Preemption, SPACE, WaitReason};
 use crate::check::check;
