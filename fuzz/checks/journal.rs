@@ -97,8 +97,12 @@ impl Store for Torn {
         Ok(None)
     }
 
-    fn published_size(&mut self) -> Result<(Number, u64), JournalError> {
-        Ok((0, 0))
+    fn published_size(&mut self) -> Result<(Number, u64, u64), JournalError> {
+        Ok((0, 0, 0))
+    }
+
+    fn published_lengths(&mut self, _: u64) -> Result<Vec<u64>, JournalError> {
+        Ok(Vec::new())
     }
 
     fn published_first(&mut self) -> Result<Option<Number>, JournalError> {

@@ -643,7 +643,7 @@ impl Driver {
     }
 
     /// Whether all of a job on a node was over and reported, under this controller or another.
-    fn has_cleared(&self, node: NodeId, job: JobId) -> bool {
+    pub(super) fn has_cleared(&self, node: NodeId, job: JobId) -> bool {
         let view = self.core.job(job, self.now());
         let mut parts = view.into_iter().flat_map(|view| view.placements);
         parts.any(|part| part.node == node && part.cleared)

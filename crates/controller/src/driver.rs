@@ -307,7 +307,6 @@ impl Driver {
             },
         };
         driver.remember(history, former.is_none(), jobs_known);
-        driver.controller_started();
         Ok(driver)
     }
 
@@ -438,6 +437,7 @@ impl Driver {
         }
         self.give_up_fronts(now);
         self.foretell();
+        self.answer_readers();
         if self.due.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
             info!("idle for long enough; ending");
             self.stop(None);
@@ -719,7 +719,6 @@ impl Driver {
         self.store();
         self.ask_disk(self.now());
         self.send_orders();
-        self.answer_readers();
         self.settle_connections();
         if self.users.given_up_bytes > GIVEN_UP_BYTES {
             self.users.given_up_bytes = 0;
@@ -762,6 +761,8 @@ impl Driver {
             for asker in askers {
                 self.reply(asker, &Reply::Done);
             }
+            self.store();
+            self.answer_readers();
             self.settle();
             return true;
         }

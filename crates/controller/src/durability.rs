@@ -209,9 +209,14 @@ impl Driver {
                  {entry} on (`tutti replay` says what): jobs are now as it would have them, as far as their nodes agree"
             );
         }
-        let Some(core) = history.core else { return self.take_count(lacks_something, jobs_known) };
+        let Some(core) = history.core else {
+            self.controller_started(self.memory.journal.noted());
+            return self.take_count(lacks_something, jobs_known);
+        };
         let ended_well = core.is_stopping();
         self.core = core;
+        // An entry of its beginning follows.
+        self.controller_started(self.memory.journal.noted() + 1);
         let mut former = launch_store::Former::new(history.chunks);
         for (job, launched) in history.jobs {
             self.remember_job(job, launched, &mut former);
@@ -239,7 +244,8 @@ impl Driver {
         self.apply(&Event::Began);
         self.miss_nodes();
         if ended_well {
-            // It told all agents to end.
+            // It told all agents to end, and readers that the instance does.
+            self.events.lose_all();
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.lose_node(node, Gone::Down);
             }

@@ -14,8 +14,10 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::jobs::{Ended, Entry};
 use super::requests::Forbidden;
+use super::site::after_text;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::Event as CoreEvent;
+use tutti_journal::Number;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::access::Grantee;
 use tutti_types::account::BankAccount;
@@ -29,7 +31,10 @@ use tutti_wire::event::{
 };
 use tutti_wire::history::Ending;
 use tutti_wire::launch::cut;
-use tutti_wire::limits::{EVENT_JOBS_MAX, EVENT_NODES_MAX, EVENT_RANKS_MAX, EVENT_TEXT_BYTES_MAX};
+use tutti_wire::limits::{
+    EVENT_JOBS_MAX, EVENT_NODES_BYTES_MAX, EVENT_NODES_MAX, EVENT_RANKS_MAX, EVENT_TEXT_BYTES_MAX,
+    NAME_BYTES_MAX,
+};
 use tutti_wire::local::Reply;
 use tutti_wire::show::NodeShare;
 
@@ -48,13 +53,18 @@ const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
 /// it has got.
 const SKIPPED_MAX: u64 = 1000;
 
+/// Requests of one user for events that wait at once: each is looked at whenever something happens.
+const READERS_PER_USER_MAX: usize = 64;
+
 /// Numbers that are left out after a loss of power: far more than events may be forgotten.
 pub(super) const NUMBERS_LEFT_OUT: u64 = 1_000_000;
 
 /// What the controller has of the stream.
 pub(super) struct Events {
-    /// Those that have no number yet.
-    made: Vec<Made>,
+    /// Those that have no number yet, each with its entry.
+    made: Vec<(Number, Made)>,
+    /// The entry that events made now belong to.
+    entry: Number,
     /// The latest with a number, and about how many bytes they have.
     recent: VecDeque<EventRecord>,
     recent_bytes: usize,
@@ -73,10 +83,42 @@ pub(super) struct Events {
 /// A request for events that waits.
 struct Reader {
     uid: u32,
-    query: EventQuery,
+    filter: Filter,
     /// From where it asked, and how far it was looked for.
     from: u64,
     after: u64,
+}
+
+/// Which events a reader wants, ready to be compared with each.
+struct Filter {
+    /// The jobs; none: all.
+    jobs: BTreeSet<JobId>,
+    /// The name of the user and, if it is one, the number.
+    user: Option<(String, Option<u32>)>,
+}
+
+impl From<EventQuery> for Filter {
+    fn from(query: EventQuery) -> Self {
+        let number = |user: String| {
+            let number = user.parse().ok();
+            (user, number)
+        };
+        Self { jobs: query.jobs.into_iter().collect(), user: query.user.map(number) }
+    }
+}
+
+impl Filter {
+    fn takes(&self, record: &EventRecord) -> bool {
+        let of = record.event.job.as_ref();
+        let is_of_user = |of: &JobOf| {
+            let Some((name, number)) = &self.user else { return true };
+            of.user == *name || *number == Some(of.uid)
+        };
+        match of {
+            Some(of) => (self.jobs.is_empty() || self.jobs.contains(&of.job)) && is_of_user(of),
+            None => self.jobs.is_empty() && self.user.is_none(),
+        }
+    }
 }
 
 /// An event without a number.
@@ -122,6 +164,7 @@ impl Default for Events {
     fn default() -> Self {
         Self {
             made: Vec::new(),
+            entry: 0,
             recent: VecDeque::new(),
             recent_bytes: 0,
             readers: BTreeMap::new(),
@@ -139,6 +182,33 @@ impl Events {
         self.readers.contains_key(&client)
     }
 
+    /// No node is up, which readers know.
+    pub(super) fn lose_all(&mut self) {
+        self.up.clear();
+        self.unreachable.clear();
+    }
+
+    /// Whether a node is up, as far as readers are to know.
+    pub(super) fn count_as_up(&mut self, node: NodeId, is_up: bool) {
+        match is_up {
+            true => self.up.insert(node),
+            false => self.up.remove(&node),
+        };
+    }
+
+    /// Whether another request of a user may wait.
+    fn has_room_for(&self, uid: u32) -> Result<(), Problem> {
+        let of_user = self.readers.values().filter(|reader| reader.uid == uid).count();
+        if of_user < READERS_PER_USER_MAX {
+            return Ok(());
+        }
+        let reason = format!(
+            "{of_user} readers of events wait already, the most that one user may have: end some, or read with \
+             `tutti events --since`"
+        );
+        Err(Problem::new(Code::TooMuchAsked, reason))
+    }
+
     /// The client is gone.
     pub(super) fn forget(&mut self, client: u64) {
         self.readers.remove(&client);
@@ -146,20 +216,38 @@ impl Events {
 
     fn push(&mut self, now: ClusterTime, job: Option<JobOf>, what: What) {
         let (at_ms, cluster_ns) = (wall_ms(), now.0);
-        self.made.push(Made::Whole(Event { at_ms, cluster_ns, job, what }));
+        self.made.push((self.entry, Made::Whole(Event { at_ms, cluster_ns, job, what })));
     }
 
-    fn push_tasks(&mut self, now: ClusterTime, job: JobOf, ended: &[Rank], status: TaskStatus) {
-        if let Some(Made::Tasks { job: of, ranks, status: so, .. }) = self.made.last_mut()
+    /// Whether the event made last says that this setting has changed; it is one of the present
+    /// entry then too.
+    fn has_just_changed(&mut self, kind: SettingKind, name: &str) -> bool {
+        let Some((entry, Made::Whole(event))) = self.made.last_mut() else { return false };
+        let What::SettingChanged { kind: of, name: so, .. } = &event.what else { return false };
+        let is_that = *of == kind && so == name;
+        if is_that {
+            *entry = self.entry;
+        }
+        is_that
+    }
+
+    fn push_tasks(&mut self, now: ClusterTime, job: &JobOf, ended: &[Rank], status: TaskStatus) {
+        let mut ended = ended;
+        if let Some((entry, Made::Tasks { job: of, ranks, status: so, .. })) = self.made.last_mut()
             && of.job == job.job
             && *so == status
-            && ranks.len() < EVENT_RANKS_MAX
         {
-            return ranks.extend_from_slice(ended);
+            let more = ended.len().min(EVENT_RANKS_MAX.saturating_sub(ranks.len()));
+            let (merged, rest) = ended.split_at(more);
+            if more > 0 {
+                ranks.extend_from_slice(merged);
+                *entry = self.entry;
+            }
+            ended = rest;
         }
         for ranks in ended.chunks(EVENT_RANKS_MAX) {
             let (at, job, ranks) = ((wall_ms(), now), job.clone(), ranks.to_vec());
-            self.made.push(Made::Tasks { at, job, ranks, status });
+            self.made.push((self.entry, Made::Tasks { at, job, ranks, status }));
         }
     }
 
@@ -178,8 +266,10 @@ impl Events {
 // ---------------------------------------------------------------------- what is made
 
 impl Driver {
-    /// What readers are shown of something that the core is about to get.
+    /// What readers are shown of something that the core is about to get, and that is noted then
+    /// as the next entry of the journal.
     pub(super) fn events_of(&mut self, event: &CoreEvent) {
+        self.events.entry = self.memory.journal.noted() + 1;
         match event {
             CoreEvent::NodeJoined { node, spec } => self.node_joined(*node, spec),
             CoreEvent::NodeOutOfReach { node } => self.node_unreachable(*node),
@@ -203,7 +293,7 @@ impl Driver {
             CoreEvent::TasksEnded { job, ranks, status } => {
                 if let Some(of) = self.job_of(*job) {
                     let now = self.now();
-                    self.events.push_tasks(now, of, ranks, *status);
+                    self.events.push_tasks(now, &of, ranks, *status);
                 }
             }
             CoreEvent::Hold { job, .. } => self.job_event(*job, What::JobHeld {}),
@@ -219,7 +309,10 @@ impl Driver {
             }
             other => {
                 if let Some((kind, name, values)) = self.setting_of(other) {
-                    self.happened(None, What::SettingChanged { kind, name, values });
+                    let is_renewal = matches!(other, CoreEvent::SetBankPeriod { .. });
+                    if !(is_renewal && self.events.has_just_changed(kind, &name)) {
+                        self.happened(None, What::SettingChanged { kind, name, values });
+                    }
                 }
             }
         }
@@ -255,8 +348,9 @@ impl Driver {
             CoreEvent::SetBankPeriod { account, .. } => {
                 (SettingKind::Bank, account_name(*account), none())
             }
-            CoreEvent::SetClassAfter { class, .. } => {
-                (SettingKind::Class, class.to_string(), none())
+            CoreEvent::SetClassAfter { class, rule } => {
+                let values = vec![format!("after={}", after_text(rule.as_ref()))];
+                (SettingKind::Class, class.to_string(), values)
             }
             CoreEvent::SetWeight { account, weight } => {
                 let weight = weight.map(|weight| weight.to_string());
@@ -330,10 +424,10 @@ impl Driver {
         self.events.push(now, job, what);
     }
 
-    /// The jobs that were started on a node.
+    /// The jobs that were started on a node, and have not ended there.
     fn jobs_on(&self, node: NodeId) -> Vec<JobId> {
         let jobs = self.jobs.iter().filter(|(_, entry)| entry.started_on.contains(&node));
-        jobs.map(|(&job, _)| job).collect()
+        jobs.map(|(&job, _)| job).filter(|&job| !self.has_cleared(node, job)).collect()
     }
 
     fn job_of(&self, job: JobId) -> Option<JobOf> {
@@ -356,23 +450,10 @@ impl Driver {
         self.job_event(job, What::JobSubmitted { class, queue, tasks, held });
     }
 
-    /// A job is being started on these nodes, lowest ranks first.
-    pub(super) fn job_started(&mut self, job: JobId, shares: &[NodeShare], left_out: u32) {
+    /// A job is being started on these nodes; so many are left out behind them.
+    pub(super) fn job_started(&mut self, job: JobId, nodes: Vec<EventNode>, nodes_left_out: u32) {
         let Some(entry) = self.jobs.get(&job) else { return };
         let (launch, accepted) = (entry.requeues, entry.accepted);
-        let mut rank = 0;
-        let node = |share: &NodeShare| {
-            let mut ranks: Vec<Rank> = (rank..rank + share.tasks).map(Rank).collect();
-            rank += share.tasks;
-            EventNode {
-                node: share.node.clone(),
-                ranks: ranks_text(&mut ranks),
-                processors: share.processors.clone(),
-            }
-        };
-        let nodes: Vec<EventNode> = shares.iter().take(EVENT_NODES_MAX).map(node).collect();
-        let more = u32::try_from(shares.len() - nodes.len()).unwrap_or(u32::MAX);
-        let nodes_left_out = left_out.saturating_add(more);
         let now = self.now();
         self.metrics.count_started(launch, accepted, now);
         self.job_event(job, What::JobStarted { launch, nodes, nodes_left_out });
@@ -406,11 +487,14 @@ impl Driver {
         self.happened(Some(of), what);
     }
 
-    /// A controller has taken over what there is.
-    pub(super) fn controller_started(&mut self) {
-        let nodes = self.core.nodes();
-        // An earlier one had them: they do not join now.
-        self.events.up = nodes.filter(|view| view.up || view.away).map(|view| view.id).collect();
+    /// A controller takes over what there is, before anything happens to it. The event belongs to
+    /// this entry.
+    pub(super) fn controller_started(&mut self, entry: Number) {
+        // An earlier one had them: they do not join now, and some may be back.
+        let up = || self.core.nodes().filter(|view| view.up);
+        self.events.up = up().map(|view| view.id).collect();
+        self.events.unreachable = up().filter(|view| view.away).map(|view| view.id).collect();
+        self.events.entry = entry;
         let release = env!("CARGO_PKG_VERSION").into();
         self.happened(None, What::ControllerStarted { release });
     }
@@ -423,13 +507,34 @@ impl Driver {
         }
         let (journal, kept) = (&mut self.memory.journal, self.core.params().events_kept());
         journal.keep_published(kept);
-        for made in made {
+        for (entry, made) in made {
             let event = made.finish();
-            let number = journal.publish(&event);
-            let record = EventRecord { number, entry: journal.noted(), event };
+            let number = journal.publish(entry, &event);
+            let record = EventRecord { number, entry, event };
             self.events.remember(record, kept);
         }
     }
+}
+
+/// The nodes of a job as its event lists them, lowest ranks first, and how many it leaves out.
+pub(super) fn event_nodes(shares: &[NodeShare]) -> (Vec<EventNode>, u32) {
+    let (mut nodes, mut rank, mut bytes) = (Vec::new(), 0, 0);
+    for share in shares.iter().take(EVENT_NODES_MAX) {
+        let ranks = match share.tasks {
+            0 => String::new(),
+            1 => rank.to_string(),
+            tasks => format!("{rank}-{}", rank + tasks - 1),
+        };
+        rank += share.tasks;
+        bytes += share.node.len() + ranks.len() + share.processors.len();
+        let (node, processors) = (share.node.clone(), share.processors.clone());
+        nodes.push(EventNode { node, ranks, processors });
+        if bytes >= EVENT_NODES_BYTES_MAX {
+            break;
+        }
+    }
+    let left_out = u32::try_from(shares.len() - nodes.len()).unwrap_or(u32::MAX);
+    (nodes, left_out)
 }
 
 /// The job of an event.
@@ -455,10 +560,14 @@ impl Driver {
             return self.fail(token, problem);
         }
         let last = self.memory.journal.published_until();
-        let after = query.after.unwrap_or(last);
-        match self.event_page(uid, &query, after) {
-            Ok(page) if page.events.is_empty() && query.wait && page.until >= last => {
-                let reader = Reader { uid, query, from: after, after: page.until };
+        let (after, waits) = (query.after.unwrap_or(last), query.wait);
+        let filter = Filter::from(query);
+        match self.event_page(uid, &filter, after) {
+            Ok(page) if page.events.is_empty() && waits && page.until >= last => {
+                if let Err(problem) = self.events.has_room_for(uid) {
+                    return self.fail(token, problem);
+                }
+                let reader = Reader { uid, filter, from: after, after: page.until };
                 self.events.readers.insert(token, reader);
             }
             Ok(page) => self.reply_events(token, page),
@@ -471,6 +580,13 @@ impl Driver {
             let reason = format!(
                 "events of {} jobs were asked for; at most {EVENT_JOBS_MAX} are possible: ask for all, or for a user",
                 query.jobs.len()
+            );
+            return Err(Problem::new(Code::TooMuchAsked, reason));
+        }
+        let bytes = query.user.as_ref().map_or(0, String::len);
+        if bytes > NAME_BYTES_MAX {
+            let reason = format!(
+                "the name of the user has {bytes} bytes; at most {NAME_BYTES_MAX} are possible: give a shorter one"
             );
             return Err(Problem::new(Code::TooMuchAsked, reason));
         }
@@ -489,12 +605,7 @@ impl Driver {
     }
 
     /// Events behind a number that a reader wants and may see.
-    fn event_page(
-        &mut self,
-        uid: u32,
-        query: &EventQuery,
-        after: u64,
-    ) -> Result<EventPage, Problem> {
+    fn event_page(&mut self, uid: u32, filter: &Filter, after: u64) -> Result<EventPage, Problem> {
         let last = self.memory.journal.published_until();
         if after > last {
             let reason = format!(
@@ -519,7 +630,7 @@ impl Driver {
             (EventPage { events: Vec::new(), until: after }, 0, 0);
         for record in found {
             page.until = record.number;
-            if (sees_all || is_seen_by(record, uid)) && is_wanted(record, query) {
+            if (sees_all || is_seen_by(record, uid)) && filter.takes(record) {
                 bytes += bytes_of(record);
                 page.events.push(record.clone());
             }
@@ -569,7 +680,8 @@ impl Driver {
         }
     }
 
-    /// Answers readers that wait, if something has happened.
+    /// Answers readers that wait, if something has happened. That comes in the round after it, in
+    /// which what it led to has been sent: no launch waits for pages of events.
     pub(super) fn answer_readers(&mut self) {
         let now = self.now();
         if now < self.events_due() {
@@ -578,7 +690,7 @@ impl Driver {
         self.events.answered = self.memory.journal.published_until();
         self.events.answer_at = now + ANSWER_EVERY;
         for (token, mut reader) in std::mem::take(&mut self.events.readers) {
-            match self.event_page(reader.uid, &reader.query, reader.after) {
+            match self.event_page(reader.uid, &reader.filter, reader.after) {
                 Ok(page)
                     if page.events.is_empty()
                         && page.until == self.events.answered
@@ -599,16 +711,6 @@ fn is_seen_by(record: &EventRecord, uid: u32) -> bool {
     record.event.job.as_ref().is_none_or(|of| of.uid == uid)
 }
 
-fn is_wanted(record: &EventRecord, query: &EventQuery) -> bool {
-    let of = record.event.job.as_ref();
-    let is_of_jobs = query.jobs.is_empty() || of.is_some_and(|of| query.jobs.contains(&of.job));
-    let is_of_user = query
-        .user
-        .as_ref()
-        .is_none_or(|user| of.is_some_and(|of| of.user == *user || user.parse() == Ok(of.uid)));
-    is_of_jobs && is_of_user
-}
-
 /// What an event takes, about.
 fn bytes_of(record: &EventRecord) -> usize {
     let texts = match &record.event.what {
@@ -626,4 +728,72 @@ fn bytes_of(record: &EventRecord) -> usize {
     };
     let of = record.event.job.as_ref().map_or(0, |of| of.name.len() + of.user.len());
     size_of::<EventRecord>() + texts + of
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(number: u64, user: &str, uid: u32) -> JobOf {
+        JobOf { job: JobId(number), name: "it".into(), user: user.into(), uid }
+    }
+
+    #[test]
+    fn ends_of_tasks_are_merged_up_to_a_bound_and_have_the_latest_entry() {
+        let (mut events, it) = (Events::default(), job(1, "ada", 1000));
+        let ranks: Vec<Rank> = (0..500).map(Rank).collect();
+        for (entry, part) in (7..).zip(ranks.chunks(150)) {
+            events.entry = entry;
+            events.push_tasks(ClusterTime(1), &it, part, TaskStatus::Exited(0));
+        }
+        events.push_tasks(ClusterTime(1), &it, &[Rank(500)], TaskStatus::Exited(1));
+        let made = std::mem::take(&mut events.made);
+        let seen = made.into_iter().map(|(entry, made)| match made.finish().what {
+            What::TasksEnded { ranks, .. } => (entry, ranks),
+            other => panic!("{other:?}"),
+        });
+        let wanted = [(8, "0-199"), (9, "200-399"), (10, "400-499"), (10, "500")];
+        assert!(seen.eq(wanted.map(|(entry, ranks)| (entry, ranks.to_owned()))));
+    }
+
+    #[test]
+    fn nodes_of_a_started_job_are_listed_as_far_as_there_is_room() {
+        let share = |tasks, bytes: usize| NodeShare {
+            node: "n1".into(),
+            processors: "9".repeat(bytes),
+            tasks,
+        };
+        let (nodes, left_out) = event_nodes(&[share(2, 3), share(0, 3), share(1, 3)]);
+        let ranks: Vec<&str> = nodes.iter().map(|node| node.ranks.as_str()).collect();
+        assert_eq!((ranks.as_slice(), left_out), (["0-1", "", "2"].as_slice(), 0));
+        let (nodes, left_out) = event_nodes(&vec![share(1, 3); 300]);
+        assert_eq!((nodes.len(), left_out), (EVENT_NODES_MAX, 44));
+        let (nodes, left_out) = event_nodes(&vec![share(1, 500); 100]);
+        assert_eq!((nodes.len(), left_out), (9, 91));
+    }
+
+    #[test]
+    fn a_filter_takes_jobs_by_number_and_users_by_name_or_number() {
+        let query = |jobs: &[u64], user: Option<&str>| {
+            let (jobs, user) = (jobs.iter().map(|job| JobId(*job)).collect(), user.map(Into::into));
+            Filter::from(EventQuery { jobs, user, ..EventQuery::default() })
+        };
+        let record = |job: Option<JobOf>| {
+            let event = Event { at_ms: 0, cluster_ns: 0, job, what: What::JobHeld {} };
+            EventRecord { number: 1, entry: 1, event }
+        };
+        let (of_ada, of_none) = (record(Some(job(3, "ada", 1000))), record(None));
+        assert!(query(&[], None).takes(&of_none) && query(&[], None).takes(&of_ada));
+        for (jobs, user, is_taken) in [
+            (&[3, 4][..], None, true),
+            (&[4], None, false),
+            (&[], Some("ada"), true),
+            (&[], Some("1000"), true),
+            (&[], Some("1001"), false),
+            (&[3], Some("bob"), false),
+        ] {
+            assert_eq!(query(jobs, user).takes(&of_ada), is_taken, "{jobs:?} {user:?}");
+            assert!(!query(jobs, user).takes(&of_none));
+        }
+    }
 }

@@ -78,7 +78,10 @@ impl Driver {
         let lost = self.core.nodes().filter(|view| !view.up);
         let lost: Vec<(NodeId, NodeSpec)> = lost.map(|view| (view.id, view.spec.clone())).collect();
         for (node, spec) in lost {
+            // Readers hear that it is there when its agent joins.
+            self.events.count_as_up(node, true);
             self.apply(&Event::NodeJoined { node, spec });
+            self.events.count_as_up(node, false);
         }
     }
 

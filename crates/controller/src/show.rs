@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::error::Problem;
+use super::events::event_nodes;
 use super::jobs::{Ended, Entry};
 use super::report::{self, state_word};
 use super::requests::Forbidden;
@@ -92,9 +93,10 @@ impl Driver {
             entry.shown.states.note(lasting(state_word(&view)), wall_ms());
             self.note_nodes(&mut entry.shown, &view.placements);
         }
-        let (nodes, left_out) = (entry.shown.nodes.clone(), entry.shown.nodes_left_out);
+        let (nodes, left_out) = event_nodes(&entry.shown.nodes);
+        let left_out = left_out.saturating_add(entry.shown.nodes_left_out);
         self.jobs.insert(job, entry);
-        self.job_started(job, &nodes, left_out);
+        self.job_started(job, nodes, left_out);
     }
 
     fn note_nodes(&self, shown: &mut Shown, placements: &[PlacementView]) {

@@ -114,9 +114,11 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use tutti_journal::SqliteStore;
     use tutti_node::link::Link;
-    use tutti_types::{NodeId, NodeSpec};
+    use tutti_types::{ClassName, NodeId, NodeSpec};
     use tutti_wire::Role;
     use tutti_wire::branch::{FromBranch, Joining, Origin, Recipients, Report, ToBranch};
+    use tutti_wire::code::Code;
+    use tutti_wire::event::{EventQuery, EventRecord, What};
     use tutti_wire::local::{NodeChange, Reply, Request};
     use tutti_wire::report::SwitchRecord;
     use tutti_wire::tree::{Answer, FromAgent, Join, ToAgent};
@@ -314,6 +316,193 @@ mod tests {
             let reply = answer(&mut controller, &mut client, new);
             assert!(matches!(reply, Reply::Nodes { .. }), "{is_new:?}: {reply:?}");
         }
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    /// Events behind a number, and the number of the latest.
+    fn events(controller: &mut Stepped, client: &mut Link, after: u64) -> (Vec<EventRecord>, u64) {
+        let query = EventQuery { after: Some(after), ..EventQuery::default() };
+        client.send(&Request::Events(query));
+        client.flush().expect("the controller is there");
+        let reply = answer(controller, client, Vec::new());
+        let Reply::Events { events, last, .. } = reply else { panic!("{reply:?}") };
+        (events, last)
+    }
+
+    /// The nodes that joined, are back, are out of reach or lost, and when a controller started.
+    fn words(events: &[EventRecord]) -> Vec<String> {
+        let word = |record: &EventRecord| match &record.event.what {
+            What::ControllerStarted { .. } => Some("started".to_owned()),
+            What::NodeJoined { node, .. } => Some(format!("joined {node}")),
+            What::NodeBack { node } => Some(format!("back {node}")),
+            What::NodeUnreachable { node } => Some(format!("unreachable {node}")),
+            What::NodeLost { node } => Some(format!("lost {node}")),
+            _ => None,
+        };
+        events.iter().filter_map(word).collect()
+    }
+
+    #[test]
+    fn changes_of_one_round_have_entries_of_their_own() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let (mut controller, mut client, _agent, directory) = cluster("entries", &names);
+        let (events, _) = events(&mut controller, &mut client, 0);
+        assert_eq!(words(&events), ["started", "joined a", "joined b"]);
+        let entries: Vec<u64> = events.iter().map(|event| event.entry).collect();
+        assert!(entries.windows(2).all(|pair| pair[0] < pair[1]), "{entries:?}");
+        assert!(entries[2] <= controller.driver.memory.journal.noted());
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    /// A controller that takes over the journal there, with a client and an agent.
+    fn follower(directory: &Path, former: Option<Former>) -> (Stepped, Link, Link) {
+        let store = SqliteStore::open(&directory.join("journal.db")).expect("a journal");
+        let mut controller = Stepped::start(Box::new(store), former).expect("a controller");
+        let (client, client_end) = connection(Role::Client);
+        let (agent, agent_end) = connection(Role::Agent);
+        controller.take_in(client_end.into()).expect("it is taken in");
+        controller.take_in(agent_end.into()).expect("it is taken in");
+        controller.round();
+        (controller, client, agent)
+    }
+
+    #[test]
+    fn a_controller_that_takes_over_reports_what_comes_back_and_nothing_else() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let (mut controller, mut client, agent, directory) = cluster("takeover", &names);
+        drop(agent);
+        let mut until = 0;
+        while controller.core().nodes().any(|view| !view.away) {
+            (_, until) = events(&mut controller, &mut client, 0);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let (so_far, _) = events(&mut controller, &mut client, until);
+        until = so_far.last().map_or(until, |event| event.number);
+        let former = Some(controller.as_former());
+        drop((controller, client));
+        // An agent comes back.
+        let (mut controller, mut client, mut agent) = follower(&directory, former);
+        let (seen, _) = events(&mut controller, &mut client, until);
+        assert_eq!(words(&seen), ["started"]);
+        agent.send(&joins(&names[..1]));
+        agent.flush().expect("the controller is there");
+        controller.look();
+        controller.round();
+        let (seen, last) = events(&mut controller, &mut client, until);
+        assert_eq!(words(&seen), ["started", "back a"]);
+        // It goes out of service, and the power goes.
+        let from = Origin::Nodes(vec![NodeId(0)]);
+        let report = FromAgent::Leaving;
+        agent.send(&FromBranch::Reports(vec![Report { from, report }]));
+        agent.flush().expect("the controller is there");
+        controller.look();
+        controller.round();
+        let (seen, last) = events(&mut controller, &mut client, last);
+        assert_eq!(words(&seen), ["lost a"]);
+        drop((controller, client, agent));
+        let (mut controller, mut client, mut agent) = follower(&directory, None);
+        let (seen, _) = events(&mut controller, &mut client, last);
+        assert_eq!(words(&seen), ["started"], "the node is not there again by itself");
+        agent.send(&joins(&names));
+        agent.flush().expect("the controller is there");
+        controller.look();
+        controller.round();
+        let (seen, _) = events(&mut controller, &mut client, last);
+        assert_eq!(words(&seen), ["started", "joined a", "back b"]);
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    /// A client that waits for events from now on.
+    fn reader(controller: &mut Stepped, user: Option<String>) -> Link {
+        let (mut reader, end) = connection(Role::Client);
+        controller.take_in(end.into()).expect("it is taken in");
+        let query = EventQuery { wait: true, user, ..EventQuery::default() };
+        reader.send(&Request::Events(query));
+        reader.flush().expect("the controller is there");
+        controller.look();
+        controller.round();
+        reader
+    }
+
+    fn reply_to(reader: &mut Link) -> Option<Reply> {
+        reader.receive().expect("the controller is there");
+        reader.next().expect("a message")
+    }
+
+    #[test]
+    fn readers_are_few_and_hear_after_the_round_in_which_something_happened() {
+        let names = ["a".to_owned()];
+        let (mut controller, _client, mut agent, directory) = cluster("readers", &names);
+        let too_much = |reply: Option<Reply>| {
+            assert!(
+                matches!(&reply, Some(Reply::Failed { code, .. }) if *code == Code::TooMuchAsked),
+                "{reply:?}"
+            );
+        };
+        too_much(reply_to(&mut reader(&mut controller, Some("u".repeat(256)))));
+        let mut readers: Vec<Link> = (0..64).map(|_| reader(&mut controller, None)).collect();
+        assert!(readers.iter_mut().all(|reader| reply_to(reader).is_none()));
+        too_much(reply_to(&mut reader(&mut controller, None)));
+        // The place of one that is gone is free.
+        readers.pop();
+        controller.look();
+        controller.round();
+        readers.push(reader(&mut controller, None));
+        assert!(reply_to(&mut readers[63]).is_none());
+        agent.send(&joins(&["b".to_owned()]));
+        agent.flush().expect("the controller is there");
+        controller.look();
+        controller.round();
+        assert!(readers.iter_mut().all(|reader| reply_to(reader).is_none()));
+        assert!(controller.due_ns().is_some(), "the readers are due");
+        controller.look();
+        controller.round();
+        for reader in &mut readers {
+            let reply = reply_to(reader);
+            let Some(Reply::Events { events, .. }) = &reply else { panic!("{reply:?}") };
+            assert_eq!(words(events), ["joined b"]);
+        }
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    /// What a request has changed, as events say it.
+    fn changes(controller: &mut Stepped, client: &mut Link, request: &Request) -> Vec<String> {
+        let (all, _) = events(controller, client, 0);
+        let until = all.last().map_or(0, |event| event.number);
+        client.send(request);
+        client.flush().expect("the controller is there");
+        let reply = answer(controller, client, Vec::new());
+        assert!(!matches!(reply, Reply::Failed { .. }), "{reply:?}");
+        let (new, _) = events(controller, client, until);
+        let word = |record: &EventRecord| match &record.event.what {
+            What::SettingChanged { kind, values, .. } => format!("{kind:?} {}", values.join(" ")),
+            other => panic!("{other:?}"),
+        };
+        let latest = controller.driver.memory.journal.noted();
+        assert_eq!(new.last().map(|event| event.entry), Some(latest));
+        new.iter().map(word).collect()
+    }
+
+    #[test]
+    fn an_allowance_changes_in_one_event_and_a_rule_by_use_says_what_it_is() {
+        let (mut controller, mut client, _agent, directory) = cluster("settings", &["a".into()]);
+        let mut of = |request: &Request| changes(&mut controller, &mut client, request);
+        let bank = |value: &str| Request::SetBank { settings: vec![("0".into(), value.into())] };
+        for (value, said) in [("9h/month", ""), ("9h/day", ""), ("8h", ""), ("none", "none")] {
+            assert_eq!(of(&bank(value)), [format!("Bank {said}")], "{value}");
+        }
+        let two = vec![("0".into(), "9h/day".into()), ("1".into(), "9h/day".into())];
+        assert_eq!(of(&Request::SetBank { settings: two }), ["Bank ", "Bank "]);
+        let class = |rule: &str| Request::SetClass {
+            class: ClassName::new("interactive"),
+            settings: vec![("after".into(), rule.into())],
+        };
+        assert_eq!(of(&class("10m:production")), ["Class after=10m:production"]);
+        assert_eq!(of(&class("none")), ["Class after=none"]);
         drop(controller);
         let _ = std::fs::remove_dir_all(&directory);
     }

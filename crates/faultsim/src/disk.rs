@@ -218,10 +218,17 @@ impl Store for SimulatedDisk {
         Ok(self.state().written.ended.get(&job).map(|(.., body)| body.clone()))
     }
 
-    fn published_size(&mut self) -> Result<(Number, u64), JournalError> {
+    fn published_size(&mut self) -> Result<(Number, u64, u64), JournalError> {
         let state = self.state();
         let last = state.written.published.keys().next_back();
-        Ok((last.copied().unwrap_or(0), state.written.published.len() as u64))
+        let bytes = state.written.published.values().map(|event| event.body.len() as u64).sum();
+        Ok((last.copied().unwrap_or(0), state.written.published.len() as u64, bytes))
+    }
+
+    fn published_lengths(&mut self, most: u64) -> Result<Vec<u64>, JournalError> {
+        let state = self.state();
+        let lengths = state.written.published.values().map(|event| event.body.len() as u64);
+        Ok(lengths.take(usize::try_from(most).unwrap_or(usize::MAX)).collect())
     }
 
     fn published_first(&mut self) -> Result<Option<Number>, JournalError> {

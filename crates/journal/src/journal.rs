@@ -29,6 +29,12 @@ const FORGET_AT_ONCE: u64 = 1_000;
 /// Published events that are taken out in one go, and how many more than wanted there may be.
 const PUBLISHED_GONE_AT_ONCE: u64 = 1_000;
 
+/// Bytes of published events that are kept: no user can fill the journal with them.
+pub const PUBLISHED_BYTES_MAX: u64 = 64 << 20;
+
+/// Room that is made at once when there are more.
+const PUBLISHED_ROOM_BYTES: u64 = 1 << 20;
+
 /// The journal of a controller that runs.
 pub struct Journal {
     path: PathBuf,
@@ -58,10 +64,13 @@ struct PublishedSize {
     last: Number,
     /// The last event that is stored.
     stored: Number,
-    /// How many are stored.
+    /// How many are stored, and how many bytes they have.
     count: u64,
+    bytes: u64,
     /// How many are kept.
     most: u64,
+    /// The earliest that is stored, if that was looked up since the latest removal.
+    first: Option<Number>,
 }
 
 /// What is known of the controller before, since this start of the machine.
@@ -197,10 +206,9 @@ impl Journal {
         let gathered = Append { dropped_chunks: unused, ..Append::default() };
         let replayed = entries.len() as u64;
         let ended = store.ended_size()?;
-        let (last_published, count) = store.published_size()?;
-        let (stored_published, most) = (last_published, u64::MAX);
+        let (stored, count, bytes) = store.published_size()?;
         let published =
-            PublishedSize { last: last_published, stored: stored_published, count, most };
+            PublishedSize { last: stored, stored, count, bytes, most: u64::MAX, first: None };
         let disk = disk(store.syncer()?).map_err(|error| {
             let why = error.to_string();
             JournalError::Storage { path: path.into(), what: "brought to disk", why }
@@ -249,10 +257,10 @@ impl Journal {
         self.since_snapshot += 1;
     }
 
-    /// Notes what readers are shown of the latest entry; gives its number among all of these.
-    pub fn publish<T: serde::Serialize>(&mut self, event: &T) -> Number {
+    /// Notes what readers are shown of an entry; gives its number among all of these.
+    pub fn publish<T: serde::Serialize>(&mut self, entry: Number, event: &T) -> Number {
         self.published.last += 1;
-        let (number, entry, body) = (self.published.last, self.last.0, encode(event));
+        let (number, body) = (self.published.last, encode(event));
         self.gathered.published.push(Published { number, entry, body });
         number
     }
@@ -262,7 +270,8 @@ impl Journal {
         self.published.last = self.published.last.saturating_add(count);
     }
 
-    /// Keeps no more published events than about these.
+    /// Keeps no more published events than about these, and no more than have
+    /// [`PUBLISHED_BYTES_MAX`].
     pub const fn keep_published(&mut self, most: u64) {
         self.published.most = most;
     }
@@ -278,7 +287,10 @@ impl Journal {
     /// # Errors
     /// If that can't be read.
     pub fn published_first(&mut self) -> Result<Option<Number>, JournalError> {
-        self.store.published_first()
+        if self.published.first.is_none() {
+            self.published.first = self.store.published_first()?;
+        }
+        Ok(self.published.first)
     }
 
     /// Published events behind a number with the entries that they belong to, at most so many.
@@ -377,23 +389,47 @@ impl Journal {
         self.since_snapshot = 0;
     }
 
-    /// How many of the earliest published events are not kept any more; some at a time.
-    fn published_gone(&self) -> u64 {
-        let PublishedSize { count, most, .. } = self.published;
+    /// How many of the earliest published events are not kept any more, and how many bytes they
+    /// have; some at a time.
+    fn published_gone(&mut self) -> Result<(u64, u64), JournalError> {
+        let PublishedSize { count, bytes, most, .. } = self.published;
         let excess = (count + self.gathered.published.len() as u64).saturating_sub(most);
-        match excess >= (most / 10).clamp(1, PUBLISHED_GONE_AT_ONCE) {
+        let too_many = match excess >= (most / 10).clamp(1, PUBLISHED_GONE_AT_ONCE) {
             true => excess.min(count).min(PUBLISHED_GONE_AT_ONCE),
             false => 0,
+        };
+        let bytes = bytes + self.gathered.published_bytes();
+        if too_many == 0 && bytes <= PUBLISHED_BYTES_MAX {
+            return Ok((0, 0));
         }
+        // If there is too much, some room is made for what comes next.
+        let room = if bytes > PUBLISHED_BYTES_MAX { PUBLISHED_ROOM_BYTES } else { 0 };
+        let excess = (bytes + room).saturating_sub(PUBLISHED_BYTES_MAX);
+        let (mut gone, mut gone_bytes) = (0, 0);
+        for length in self.store.published_lengths(PUBLISHED_GONE_AT_ONCE)? {
+            if gone >= too_many && gone_bytes >= excess {
+                break;
+            }
+            (gone, gone_bytes) = (gone + 1, gone_bytes + length);
+        }
+        Ok((gone, gone_bytes))
     }
 
     fn write(&mut self) {
-        self.gathered.published_gone = self.published_gone();
-        match self.store.append(&self.gathered) {
-            Ok(()) => {
-                let Append { published, published_gone, .. } = &self.gathered;
+        let written = self.published_gone().and_then(|(gone, bytes)| {
+            self.gathered.published_gone = gone;
+            self.store.append(&self.gathered).map(|()| (gone, bytes))
+        });
+        match written {
+            Ok((gone, gone_bytes)) => {
+                let published = &self.gathered.published;
                 let count = self.published.count + published.len() as u64;
-                self.published.count = count.saturating_sub(*published_gone);
+                let bytes = self.published.bytes + self.gathered.published_bytes();
+                self.published.count = count.saturating_sub(gone);
+                self.published.bytes = bytes.saturating_sub(gone_bytes);
+                if gone > 0 {
+                    self.published.first = None;
+                }
                 if let Some(last) = published.last() {
                     self.published.stored = last.number;
                 }

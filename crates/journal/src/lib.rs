@@ -39,7 +39,7 @@ mod wal;
 pub use chunks::{ChunkId, Piece, Segment, cut, join};
 pub use entry::{EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
-pub use journal::{History, Journal, Known};
+pub use journal::{History, Journal, Known, PUBLISHED_BYTES_MAX};
 pub use read_only::ReadOnly;
 pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::{SqliteStore, in_use};

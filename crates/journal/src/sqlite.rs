@@ -753,12 +753,23 @@ impl Store for SqliteStore {
         self.explain("read", found.optional()).map(Option::flatten)
     }
 
-    fn published_size(&mut self) -> Result<(Number, u64), JournalError> {
-        let size = "SELECT COALESCE(MAX(number), 0), COUNT(*) FROM published";
-        let size = self
-            .connection
-            .query_row(size, [], |row| Ok((number(row.get(0)?), number(row.get(1)?))));
+    fn published_size(&mut self) -> Result<(Number, u64, u64), JournalError> {
+        let size = "SELECT COALESCE(MAX(number), 0), COUNT(*), COALESCE(SUM(LENGTH(body)), 0) FROM published";
+        let size = self.connection.query_row(size, [], |row| {
+            Ok((number(row.get(0)?), number(row.get(1)?), number(row.get(2)?)))
+        });
         self.explain("read", size)
+    }
+
+    fn published_lengths(&mut self, most: u64) -> Result<Vec<u64>, JournalError> {
+        let read = || -> rusqlite::Result<Vec<u64>> {
+            let lengths = "SELECT LENGTH(body) FROM published ORDER BY number LIMIT ?";
+            let mut lengths = self.connection.prepare_cached(lengths)?;
+            let found = lengths.query_map([limited(most)], |row| row.get(0).map(number))?;
+            found.collect()
+        };
+        let found = read();
+        self.explain("read", found)
     }
 
     fn published_first(&mut self) -> Result<Option<Number>, JournalError> {

@@ -70,6 +70,12 @@ pub struct Published {
 }
 
 impl Append {
+    /// How many bytes the new events for readers have.
+    #[must_use]
+    pub fn published_bytes(&self) -> u64 {
+        self.published.iter().map(|event| event.body.len() as u64).sum()
+    }
+
     /// Whether there is nothing to store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -189,11 +195,17 @@ pub trait Store: Send {
     /// If it can't be read.
     fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError>;
 
-    /// The last number of published events, and how many are kept.
+    /// The last number of published events, how many are kept, and how many bytes they have.
     ///
     /// # Errors
     /// If that can't be read.
-    fn published_size(&mut self) -> Result<(Number, u64), JournalError>;
+    fn published_size(&mut self) -> Result<(Number, u64, u64), JournalError>;
+
+    /// How many bytes the earliest published events have, at most so many of them.
+    ///
+    /// # Errors
+    /// If that can't be read.
+    fn published_lengths(&mut self, most: u64) -> Result<Vec<u64>, JournalError>;
 
     /// The number of the earliest published event that is kept; `None`: none is.
     ///

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tutti_core::{Action, Core, Event};
 use tutti_journal::{
-    Append, Difference, EndedSpan, Entry, History, Job, Journal, JournalError, Keeper, Known, Row,
-    Segment, SqliteStore, Store, cut, join, replay,
+    Append, Difference, EndedSpan, Entry, History, Job, Journal, JournalError, Keeper, Known,
+    PUBLISHED_BYTES_MAX, Row, Segment, SqliteStore, Store, cut, join, replay,
 };
 use tutti_types::{
     ClassName, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec, NodeWish,
@@ -834,21 +834,21 @@ fn published_events_are_stored_with_their_entries_and_keep_their_numbers() {
     let (mut first, _) = Controller::at(&path);
     for event in 1..=5_u64 {
         first.apply(&Event::Tick);
-        assert_eq!(first.journal.publish(&(event * 10)), event);
+        assert_eq!(first.journal.publish(event, &(event * 10)), event);
     }
     assert_eq!(first.journal.published_until(), 0, "what is not stored is not shown");
     first.journal.store(&first.core);
     assert_eq!(first.journal.published_until(), 5);
     // One that is noted when the controller is killed is gone, with its entry.
     first.apply(&Event::Tick);
-    first.journal.publish(&60_u64);
+    first.journal.publish(6, &60_u64);
     let (mut second, _) = Controller::at(&journal_in(&copied(&directory)));
     assert_eq!(second.journal.published_until(), 5);
     assert_eq!(published(&mut second, 2), [(3, 3, 30), (4, 4, 40), (5, 5, 50)]);
     assert_eq!(second.journal.published_first().unwrap(), Some(1));
     // After a loss of power numbers are left out.
     second.journal.skip_published(1000);
-    assert_eq!(second.journal.publish(&70_u64), 1006);
+    assert_eq!(second.journal.publish(5, &70_u64), 1006);
     second.journal.store(&second.core);
     assert_eq!(published(&mut second, 5), [(1006, 5, 70)]);
 }
@@ -860,7 +860,7 @@ fn the_earliest_published_events_go_when_there_are_too_many() {
     let (mut controller, _) = Controller::at(&path);
     controller.journal.keep_published(100);
     for event in 1..=350_u64 {
-        controller.journal.publish(&event);
+        controller.journal.publish(0, &event);
         controller.journal.store(&controller.core);
         let kept = published(&mut controller, 0).len();
         assert!(kept <= 110 && (event < 100 || kept >= 100), "{kept} after {event}");
@@ -870,7 +870,35 @@ fn the_earliest_published_events_go_when_there_are_too_many() {
     next.journal.keep_published(100);
     let first = next.journal.published_first().unwrap().unwrap();
     assert!((241..=251).contains(&first), "{first}");
-    assert_eq!(next.journal.publish(&0_u64), 351);
+    assert_eq!(next.journal.publish(0, &0_u64), 351);
+}
+
+#[test]
+fn the_earliest_published_events_go_when_they_have_too_many_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    let long = "x".repeat(3 << 20);
+    let kept = |controller: &mut Controller| {
+        let kept = controller.journal.published::<String>(0, 10_000).unwrap();
+        let bytes: usize = kept.iter().map(|(.., text)| text.len()).sum();
+        (kept[0].0, bytes as u64)
+    };
+    for number in 1..=30 {
+        // The sizes are counted anew by a controller that takes over.
+        if number == 20 {
+            drop(controller);
+            (controller, _) = Controller::at(&path);
+        }
+        assert_eq!(controller.journal.publish(0, &long), number);
+        controller.journal.store(&controller.core);
+        let (first, bytes) = kept(&mut controller);
+        assert!(bytes <= PUBLISHED_BYTES_MAX, "{bytes} after {number}");
+        let all_fit = number * (3 << 20) < PUBLISHED_BYTES_MAX - (2 << 20);
+        assert!(first == 1 || !all_fit && bytes > PUBLISHED_BYTES_MAX - (6 << 20), "{first}");
+        assert_eq!(controller.journal.published_first().unwrap(), Some(first));
+    }
+    assert!(kept(&mut controller).0 > 9);
 }
 
 #[test]
@@ -880,7 +908,7 @@ fn published_events_of_entries_that_are_cut_off_go_with_them_and_damaged_ones_ar
     let (mut controller, _) = Controller::at(&path);
     for event in 1..=20_u64 {
         controller.apply(&Event::Tick);
-        controller.journal.publish(&event);
+        controller.journal.publish(event, &event);
     }
     controller.journal.store(&controller.core);
     drop(controller);

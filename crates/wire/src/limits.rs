@@ -141,8 +141,11 @@ pub const STATE_CHANGES_MAX: usize = 64;
 /// Nodes of a job that an event lists: events are stored.
 pub const EVENT_NODES_MAX: usize = 256;
 
+/// The texts of those nodes together, in bytes: about; those of one more may be in it.
+pub const EVENT_NODES_BYTES_MAX: usize = 4 << 10;
+
 /// Ranks of a job that one event is about.
-pub const EVENT_RANKS_MAX: usize = 1000;
+pub const EVENT_RANKS_MAX: usize = 200;
 
 /// Jobs that a reader of events may choose.
 pub const EVENT_JOBS_MAX: usize = 1000;
