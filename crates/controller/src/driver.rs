@@ -353,8 +353,7 @@ impl Driver {
         for (token, received) in heard {
             self.take_messages(token, received);
         }
-        // Where a user's connections wait for those that do not read, verbs that have just been called come first.
-        for token in std::mem::take(&mut self.intake.unread).into_iter().rev() {
+        for token in self.take_unread() {
             self.take_messages(token, Ok(()));
         }
         self.on_time();

@@ -114,7 +114,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use tutti_journal::SqliteStore;
     use tutti_node::link::Link;
-    use tutti_types::{ClassName, NodeId, NodeSpec};
+    use tutti_types::{ClassName, Nanos, NodeId, NodeSpec};
     use tutti_wire::Role;
     use tutti_wire::branch::{FromBranch, Joining, Origin, Recipients, Report, ToBranch};
     use tutti_wire::code::Code;
@@ -504,6 +504,32 @@ mod tests {
         assert_eq!(of(&class("10m:production")), ["Class after=10m:production"]);
         assert_eq!(of(&class("none")), ["Class after=none"]);
         drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    #[test]
+    fn of_connections_with_requests_left_those_served_least_come_first() {
+        let (mut controller, _client, _agent, directory) = cluster("turns", &["a".into()]);
+        let asks = |_: usize| {
+            let (mut client, end) = connection(Role::Client);
+            (0..3).for_each(|_| client.send(&Request::Bank));
+            client.flush().expect("the controller is there");
+            controller.take_in(end.into()).expect("it is taken in");
+            client
+        };
+        let clients: Vec<Link> = (0..3).map(asks).collect();
+        controller.look();
+        controller.round();
+        let driver = &mut controller.driver;
+        let tokens: Vec<u64> = driver.intake.unread.iter().copied().collect();
+        assert_eq!(tokens.len(), 3, "each has requests left");
+        for (token, served) in tokens.iter().zip([5, 1, 5]) {
+            let connection = driver.connections.get_mut(token).expect("it is there");
+            assert!(connection.served > Nanos::ZERO, "the first was answered");
+            connection.served = Nanos(served);
+        }
+        assert_eq!(driver.take_unread(), [tokens[1], tokens[2], tokens[0]]);
+        drop((controller, clients));
         let _ = std::fs::remove_dir_all(&directory);
     }
 }

@@ -7,6 +7,7 @@ use crate::error::Problem;
 use crate::exchange::send_parts;
 use crate::requests::Client;
 use nix::unistd::geteuid;
+use std::cmp::Reverse;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
 use tracing::warn;
@@ -69,6 +70,8 @@ pub(crate) struct Connection {
     pub(crate) kind: Kind,
     /// How much its peer had taken when it was last seen to take something, and when that was.
     progress: (u64, ClusterTime),
+    /// How long its requests were answered in all.
+    pub(crate) served: Nanos,
 }
 
 impl Connection {
@@ -139,8 +142,8 @@ impl Driver {
         self.intake.poller.add(&link, token, Interest::READ)?;
         let kind = Kind::Unknown;
         let progress = (0, self.now());
-        let connection =
-            Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind, progress };
+        let (uid, pid, served) = (who.uid, who.pid, Nanos::ZERO);
+        let connection = Connection { link, uid, pid, vouch: None, kind, progress, served };
         self.connections.insert(token, connection);
         self.intake.newcomers.push(token);
         Ok(())
@@ -218,6 +221,17 @@ impl Driver {
             })
     }
 
+    /// Clients with a message that waits, in turn: those that were served least come first, so one
+    /// that sends many requests holds up no other of its user. Of new ones the latest does: verbs
+    /// that have just been called do not wait behind those that do not read.
+    pub(crate) fn take_unread(&mut self) -> Vec<u64> {
+        let served = |token| self.connections.get(&token).map(|it| it.served);
+        let unread = std::mem::take(&mut self.intake.unread);
+        let mut in_turn: Vec<u64> = unread.into_iter().collect();
+        in_turn.sort_by_cached_key(|&token| (served(token), Reverse(token)));
+        in_turn
+    }
+
     /// Whether another request of this user is answered in this round.
     fn has_time_in_round(&self, uid: u32) -> bool {
         self.intake.answered.get(&uid).is_none_or(|took| *took < USER_ROUND)
@@ -247,8 +261,11 @@ impl Driver {
                     {
                         let (uid, began) = (connection.uid, clock::monotonic_ns());
                         self.on_request(token, request);
-                        let took = clock::monotonic_ns().saturating_sub(began);
-                        *self.intake.answered.entry(uid).or_default() += Nanos(took);
+                        let took = Nanos(clock::monotonic_ns().saturating_sub(began));
+                        *self.intake.answered.entry(uid).or_default() += took;
+                        if let Some(connection) = self.connections.get_mut(&token) {
+                            connection.served += took;
+                        }
                     }
                     return Ok(());
                 }
