@@ -63,9 +63,13 @@ fn only_who_can_undo_it_hurries_anybody() {
     let haste = as_nobody(|| {
         assert!(!may_calm());
         let mut haste = Haste::default();
-        for _ in 0..2 {
+        // On a busy machine the other one may be late too, and then there is no need to hurry.
+        for _ in 0..100 {
             assert_eq!(freeze_all(&[&group], &mut haste, Instant::now() + LATE), []);
             group.request_thaw().unwrap();
+            if haste == Haste::Never {
+                break;
+            }
         }
         haste
     });
