@@ -8,7 +8,7 @@ use tutti_core::{Core, Event};
 use tutti_node::calendar::period_began_ms;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{BankAccount, BankPeriod, GroupId, Nanos, ProcessorTime, Renewal, UserId};
-use tutti_wire::local::{Reply, Section, Setting};
+use tutti_wire::local::Reply;
 use tutti_wire::report::BankReport;
 use tutti_wire::units::parse_duration;
 
@@ -23,20 +23,6 @@ impl Driver {
         });
         let accounts = accounts.collect();
         self.reply(token, &Reply::Bank(accounts));
-    }
-
-    pub(super) fn on_set_bank(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
-        let setting = |(name, value): &(String, String)| Setting {
-            line: 0,
-            section: Section::Bank,
-            during: None,
-            name: name.clone(),
-            value: value.clone(),
-        };
-        let settings: Vec<Setting> = settings.iter().map(setting).collect();
-        if self.configure(token, uid, &settings, false).is_some() {
-            self.reply_bank(token);
-        }
     }
 }
 

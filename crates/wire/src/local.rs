@@ -152,11 +152,6 @@ pub enum Request {
     },
     /// `Bank`.
     Bank,
-    /// Set allowances of processor time: `Bank`.
-    SetBank {
-        /// Accounts (`ada`, `@physics`) and their allowances, as text; all are set or none.
-        settings: Vec<(String, String)>,
-    },
     /// `Access`.
     Access,
     /// Set which users may submit jobs, and from where: `Access`.
@@ -360,7 +355,6 @@ impl Request {
             | Self::SetParams { .. }
             | Self::SetClass { .. }
             | Self::ForgetClass { .. }
-            | Self::SetBank { .. }
             | Self::SetAccess { .. }
             | Self::SetWeights { .. }
             | Self::SetPeriod { .. }

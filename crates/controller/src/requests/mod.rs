@@ -116,7 +116,6 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::SetPeriod { .. }
         | Request::ForgetPeriod { .. }
         | Request::Measured { .. }
-        | Request::SetBank { .. }
         | Request::SetWeights { .. }
         | Request::SetResources { .. }
         | Request::SetAccess { .. }
@@ -230,7 +229,6 @@ impl Driver {
             Request::ForgetPeriod { period } => self.on_forget_period(token, uid, &period),
             Request::Measured { node, figures } => self.on_measured(token, uid, &node, figures),
             Request::Bank => self.reply_bank(token),
-            Request::SetBank { settings } => self.on_set_bank(token, uid, &settings),
             Request::Weights => self.reply_weights(token),
             Request::SetWeights { settings } => self.on_set_weights(token, uid, &settings),
             Request::Access => self.reply_access(token),

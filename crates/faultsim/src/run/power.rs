@@ -7,7 +7,7 @@ use crate::engine::{HEAD, World};
 use crate::script::{Act, Plan, Script};
 use tutti_node::simulated::machine::{at, leave, name_of};
 use tutti_types::{ClassName, Figures, JobId, OnNodeLoss};
-use tutti_wire::local::{NodeChange, Request};
+use tutti_wire::local::{NodeChange, Request, Section, Setting};
 use tutti_wire::report::Target;
 
 /// How much of what was written last is there all the same is another matter with each.
@@ -70,7 +70,16 @@ fn requests() -> Vec<Request> {
             class: None,
             settings: pair("quantum", "250ms"),
         },
-        Request::SetBank { settings: pair("root", "5h") },
+        Request::Configure {
+            settings: vec![Setting {
+                line: 0,
+                section: Section::Bank,
+                during: None,
+                name: "root".into(),
+                value: "5h".into(),
+            }],
+            dry_run: false,
+        },
         Request::SetWeights { settings: pair("root", "7") },
         Request::SetAccess { settings: pair("root", "anywhere") },
         Request::SetNodeSets { settings: pair("new", &node) },

@@ -1,6 +1,6 @@
 //! `tutti bank`.
 
-use super::site_file::{self, Part, Source};
+use super::site_file::{self, FileOptions, Part, say_changes};
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print, print_json, print_table};
@@ -8,7 +8,7 @@ use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::Nanos;
 use tutti_wire::code::Code;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::{Reply, Request, Section, Setting};
 use tutti_wire::report::BankReport;
 
 /// What the figures mean.
@@ -21,6 +21,7 @@ Examples:
   tutti bank ada=100h/month    100 hours a month; also /day, /week
   tutti bank --toml            all allowances, as a file has them
   tutti bank --file site.toml  those in the section [bank] of that file
+  tutti bank ada=1h --dry-run  only what that would change
 
 An hour on four processors uses four hours. While an allowance is spent, the \
 jobs of the user, or of the group, count as standby. What is left at the end of \
@@ -28,22 +29,14 @@ a period is not added to the next.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
+#[command(group = clap::ArgGroup::new("how").args(["file", "toml"]).conflicts_with("settings"))]
 pub(crate) struct BankArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
 
-    /// Set the allowances of a TOML file (- for standard input): all of it or nothing
-    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
-    file: Option<String>,
-
-    /// With --file: change nothing, and list what would change
-    #[arg(long, requires = "file")]
-    dry_run: bool,
-
-    /// As a file that --file reads
-    #[arg(long, conflicts_with_all = ["file", "json", "settings"])]
-    toml: bool,
+    #[command(flatten)]
+    site: FileOptions,
 
     /// Allowance of a user (ada=100h) or a group (@physics=2000h): a value, an addition (+10h), or
     /// none for no limit; for a period as 100h/month [default: show all]
@@ -52,32 +45,17 @@ pub(crate) struct BankArgs {
 }
 
 pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
-    if let Some(path) = &args.file {
-        for change in Source::read(path)?.apply(Part::Bank, args.dry_run)? {
-            print(&format!("{change}\n"))?;
-        }
+    let typed =
+        args.settings.iter().map(|text| setting(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let changes = args.site.run(Part::Bank, None, typed)?;
+    if let Some(changes) = changes.filter(|_| args.site.dry_run || args.settings.is_empty()) {
+        say_changes(&changes)?;
         return Ok(Exit::OK);
     }
-    let mut settings = Vec::new();
-    for setting in &args.settings {
-        match setting.split_once('=') {
-            Some((account, time)) => settings.push((account.trim().into(), time.trim().into())),
-            None => {
-                return Err(coded(
-                    Code::BadValue,
-                    format!("{setting:?} sets nothing; write ACCOUNT=TIME, such as ada=100h"),
-                ));
-            }
-        }
-    }
-    let request = match settings.is_empty() {
-        true => Request::Bank,
-        false => Request::SetBank { settings },
-    };
-    let Reply::Bank(accounts) = ask(&request)? else { return unexpected() };
+    let Reply::Bank(accounts) = ask(&Request::Bank)? else { return unexpected() };
     if args.json {
         print_json(&accounts)?;
-    } else if args.toml {
+    } else if args.site.toml {
         print(&site_file::bank(&accounts))?;
     } else {
         print_table(&table(&accounts))?;
@@ -86,6 +64,16 @@ pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
         say_what_it_changes()?;
     }
     Ok(Exit::OK)
+}
+
+/// An allowance as the command line has it.
+fn setting(text: &str) -> anyhow::Result<Setting> {
+    let Some((account, time)) = text.split_once('=') else {
+        let reason = format!("{text:?} sets nothing; write ACCOUNT=TIME, such as ada=100h");
+        return Err(coded(Code::BadValue, reason));
+    };
+    let (name, value) = (account.trim().into(), time.trim().into());
+    Ok(Setting { line: 0, section: Section::Bank, during: None, name, value })
 }
 
 /// What becomes of jobs whose allowance is spent depends on the policy.

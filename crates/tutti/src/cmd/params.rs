@@ -1,6 +1,6 @@
 //! `tutti params`.
 
-use super::site_file::{self, Part, Source};
+use super::site_file::{self, FileOptions, Part, say_changes};
 use super::{all_jobs, ask_of_the_past};
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -52,22 +52,12 @@ pub(crate) struct ParamsArgs {
     #[arg(long, requires = "what", conflicts_with = "settings")]
     forget: bool,
 
-    /// Set the parameters, classes and hours of a TOML file (- for standard input): all of it or
-    /// nothing
-    #[arg(long, value_name = "FILE")]
-    file: Option<String>,
-
-    /// Print all of them in the form that --file reads
-    #[arg(long, conflicts_with = "json")]
-    toml: bool,
+    #[command(flatten)]
+    site: FileOptions,
 
     /// Set values that are built in: llnl-t3d-day, those of a published T3D by day
     #[arg(long, value_name = "SET")]
     preset: Option<String>,
-
-    /// Only print what would change
-    #[arg(long)]
-    dry_run: bool,
 
     /// As JSON
     #[arg(long)]
@@ -97,28 +87,21 @@ fn by_name<S: Serializer>(classes: &[ClassReport], serializer: S) -> Result<S::O
 
 /// What a file or a preset asks for, if there is one; or all values as a file.
 fn execute_file(args: &ParamsArgs) -> anyhow::Result<Option<Exit>> {
-    if args.toml {
+    if args.site.toml {
         let all = All::from(ask_of_the_past(&Request::StandingParams)?)?;
         print(&site_file::params(&all.params, &all.classes, &all.periods))?;
         return Ok(Some(Exit::OK));
     }
-    let source = match (&args.file, &args.preset) {
-        (Some(path), _) => Source::read(path)?,
-        (None, Some(name)) => Source::preset(name, PRESETS)?,
-        (None, None) if args.dry_run => {
-            return dry_run(args).map(Some);
-        }
-        (None, None) => return Ok(None),
+    let typed = if args.site.dry_run { typed(args) } else { Vec::new() };
+    let Some(changes) = args.site.run(Part::Params, args.preset.as_deref(), typed)? else {
+        return Ok(None);
     };
-    if Instance::locate() == Instance::to_start() {
-        connect_or_start()?;
-    }
-    say_changes(&source.apply(Part::Params, args.dry_run)?)?;
+    say_changes(&changes)?;
     Ok(Some(Exit::OK))
 }
 
-/// Says what settings of the command line would change.
-fn dry_run(args: &ParamsArgs) -> anyhow::Result<Exit> {
+/// The settings of the command line; none if one of them only names what is to be shown.
+fn typed(args: &ParamsArgs) -> Vec<Setting> {
     let section = || match &args.class {
         Some(class) => Section::Class(ClassName::new(class)),
         None => Section::Params,
@@ -128,22 +111,7 @@ fn dry_run(args: &ParamsArgs) -> anyhow::Result<Exit> {
         let (name, value) = (name.trim().into(), value.trim().into());
         Some(Setting { line: 0, section: section(), during: args.during.clone(), name, value })
     };
-    let settings: Option<Vec<Setting>> = args.settings.iter().map(setting).collect();
-    match settings.filter(|settings| !settings.is_empty()) {
-        Some(settings) => say_changes(&site_file::configure(settings, true, None)?)?,
-        None => {
-            let reason = "--dry-run goes with --file, --preset or settings such as quantum=50ms";
-            return Err(coded(Code::CannotUnderstand, reason));
-        }
-    }
-    Ok(Exit::OK)
-}
-
-fn say_changes(lines: &[String]) -> anyhow::Result<()> {
-    match lines.is_empty() {
-        true => print("nothing changes\n"),
-        false => print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
-    }
+    args.settings.iter().map(setting).collect::<Option<_>>().unwrap_or_default()
 }
 
 pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {

@@ -1,14 +1,12 @@
 //! `tutti queue`.
 
 use super::ask_of_the_past;
-use super::site_file::{self, Part, Source, configure};
+use super::site_file::{self, FileOptions, Part, say_changes};
 use clap::Args;
 use tutti_client::ask::unexpected;
-use tutti_client::connect_or_start;
 use tutti_client::output::{Align, Table, print, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
-use tutti_node::instance::Instance;
 use tutti_types::QueueName;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request, Section, Setting};
@@ -55,21 +53,12 @@ pub(crate) struct QueueArgs {
     #[arg(long, requires = "name")]
     remove: bool,
 
-    /// Make and change the queues of a TOML file (- for standard input): all of it or nothing
-    #[arg(long, value_name = "FILE")]
-    file: Option<String>,
-
-    /// Print queues in the form that --file reads
-    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
-    toml: bool,
+    #[command(flatten)]
+    site: FileOptions,
 
     /// Make a set of queues that is built in: llnl-t3d, those of a published T3D
     #[arg(long, value_name = "SET")]
     preset: Option<String>,
-
-    /// Only print what would change
-    #[arg(long)]
-    dry_run: bool,
 
     /// As JSON
     #[arg(long)]
@@ -77,34 +66,17 @@ pub(crate) struct QueueArgs {
 }
 
 pub(crate) fn execute(args: &QueueArgs) -> anyhow::Result<Exit> {
-    let source = match (&args.file, &args.preset) {
-        (Some(path), _) => Some(Source::read(path)?),
-        (None, Some(name)) => Some(Source::preset(name, PRESETS)?),
-        (None, None) => None,
+    let typed = match &args.name {
+        Some(name) => settings_of(args, name)?,
+        None => Vec::new(),
     };
-    let changes = args.remove || source.is_some() || !args.settings.is_empty();
-    if args.dry_run && !changes {
-        let reason = "--dry-run goes with --file, --preset, --remove or settings";
-        return Err(coded(Code::CannotUnderstand, reason));
-    }
-    if !changes {
+    let Some(lines) = args.site.run(Part::Queues, args.preset.as_deref(), typed)? else {
         return show(args);
-    }
-    if Instance::locate() == Instance::to_start() {
-        connect_or_start()?;
-    }
-    let lines = match (&source, &args.name) {
-        (Some(source), _) => source.apply(Part::Queues, args.dry_run)?,
-        (None, Some(name)) => configure(settings_of(args, name)?, args.dry_run, None)?,
-        (None, None) => return show(args),
     };
     if args.json {
         return show(args);
     }
-    match lines.is_empty() {
-        true => print("nothing changes\n")?,
-        false => print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?,
-    }
+    say_changes(&lines)?;
     Ok(Exit::OK)
 }
 
@@ -147,7 +119,7 @@ fn show(args: &QueueArgs) -> anyhow::Result<Exit> {
             return Err(coded(Code::NoQueue, reason));
         }
     }
-    match (args.toml, args.json, &args.name) {
+    match (args.site.toml, args.json, &args.name) {
         (true, ..) => print(&site_file::queues(&queues))?,
         (false, true, _) => print_json(&queues)?,
         (false, false, Some(_)) => print_table(&settings_table(&queues[0]))?,

@@ -16,11 +16,15 @@
 //! ```
 
 use anyhow::Context;
+use clap::Args;
 use std::fmt::Write as _;
 use std::io::Read;
 use toml::de::{DeTable, DeValue};
 use tutti_client::ask::{ask, unexpected};
+use tutti_client::connect_or_start;
+use tutti_client::output::print;
 use tutti_node::codes::coded;
+use tutti_node::instance::Instance;
 use tutti_types::{ClassName, QueueName};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request, Section, Setting};
@@ -40,6 +44,85 @@ pub(super) enum Part {
     Params,
     /// Allowances of processor time.
     Bank,
+}
+
+impl Part {
+    /// Its sets that are built in, by name.
+    const fn presets(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Queues => super::queue::PRESETS,
+            Self::Params => super::params::PRESETS,
+            Self::Bank => &[],
+        }
+    }
+
+    /// What `--dry-run` of its verb needs beside it.
+    const fn needed_by_dry_run(self) -> &'static str {
+        match self {
+            Self::Queues => "--file, --preset, --remove or settings such as user_jobs=2",
+            Self::Params => "--file, --preset or settings such as quantum=50ms",
+            Self::Bank => "--file or settings such as ada=100h",
+        }
+    }
+}
+
+/// Options of the verbs that set what a file has, or print it in that form.
+#[derive(Args, Debug)]
+pub(super) struct FileOptions {
+    /// Set what a TOML file (- for standard input) has for this verb: all of it or nothing
+    #[arg(long, value_name = "FILE")]
+    file: Option<String>,
+
+    /// Print what is set in the form that --file reads
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
+    pub(super) toml: bool,
+
+    /// Only print what would change
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+impl FileOptions {
+    /// Sets what a file, a preset or else the command line asks for, or only finds what that would
+    /// change: a line for each change. `None` if nothing is to be set.
+    ///
+    /// # Errors
+    /// Names what is wrong; nothing is changed then.
+    pub(super) fn run(
+        &self,
+        part: Part,
+        preset: Option<&str>,
+        typed: Vec<Setting>,
+    ) -> anyhow::Result<Option<Vec<String>>> {
+        let source = match (&self.file, preset) {
+            (Some(path), _) => Some(Source::read(path)?),
+            (None, Some(name)) => Some(Source::preset(name, part.presets())?),
+            (None, None) => None,
+        };
+        if source.is_none() && typed.is_empty() {
+            if self.dry_run {
+                let reason = format!("--dry-run goes with {}", part.needed_by_dry_run());
+                return Err(coded(Code::CannotUnderstand, reason));
+            }
+            return Ok(None);
+        }
+        if Instance::locate() == Instance::to_start() {
+            connect_or_start()?;
+        }
+        let lines = match source {
+            Some(source) => source.apply(part, self.dry_run),
+            None => configure(typed, self.dry_run, None),
+        };
+        lines.map(Some)
+    }
+}
+
+/// Prints what was changed, or would be.
+pub(super) fn say_changes(lines: &[String]) -> anyhow::Result<()> {
+    match lines.is_empty() {
+        true => print("nothing changes\n"),
+        false => print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
+    }
 }
 
 /// A file, or a set of settings that is built in.
@@ -108,7 +191,7 @@ impl Source {
     ///
     /// # Errors
     /// Names the line that is wrong; nothing is changed then.
-    pub(super) fn apply(&self, part: Part, dry_run: bool) -> anyhow::Result<Vec<String>> {
+    fn apply(&self, part: Part, dry_run: bool) -> anyhow::Result<Vec<String>> {
         let settings = self.settings(part)?;
         if settings.is_empty() {
             let sections = match part {
@@ -127,7 +210,7 @@ impl Source {
 ///
 /// # Errors
 /// What is wrong, behind the name of the file and the line.
-pub(super) fn configure(
+fn configure(
     settings: Vec<Setting>,
     dry_run: bool,
     file: Option<&str>,

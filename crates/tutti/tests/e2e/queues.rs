@@ -178,6 +178,11 @@ fn allowances_of_a_file_are_set_together_and_renewed_by_period() {
     );
     instance.script("site.toml", &text);
     let bank = |words: &[&str]| instance.tutti(&[&["bank"], words].concat());
+    let typed = bank(&[&format!("{own}=1h"), "--dry-run"]).expect(0).text();
+    assert!(typed.contains("1h"), "{typed}");
+    assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
+    bank(&["--dry-run"]).expect(1).says("--dry-run goes with --file or settings");
+    bank(&["--file", "site.toml", "x=1h"]).expect(2).says("cannot be used with");
     let dry = bank(&["--file", "site.toml", "--dry-run"]).expect(0).text();
     assert!(dry.contains("100h/month") || dry.contains("4d4h/month"), "{dry}");
     assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
@@ -188,7 +193,7 @@ fn allowances_of_a_file_are_set_together_and_renewed_by_period() {
     assert_eq!((of(1, "allowance_s"), of(1, "period")), (7200.into(), Value::Null));
     let printed = bank(&["--toml"]).expect(0).text();
     instance.script("again.toml", &printed);
-    assert_eq!(bank(&["--file", "again.toml"]).expect(0).text(), "", "it is as it was");
+    assert_eq!(bank(&["--file", "again.toml"]).expect(0).text(), "nothing changes\n");
     // One wrong line: nothing of the file is set.
     instance.script("wrong.toml", &format!("[bank]\n{own} = \"1h\"\n\"@0\" = \"2h/year\"\n"));
     bank(&["--file", "wrong.toml"]).expect(1).says("wrong.toml:3:").says("day, week or month");
