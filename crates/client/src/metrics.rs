@@ -224,7 +224,8 @@ fn add_instance(text: &mut Text, figures: &Figures) {
     let name = "tutti_controller_start_time_seconds";
     text.family(name, "gauge", "seconds", "When the controller began, since 1970.");
     text.series(name, &[], &decimal(metrics.began_ms, 3));
-    text.family("tutti_build", "info", "", "The release.");
+    // A type that the older text format has, too: node_exporter reads the file as that.
+    text.family("tutti_build_info", "gauge", "", "1, with the release as a label.");
     text.series("tutti_build_info", &[("version", &status.version)], "1");
 }
 

@@ -1,6 +1,6 @@
 //! `tutti metrics`: figures for monitoring.
 
-use anyhow::Context;
+use super::replace_file::replace_file;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use tutti_client::metrics::{Figures, open_metrics};
@@ -22,7 +22,7 @@ pub(crate) struct MetricsArgs {
     #[arg(long)]
     once: bool,
 
-    /// Write to this file instead of standard output
+    /// Write to this file instead of standard output (-)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -30,22 +30,9 @@ pub(crate) struct MetricsArgs {
 pub(crate) fn execute(args: &MetricsArgs) -> anyhow::Result<Exit> {
     let _ = args.once;
     let text = open_metrics(&Figures::ask()?);
-    match &args.output {
+    match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         None => print(&text)?,
-        Some(path) => {
-            replace(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        Some(path) => replace_file(path, &text)?,
     }
     Ok(Exit::OK)
-}
-
-/// Writes a file beside the one that is meant, and gives it its name: readers see all or nothing.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
 }

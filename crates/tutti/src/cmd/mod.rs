@@ -29,6 +29,7 @@ mod orders;
 mod params;
 mod queue;
 mod reference;
+mod replace_file;
 mod replay;
 mod report;
 mod resource;

@@ -1,5 +1,6 @@
 //! A command that is run for each event, and how far that has come.
 
+use crate::cmd::replace_file::replace_file;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -103,9 +104,5 @@ pub(super) fn read_place(path: &Path) -> anyhow::Result<Option<u64>> {
 
 /// Writes the number to the file, which is replaced at once.
 pub(super) fn write_place(path: &Path, number: u64) -> anyhow::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, format!("{number}\n"))
-        .and_then(|()| std::fs::rename(&beside, path))
-        .with_context(|| format!("cannot write {}", path.display()))
+    replace_file(path, &format!("{number}\n"))
 }

@@ -10,7 +10,7 @@ use super::job_range::{Several, targets_of, whole_jobs};
 use anyhow::Context;
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::events::EventStream;
 use tutti_client::output::print;
@@ -20,6 +20,7 @@ use tutti_node::platform::time::wall_ms;
 use tutti_types::{JobId, Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::event::{EventNode, EventQuery, EventRecord, What};
+use tutti_wire::limits::SWITCH_RECORDS_MAX;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::SwitchRecord;
 
@@ -47,7 +48,7 @@ pub(crate) struct TimelineArgs {
     #[arg(short, long, value_name = "TIME", value_parser = tutti_client::duration)]
     since: Option<Nanos>,
 
-    /// Write to this file: a picture if its name ends in .svg, else a trace
+    /// Write to this file (- for standard output): a picture if its name ends in .svg, else a trace
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -126,12 +127,14 @@ pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
     let targets = targets_of(&args.jobs, true)?;
     let jobs: BTreeSet<JobId> = targets.into_iter().map(|target| target.job).collect();
     let events = all_events()?;
+    // Before the records, so that a switch in between is not taken for one that is missing.
+    let made = switches_made()?;
     let switches =
         all_pages(NodeId(0), |from| match ask(&Request::Switches { count: u32::MAX, from })? {
             Reply::Switches { nodes, next } => Ok((nodes, next)),
             _ => unexpected(),
         })?;
-    let mut timeline = Timeline::of(&events, switches, wall_ms());
+    let mut timeline = Timeline::of(&events, kept_of(switches, &made, &events), wall_ms());
     for node in &args.nodes {
         if !timeline.nodes.contains(node) {
             let reason = format!("no node {node} has run anything; see `tutti nodes`");
@@ -153,12 +156,66 @@ pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
     let is_picture = args.svg
         || args.output.as_ref().is_some_and(|path| path.extension().is_some_and(|it| it == "svg"));
     let text = if is_picture { svg::picture(&timeline)? } else { chrome::trace(&timeline) };
-    match &args.output {
+    match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         None => print(&text)?,
         Some(path) => std::fs::write(path, text)
             .with_context(|| format!("cannot write {}", path.display()))?,
     }
     Ok(Exit::OK)
+}
+
+/// The switches of a node that it has kept, oldest first.
+#[derive(Debug, Default)]
+struct Kept {
+    records: Vec<SwitchRecord>,
+    /// Until when records may be missing before the first of these, in cluster time.
+    missing_ns: u64,
+}
+
+impl Kept {
+    /// From when on all switches are known that a part had which began then.
+    fn known_ns(&self, begin_ns: u64) -> u64 {
+        let first = self.records.first().map_or(u64::MAX, |record| record.resumed_ns);
+        if begin_ns < self.missing_ns { begin_ns.max(first) } else { begin_ns }
+    }
+}
+
+/// How many switches each node has made since its agent began.
+fn switches_made() -> anyhow::Result<BTreeMap<String, u64>> {
+    let Reply::Status(status) = ask(&Request::Status)? else { return unexpected() };
+    Ok(status.agents.into_iter().map(|agent| (agent.node, agent.switches)).collect())
+}
+
+/// What each node has kept, and until when something may be missing.
+///
+/// An agent forgets the oldest records when there are too many, and all when it is started anew.
+/// The first shows in their number, the second as a node that did not answer for some time.
+fn kept_of(
+    switches: Vec<(String, Vec<SwitchRecord>)>,
+    made: &BTreeMap<String, u64>,
+    events: &[EventRecord],
+) -> BTreeMap<String, Kept> {
+    let mut all: BTreeMap<String, Kept> = BTreeMap::new();
+    for record in events {
+        if let What::NodeJoined { node, .. }
+        | What::NodeUnreachable { node }
+        | What::NodeBack { node }
+        | What::NodeLost { node } = &record.event.what
+        {
+            all.entry(node.clone()).or_default().missing_ns = record.event.cluster_ns;
+        }
+    }
+    for (node, records) in switches {
+        let count = records.len();
+        let is_full =
+            count >= SWITCH_RECORDS_MAX || made.get(&node).is_some_and(|made| *made > count as u64);
+        let kept = all.entry(node).or_default();
+        if let Some(first) = records.first().filter(|_| is_full) {
+            kept.missing_ns = kept.missing_ns.max(first.began_ns);
+        }
+        kept.records = records;
+    }
+    all
 }
 
 /// All events that are kept.
@@ -229,17 +286,21 @@ fn parts_of(events: &[EventRecord]) -> Vec<Part> {
     parts
 }
 
-/// The times in which a part ran, from the switches of its node.
-fn turns_of(part: &Part, records: &[SwitchRecord], now_ns: u64) -> Vec<(u64, u64, EndOfSlice)> {
+/// The times in which a part ran, from the switches of its node; none where they are not known.
+fn turns_of(part: &Part, kept: &Kept, now_ns: u64) -> Vec<(u64, u64, EndOfSlice)> {
     let until = part.end_ns.unwrap_or(now_ns);
+    let from = kept.known_ns(part.begin_ns);
     let is_about = |record: &&SwitchRecord| {
         let within = record.began_ns >= part.begin_ns && record.began_ns <= until;
         within && (record.left.contains(&part.job) || record.came.contains(&part.job))
     };
-    let mut about = records.iter().filter(is_about).peekable();
+    let mut about = kept.records.iter().filter(is_about).peekable();
     // A job that is started in its turn runs at once, without a switch.
-    let waits = about.peek().is_some_and(|first| first.came.contains(&part.job));
-    let mut running = (!waits).then_some(part.begin_ns);
+    let waits = match about.peek() {
+        Some(first) => first.came.contains(&part.job),
+        None => from > part.begin_ns,
+    };
+    let mut running = (!waits).then_some(from);
     let mut turns = Vec::new();
     for record in about {
         if record.came.contains(&part.job) {
@@ -249,7 +310,7 @@ fn turns_of(part: &Part, records: &[SwitchRecord], now_ns: u64) -> Vec<(u64, u64
                 true => EndOfSlice::RanOn,
                 false => EndOfSlice::Stopped,
             };
-            turns.push((begin, record.stopped_ns, end));
+            turns.extend((begin < record.stopped_ns).then_some((begin, record.stopped_ns, end)));
         }
     }
     if let Some(begin) = running.filter(|begin| *begin < until) {
@@ -260,33 +321,32 @@ fn turns_of(part: &Part, records: &[SwitchRecord], now_ns: u64) -> Vec<(u64, u64
 }
 
 impl Timeline {
-    fn of(events: &[EventRecord], switches: Vec<(String, Vec<SwitchRecord>)>, now_ms: u64) -> Self {
+    fn of(events: &[EventRecord], switches: BTreeMap<String, Kept>, now_ms: u64) -> Self {
         let last = events.last().map(|record| (record.event.cluster_ns, record.event.at_ms));
         let (last_ns, last_ms) = last.unwrap_or_default();
         let now_ns = last_ns + now_ms.saturating_sub(last_ms) * 1_000_000;
         let parts = parts_of(events);
         let mut timeline = Self { end_ns: now_ns, end_ms: now_ms, ..Self::default() };
-        let of_switches = switches.iter().map(|(node, _)| node.clone());
         let names: BTreeSet<String> =
-            of_switches.chain(parts.iter().map(|part| part.node.clone())).collect();
+            switches.keys().cloned().chain(parts.iter().map(|part| part.node.clone())).collect();
         timeline.nodes = names.into_iter().collect();
         for of in events.iter().filter_map(|record| record.event.job.as_ref()) {
             timeline.names.entry(of.job).or_insert_with(|| of.name.clone());
         }
-        let switches: BTreeMap<String, Vec<SwitchRecord>> = switches.into_iter().collect();
+        let nothing = Kept::default();
         for part in &parts {
             let Ok(node) = timeline.nodes.binary_search(&part.node) else { continue };
-            let records = switches.get(&part.node).map_or(&[][..], |records| &records[..]);
-            for (begin_ns, end_ns, end) in turns_of(part, records, now_ns) {
+            let kept = switches.get(&part.node).unwrap_or(&nothing);
+            for (begin_ns, end_ns, end) in turns_of(part, kept, now_ns) {
                 let job = part.job;
                 let slice =
                     |&processor: &u32| Slice { node, processor, job, begin_ns, end_ns, end };
                 timeline.slices.extend(part.processors.iter().map(slice));
             }
         }
-        for (node, records) in switches {
+        for (node, kept) in switches {
             let Ok(node) = timeline.nodes.binary_search(&node) else { continue };
-            timeline.switches.extend(records.into_iter().map(|record| (node, record)));
+            timeline.switches.extend(kept.records.into_iter().map(|record| (node, record)));
         }
         timeline.slices.sort_by_key(|it| (it.node, it.processor, it.begin_ns));
         timeline
@@ -376,7 +436,9 @@ mod tests {
             switch(4500, &[8], &[7], &[]),
         ];
         let n2 = vec![switch(6000, &[], &[7], &[])];
-        let mut timeline = Timeline::of(&events, vec![("n1".into(), n1), ("n2".into(), n2)], 0);
+        let switches = vec![("n1".into(), n1), ("n2".into(), n2)];
+        let kept = kept_of(switches, &BTreeMap::new(), &events);
+        let mut timeline = Timeline::of(&events, kept, 0);
         use EndOfSlice::{Ended, RanOn, Stopped};
         let wanted = [(1000, 2010, Stopped), (3020, 4010, RanOn), (4520, 5000, Ended)];
         assert_eq!(turns(&timeline, 0), wanted);
@@ -388,8 +450,35 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_drawn_of_a_time_whose_records_may_be_missing() {
+        use EndOfSlice::{Open, Stopped};
+        let node_event = |cluster_ns, what| {
+            let mut record = event(2, cluster_ns, what);
+            record.event.job = None;
+            record
+        };
+        let lost = |cluster_ns| node_event(cluster_ns, What::NodeUnreachable { node: "n1".into() });
+        let kept = || vec![switch(3000, &[8], &[9], &[]), switch(4000, &[7], &[8], &[])];
+        let turns = |events: &[EventRecord], records: Vec<SwitchRecord>, made: u64| {
+            let made = BTreeMap::from([("n1".to_owned(), made)]);
+            let kept = kept_of(vec![("n1".into(), records)], &made, events);
+            let timeline = Timeline::of(events, kept, 1);
+            turns(&timeline, 0)
+        };
+        // All switches that the node made are there, or one less.
+        assert_eq!(turns(&[started(1000)], kept(), 2), [(1000, 4010, Stopped)]);
+        assert_eq!(turns(&[started(1000)], kept(), 3), [(3020, 4010, Stopped)]);
+        assert_eq!(turns(&[started(3500)], kept(), 3), [(3500, 4010, Stopped)]);
+        // The agent was started anew while the job was there, or before.
+        assert_eq!(turns(&[started(1000), lost(2000)], kept(), 2), [(3020, 4010, Stopped)]);
+        assert_eq!(turns(&[lost(500), started(1000)], kept(), 2), [(1000, 4010, Stopped)]);
+        assert_eq!(turns(&[started(1000), lost(2000)], Vec::new(), 0), []);
+        assert_eq!(turns(&[lost(500), started(1000)], Vec::new(), 0), [(1000, 1_000_000, Open)]);
+    }
+
+    #[test]
     fn a_job_without_a_switch_runs_from_its_start_to_now() {
-        let mut timeline = Timeline::of(&[started(1_000_000)], Vec::new(), 3);
+        let mut timeline = Timeline::of(&[started(1_000_000)], BTreeMap::new(), 3);
         assert_eq!(turns(&timeline, 0), [(1_000_000, 3_000_000, EndOfSlice::Open)]);
         timeline.choose(&BTreeSet::from([JobId(8)]), &[], None);
         assert!(timeline.slices.is_empty());
