@@ -1,9 +1,10 @@
 //! Where the processes of jobs may run: on the processors of their job, whatever they ask for.
 //!
-//! Where a cpuset can be written, the kernel sees to it: each job's group has one, and each task's within it where
-//! tasks have own processors. Elsewhere processes can bind themselves to any processor: those that did are looked
-//! for once a second by a thread and brought back, so many threads at a time. A program's own binding within its processors
-//! stays. A job that goes on on other processors takes its processes along, when the first timetable comes that says so.
+//! Where a cpuset can be written, the kernel sees to it: each job's group has one, and each task's
+//! within it where tasks have own processors. Elsewhere processes can bind themselves to any
+//! processor: those that did are looked for once a second by a thread and brought back, so many
+//! threads at a time. A program's own binding within its processors stays. A job that goes on on
+//! other processors takes its processes along, when the first timetable comes that says so.
 
 use super::driver::Agent;
 use super::job::Job;

@@ -15,6 +15,7 @@
 //! with POSIX shared memory and semaphores, which are files (what a job that is ended by force has
 //! mapped, the keeper knows besides).
 
+use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs;
@@ -36,9 +37,15 @@ use tutti_wire::launch::Launch;
 /// The kernel has the making in whole seconds, and clocks may be set by a little.
 const TOLERANCE_S: u64 = 2;
 
-/// How long all processes of the machine may be looked at, and what is left be removed: the agent
-/// does nothing else meanwhile. What can't be told in time stays.
-const LOOK_MAX: Duration = Duration::from_millis(100);
+/// How much processor time the look at all processes before a job may take: the agent does nothing
+/// else meanwhile. What can't be told in time stays.
+const LOOK_BEFORE_MAX: Duration = Duration::from_millis(100);
+
+/// How long that look may take in all, on a machine whose processors are busy.
+const LOOK_BEFORE_WALL_MAX: Duration = Duration::from_secs(1);
+
+/// How long a thread beside the loop may look at processes and remove what a job has left.
+const LOOK_AFTER_MAX: Duration = Duration::from_secs(10);
 
 /// The POSIX queues, shared memory and semaphores that were there when a job began whose user had
 /// no other process here. Where one of them can't be seen, there is nothing of it.
@@ -60,22 +67,47 @@ impl IpcBefore {
         let is_new = launch.spec.adopt.is_empty();
         // Also where there is nothing yet: another process may make one, and be gone when the job
         // ends.
-        if !is_of_the_node
-            || !is_new
-            || has_other_processes(launch.credentials.uid, Instant::now() + LOOK_MAX)
-        {
+        if !is_of_the_node || !is_new {
+            return None;
+        }
+        let (until, began) = (Instant::now() + LOOK_BEFORE_WALL_MAX, processor_time());
+        let is_time =
+            || Instant::now() < until && processor_time().saturating_sub(began) < LOOK_BEFORE_MAX;
+        if has_other_processes(launch.credentials.uid, is_time) {
             return None;
         }
         Some(Self { queues: posix_queues::inodes(), files: shm::inodes() })
     }
 }
 
-/// Removes what processes of user `uid` have left that lived then.
-pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32, before: Option<&IpcBefore>) {
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// Whether anything may be left for [`remove_left`]: a short look at tables, not at processes.
+pub(super) fn may_be_left(
+    lives: &BTreeMap<i32, Life>,
+    uid: u32,
+    before: Option<&IpcBefore>,
+) -> bool {
     if lives.is_empty() {
-        return;
+        return false;
     }
-    let (booted_s, until) = (booted_s(), Instant::now() + LOOK_MAX);
+    let booted_s = booted_s();
+    let is_new = |before: Option<&BTreeSet<u64>>, now: fn() -> Option<BTreeSet<u64>>| {
+        before.is_some_and(|before| now().is_some_and(|now| !now.is_subset(before)))
+    };
+    sysvipc::segments().iter().any(|it| is_left(it, lives, uid, booted_s))
+        || used::those(|it| it.uid == uid).iter().any(|it| is_left_used(it, lives, uid, booted_s))
+        || is_new(before.and_then(|it| it.queues.as_ref()), posix_queues::inodes)
+        || is_new(before.and_then(|it| it.files.as_ref()), shm::inodes)
+}
+
+/// Removes what processes of user `uid` have left that lived then. It takes a while: a thread beside
+/// the loop does it.
+pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32, before: Option<&IpcBefore>) {
+    let (booted_s, until) = (booted_s(), Instant::now() + LOOK_AFTER_MAX);
     let is_time = || Instant::now() < until;
     let segments = sysvipc::segments();
     let left = segments.iter().filter(|it| is_left(it, lives, uid, booted_s));
@@ -88,7 +120,7 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32, before: Option<
     let queues = left_queues(before, uid, &time);
     let files = left_files(before, uid, &time, until);
     let is_any = !used.is_empty() || !queues.is_empty() || !files.is_empty();
-    if is_any && !has_other_processes(uid, until) {
+    if is_any && !has_other_processes(uid, is_time) {
         for one in used.into_iter().take_while(|_| is_time()) {
             let what = match one.kind {
                 used::Kind::Queue => "message queue",
@@ -186,7 +218,7 @@ fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64
 
 /// Whether a user has processes here that are not of this very program, as far as it can be told in
 /// time.
-fn has_other_processes(uid: u32, until: Instant) -> bool {
+fn has_other_processes(uid: u32, is_time: impl Fn() -> bool) -> bool {
     let file = |path: &str| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let own = file(RUNNING);
     let is_other = |&pid: &i32| {
@@ -194,7 +226,7 @@ fn has_other_processes(uid: u32, until: Instant) -> bool {
             && ProcessStat::read(pid).is_ok_and(|stat| !stat.has_ended())
             && file(&format!("/proc/{pid}/exe")) != own
     };
-    proc::all().iter().any(|pid| Instant::now() >= until || is_other(pid))
+    proc::all().iter().any(|pid| !is_time() || is_other(pid))
 }
 
 /// When the machine was started, seconds since 1970.
@@ -280,12 +312,21 @@ mod tests {
 
     #[test]
     fn this_program_is_no_other_process() {
-        let late = Instant::now() + Duration::from_secs(60);
-        assert!(has_other_processes(0, late), "the machine has init");
-        assert!(!has_other_processes(4_000_000_000, late));
-        assert!(
-            has_other_processes(4_000_000_000, Instant::now()),
-            "nothing can be told in no time"
-        );
+        assert!(has_other_processes(0, || true), "the machine has init");
+        assert!(!has_other_processes(4_000_000_000, || true));
+        assert!(has_other_processes(4_000_000_000, || false), "nothing can be told in no time");
+    }
+
+    #[test]
+    fn only_what_came_with_the_job_may_be_left() {
+        const NO_USER: u32 = 4_000_000_000;
+        let lives = BTreeMap::from([(7, Life { born_ns: 0, ended_ns: 0 })]);
+        let path = format!("/dev/shm/tutti-test-left-{}", std::process::id());
+        fs::write(&path, "").unwrap();
+        let without = IpcBefore { queues: None, files: Some(BTreeSet::new()) };
+        assert!(may_be_left(&lives, NO_USER, Some(&without)));
+        assert!(!may_be_left(&BTreeMap::new(), NO_USER, Some(&without)), "without a process");
+        assert!(!may_be_left(&lives, NO_USER, None), "before was not seen");
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -171,18 +171,36 @@ impl Agent {
         self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
     }
 
-    fn on_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
+    /// Nothing of a job runs here any more. Before the controller hears of it, what the job has left
+    /// is removed: beside the loop, since that takes a look at all processes.
+    fn on_cleared(&mut self, launch: LaunchId, usage: Usage) {
         let id = launch.job;
         if self.launched(launch).is_none() {
             return self.tell_controller(FromAgent::Cleared { launch, usage });
         }
         self.switch.remove(id);
         let lives = self.processes.tracker.end(id, &self.poller);
+        let owned =
+            self.jobs.get_mut(&id).and_then(|job| Some((job.owner?, job.ipc_before.take())));
+        let left =
+            owned.filter(|(owner, before)| ipc::may_be_left(&lives, *owner, before.as_ref()));
+        let Some((owner, before)) = left else { return self.has_cleared(launch, usage) };
+        self.keeping.held_back.insert(launch, Vec::new());
+        self.processes.beside.start(owner, move || {
+            ipc::remove_left(&lives, owner, before.as_ref());
+            Box::new(move |agent: &mut Self| {
+                // Nothing where the job was lost meanwhile.
+                let Some(reports) = agent.keeping.held_back.remove(&launch) else { return };
+                agent.has_cleared(launch, usage);
+                reports.into_iter().for_each(|report| agent.on_report(report));
+            })
+        });
+    }
+
+    fn has_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
+        let id = launch.job;
         let mut is_strange = false;
         if let Some(job) = self.jobs.get_mut(&id) {
-            if let Some(owner) = job.owner {
-                ipc::remove_left(&lives, owner, job.ipc_before.as_ref());
-            }
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
             usage.processes_whole = job.counted.processes_whole;
