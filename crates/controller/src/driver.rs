@@ -134,6 +134,8 @@ pub(super) struct Decision {
     pub(super) actions: Vec<Action>,
     /// What the actions in progress made happen at once.
     pub(super) follow_ups: VecDeque<Event>,
+    /// The promises that the move in progress has broken: the job, and when it was to start.
+    pub(super) broken: Vec<(JobId, ClusterTime)>,
 }
 
 /// When something is due: a wish of the core, the calendar, the end.
@@ -293,6 +295,7 @@ impl Driver {
                 line: std::cell::OnceCell::new(),
                 actions: Vec::new(),
                 follow_ups: VecDeque::new(),
+                broken: Vec::new(),
             },
             forecasts: super::forecasts::Forecasts::default(),
             events: super::events::Events::default(),
@@ -566,7 +569,7 @@ impl Driver {
                 }
                 self.job_event(job, What::JobClassChanged { class });
             }
-            Action::PromiseBroken { job, .. } => self.on_promise_broken(job),
+            Action::PromiseBroken { job, at, .. } => self.on_promise_broken(job, at),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.due.wake_at = at,
         }

@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::error::Problem;
 use super::requests::Forbidden;
-use tutti_core::{Core, Event, HeldBy, JobState, Overridden};
+use tutti_core::{Action, Core, Event, HeldBy, JobState};
 use tutti_types::limits::MOVED_MAX;
 use tutti_types::{ClassName, ClusterTime, JobId, Refusal};
 use tutti_wire::local::{BrokenPromise, Reply};
@@ -65,13 +65,19 @@ impl Driver {
         let event = Event::MoveJob { job, before };
         let now = self.now();
         if dry_run {
-            let mut copy = self.core.clone();
-            copy.apply(now, &event, &mut Vec::new());
-            let broken = self.broken_by(&copy, job);
+            let (mut copy, mut actions) = (self.core.clone(), Vec::new());
+            copy.apply(now, &event, &mut actions);
+            let broken = actions.into_iter().filter_map(|action| match action {
+                Action::PromiseBroken { job, at, .. } => Some((job, at)),
+                _ => None,
+            });
+            let broken = self.broken_promises(&copy, broken);
             return self.reply(token, &Reply::Moved { broken });
         }
+        self.decision.broken.clear();
         self.apply(&event);
-        let broken = self.broken_by(&self.core, job);
+        let broken = std::mem::take(&mut self.decision.broken);
+        let broken = self.broken_promises(&self.core, broken);
         self.reply(token, &Reply::Moved { broken });
     }
 
@@ -91,23 +97,27 @@ impl Driver {
         if full { Err(Forbidden::TooManyMoved) } else { Ok(()) }
     }
 
-    /// The promises that the latest move of a job has broken.
-    fn broken_by(&self, core: &Core, moved: JobId) -> Vec<BrokenPromise> {
+    /// Promises that a move has broken, from each job and when it was to start at the latest.
+    fn broken_promises(
+        &self,
+        core: &Core,
+        broken: impl IntoIterator<Item = (JobId, ClusterTime)>,
+    ) -> Vec<BrokenPromise> {
         let now = core.now();
         let seconds = |at: ClusterTime| at.since(now).0.div_ceil(1_000_000_000);
-        let broken = core.overridden_jobs().filter(|(_, broken)| broken.by == moved);
-        let report = |(job, broken): (JobId, Overridden)| BrokenPromise {
+        let report = |(job, at)| BrokenPromise {
             job,
             user: self.jobs.get(&job).map(|entry| entry.user.clone()).unwrap_or_default(),
-            promised_s: seconds(broken.at),
+            promised_s: seconds(at),
             now_s: core.promised_start(job).map(seconds),
         };
-        broken.map(report).collect()
+        broken.into_iter().map(report).collect()
     }
 
     /// Tells the owner of a job that a move has broken what it was promised: its front end, if it
     /// has one. `tutti ps` and `tutti show` say it while the job waits.
-    pub(super) fn on_promise_broken(&mut self, job: JobId) {
+    pub(super) fn on_promise_broken(&mut self, job: JobId, at: ClusterTime) {
+        self.decision.broken.push((job, at));
         if let Some(front) = self.jobs.get(&job).and_then(|entry| entry.front) {
             let text = super::report::why_it_waits(self, job);
             self.reply(front, &Reply::Notice { text: format!("job {job}: {text}") });

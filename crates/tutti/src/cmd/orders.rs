@@ -66,13 +66,13 @@ pub(crate) fn release(args: &JobsArgs) -> anyhow::Result<Exit> {
 
 const MOVE_EXAMPLES: &str = "\
 Examples:
-  tutti move 7 --first         job 7 is the first in line
-  tutti move 7 --before 3      job 7 comes just before job 3
+  tutti move 7 --first            job 7 is the first in line
+  tutti move 7 --before 3         job 7 comes just before job 3
   tutti move 7 --first --dry-run  only list the promises that this would break
 
-The place stays until job 7 starts, also when job 3 has left the line, and over restarts. Jobs \
-whose promised start this breaks are listed here and shown to their owners. Deadlines that were \
-accepted are kept.";
+The place stays until job 7 starts, also when job 3 has left the line, and over restarts. \
+Promised starts that this breaks are listed here, and shown to the owners of the jobs. Deadlines \
+that were accepted are kept.";
 
 #[derive(Args, Debug)]
 #[command(after_help = MOVE_EXAMPLES)]
@@ -107,13 +107,15 @@ pub(crate) fn move_job(args: &MoveArgs) -> anyhow::Result<Exit> {
     };
     for BrokenPromise { job, user, promised_s, now_s } in broken {
         let promised = format_seconds(promised_s);
-        let now = now_s.map_or("no start is promised".to_owned(), |it| {
-            format!("a start within {} is promised", format_seconds(it))
-        });
-        let word = if dry_run { "would" } else { "does" };
+        let now = now_s
+            .map_or("no start".to_owned(), |it| format!("a start within {}", format_seconds(it)));
+        let (breaks, is) = match dry_run {
+            true => ("would break", "would be"),
+            false => ("has broken", "is"),
+        };
         say!(
-            "tutti: job {job} of {user} was promised a start within {promised}; the move {word} break \
-             that, and {now} now"
+            "tutti: job {job} of {user} was promised a start within {promised}; the move {breaks} \
+             that, and {now} {is} promised instead"
         );
     }
     Ok(Exit::OK)

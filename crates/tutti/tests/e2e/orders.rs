@@ -125,9 +125,12 @@ fn promises_that_a_move_breaks_are_named_to_the_administrator_and_the_owner() {
         instance.tutti(words).expect(0).says(&named).says(what);
     };
     let before = promised.to_string();
-    says(&["move", &moved, "--before", &before, "--dry-run"], "the move would break that");
+    says(&["move", &moved, "--before", &before, "--dry-run"], "the move would break that, and");
     assert_eq!(instance.job(last)["position"], 3, "nothing was moved");
-    says(&["move", &moved, "--before", &before], "the move does break that");
+    says(&["move", &moved, "--before", &before], "the move has broken that, and");
+    // One that breaks nothing more names nothing.
+    let again = instance.tutti(&["move", &moved, "--before", &before]).expect(0);
+    assert_eq!(again.err, "");
     assert_eq!(instance.job(last)["position"], 2);
     let reason = instance.job(promised)["reason"].to_string();
     assert!(
