@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::events::event_nodes;
 use super::jobs::{Ended, Entry};
-use super::report::{self, state_word};
+use super::report::{self, first_word, state_word};
 use super::requests::Forbidden;
 use tutti_core::PlacementView;
 use tutti_journal::EndedJob;
@@ -233,6 +233,8 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
         states,
         states_left_out,
         queue: entry.queue.clone(),
+        first: first_word(entry.first).into(),
+        slots: entry.slots,
     }
 }
 

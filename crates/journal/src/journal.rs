@@ -726,7 +726,7 @@ pub(crate) fn details_of(
     store.ended_job(job)?.map(|body| ended_and_details(path, &body)).transpose()
 }
 
-/// A job that has ended, and the details that may follow, which have its queue.
+/// A job that has ended, and the details that may follow, which have its queue and its slots.
 fn ended_and_details(
     path: &Path,
     body: &[u8],
@@ -740,6 +740,8 @@ fn ended_and_details(
     }
     let details: JobDetails = decode(path, "what a job that ended was", 0, rest)?;
     ended.report.queue.clone_from(&details.queue);
+    ended.report.first = Some(details.first.clone());
+    ended.report.slots = Some(details.slots);
     Ok((ended, Some(details)))
 }
 

@@ -102,11 +102,13 @@ fn details() -> JobDetails {
         states: vec![StateChange { state: "queued".into(), at_ms: 7 }],
         states_left_out: 0,
         queue: Some("short".into()),
+        first: "batch".into(),
+        slots: 4,
     }
 }
 
 #[test]
-fn details_of_a_job_are_kept_behind_its_row_and_lists_have_its_queue() {
+fn details_of_a_job_are_kept_behind_its_row_and_lists_have_its_queue_and_slots() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.db");
     let mut journal = open(&path);
@@ -119,6 +121,9 @@ fn details_of_a_job_are_kept_behind_its_row_and_lists_have_its_queue() {
     assert_eq!(numbers(&listed), [2, 1]);
     let queues: Vec<Option<&str>> = listed.iter().map(|it| it.report.queue.as_deref()).collect();
     assert_eq!(queues, [None, Some("short")]);
+    let begun = |it: &EndedJob| (it.report.first.clone(), it.report.slots);
+    let batch = (Some("batch".to_owned()), Some(4));
+    assert_eq!(listed.iter().map(begun).collect::<Vec<_>>(), [(None, None), batch]);
     let mut found = |job| {
         let (ended, details) = journal.ended_details(JobId(job)).unwrap()?;
         Some((ended.report.job.0, details))

@@ -68,6 +68,10 @@ pub struct JobDetails {
     pub states_left_out: u32,
     /// Its queue, if any.
     pub queue: Option<String>,
+    /// What it started with, in the word of [`JobReport::first`].
+    pub first: String,
+    /// How many slots it asked for.
+    pub slots: u32,
 }
 
 /// What a job asked for, besides tasks, time and class.

@@ -1,7 +1,7 @@
 //! `tutti batch`.
 
 use super::submit::{
-    SaidOptions, SubmitOptions, script_in, send, typed_options, with_script_options,
+    SaidOptions, SubmitOptions, script_in, send, starter_in, typed_options, with_script_options,
 };
 use clap::Args;
 use std::ffi::OsString;
@@ -56,6 +56,12 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
             (with_script_options((&name, &text), ("batch", args.said.parsable), typed)?, text)
         }
     };
+    if let Some((line, "srun")) = starter_in(&text).filter(|_| !args.said.parsable) {
+        say!(
+            "tutti: line {line} of the script runs srun, which knows nothing of this job: start tasks by \
+             mpirun on one node, or have `tutti submit` start the program once for each task"
+        );
+    }
     let mut argv = args.script.clone();
     match argv.first_mut() {
         Some(first) if first != "-" => *first = std::path::absolute(&*first)?.into_os_string(),

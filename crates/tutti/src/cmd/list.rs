@@ -174,7 +174,6 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
 fn tasks(job: &JobReport) -> String {
     match (job.first.as_deref(), job.slots) {
         (Some("batch"), Some(slots)) => format!("batch:{slots}"),
-        (Some("nothing"), Some(slots)) => format!("alloc:{slots}"),
         _ => job.tasks.to_string(),
     }
 }

@@ -243,7 +243,7 @@ const STARTERS: [&str; 5] = ["srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun
 
 /// The first line of a script that begins with one of these, counted from 1. What precedes it in a line may be
 /// variables that are set, and words after which a command stands.
-fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
+pub(super) fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
     let text = String::from_utf8_lossy(script);
     text.lines().zip(1..).find_map(|(line, number)| {
         let mut words = line.split_whitespace();

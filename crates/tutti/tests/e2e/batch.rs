@@ -32,6 +32,12 @@ fn a_batch_script_runs_once_and_its_job_has_all_processors_that_it_asked_for() {
     instance.tutti(&["batch", "-n", "1", "job.sh"]).expect(0);
     instance.tutti(&["wait", "2"]).expect(5);
     assert!(read(&instance, "out-2").contains("1 slots on 1: 1"));
+    // A later controller reads it from the journal.
+    kill_daemon(&instance, "controller");
+    let job = &instance.tutti(&["show", "--json", "1"]).expect(0).json()[0];
+    assert_eq!((&job["first"], &job["slots"]), (&"batch".into(), &2.into()));
+    let shown = instance.tutti(&["show", "1"]).expect(0).text();
+    assert!(shown.contains("a batch script with room for 2 tasks"), "{shown}");
 }
 
 #[test]
@@ -42,6 +48,8 @@ fn a_batch_script_comes_from_standard_input_or_is_a_line() {
     instance.tutti(&["batch", "-n", "2", "-o", "wrapped", "--wrap", "echo a && echo b"]).expect(0);
     instance.tutti(&["wait", "1", "2"]).expect(0);
     assert_eq!(read(&instance, "in"), "2\n");
+    let srun = instance.tutti(&["batch", "-o", "none", "--wrap", "srun -n 2 true"]).expect(0);
+    srun.says("line 2 of the script runs srun");
     assert_eq!(read(&instance, "wrapped"), "a\nb\n");
 }
 

@@ -228,7 +228,6 @@ fn slots(job: &JobReport) -> String {
         (Some("batch"), Some(slots)) => {
             format!("a batch script with room for {}", counted(slots, "task"))
         }
-        (Some("nothing"), Some(slots)) => format!("room for {}", counted(slots, "task")),
         _ => counted(job.tasks, "task"),
     }
 }
