@@ -131,11 +131,7 @@ impl Core {
     pub fn new(params: Params, classes: Classes) -> Self {
         let mut core = Self {
             now: ClusterTime::default(),
-            settings: Settings {
-                params: params.clone(),
-                classes: classes.clone(),
-                periods: Vec::new(),
-            },
+            settings: Settings::new(params.clone(), classes.clone()),
             calendar: None,
             settings_until: ClusterTime::NEVER,
             params,

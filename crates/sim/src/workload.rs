@@ -9,6 +9,8 @@
 use crate::feedback::Follows;
 use crate::jobs::Job;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tutti_trace::{Header, Job as Record};
 use tutti_types::{ClassName, ClusterTime, Nanos, QueueSpec};
 
@@ -95,6 +97,8 @@ pub struct Workload {
     /// Classes that count as another.
     counts_as: BTreeMap<u16, u16>,
     rules: Vec<MapRule>,
+    /// Which rules a job has fitted so far.
+    fitted: Arc<[AtomicBool]>,
     /// By the index of the queue.
     defaults: Vec<Defaults>,
 }
@@ -118,6 +122,7 @@ impl Workload {
             others,
             counts_as: BTreeMap::new(),
             rules: Vec::new(),
+            fitted: Arc::default(),
             defaults: Vec::new(),
         }
     }
@@ -149,8 +154,15 @@ impl Workload {
             memory: spec.memory,
         };
         self.defaults = queues.map(defaults).collect();
+        self.fitted = rules.iter().map(|_| AtomicBool::new(false)).collect();
         self.rules = rules;
         self
+    }
+
+    /// For each rule whether a job has fitted it. It changes as jobs are made.
+    #[must_use]
+    pub fn fitted(&self) -> Arc<[AtomicBool]> {
+        Arc::clone(&self.fitted)
     }
 
     /// Jobs of one class count as another's from now on, both by their index.
@@ -207,6 +219,11 @@ impl Workload {
             })
         };
         let rules = || self.rules.iter().filter(applies);
+        for (rule, fitted) in self.rules.iter().zip(&*self.fitted) {
+            if applies(&rule) {
+                fitted.store(true, Ordering::Relaxed);
+            }
+        }
         let queue = rules().find_map(|rule| match rule.to {
             MapTo::Queue(queue) => Some(queue),
             MapTo::Class(_) => None,

@@ -76,6 +76,12 @@ pub enum SettingsError {
 }
 
 impl Settings {
+    /// Those that hold at all hours.
+    #[must_use]
+    pub const fn new(params: Params, classes: Classes) -> Self {
+        Self { params, classes, periods: Vec::new() }
+    }
+
     /// Puts other values in place for a period; empty ones end it.
     pub fn set_period(&mut self, period: Period, overrides: Overrides) {
         match self.periods.iter_mut().find(|(known, _)| *known == period) {

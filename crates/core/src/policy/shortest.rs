@@ -44,7 +44,7 @@ mod tests {
     fn the_shortest_slot_is_that_of_any_hour_in_which_there_are_turns() {
         let (mut params, mut classes) = (Params::default(), default_classes());
         params.set("quantum", 200_000_000).unwrap();
-        let mut settings = Settings { params, classes: classes.clone(), periods: Vec::new() };
+        let mut settings = Settings::new(params, classes.clone());
         let shortest = |settings: &Settings| {
             shortest_slot(settings).map(|it| (it.length.0 / 1_000_000, it.quantum.0 / 1_000_000))
         };

@@ -257,6 +257,10 @@ fn queues_of_a_site_hold_in_simulations() {
     assert_eq!(starts(&licences), ["0", "0", "10", "10"]);
     let words = ["--set", "queue.short.group_jobs=1", "--map", "queue:3=queue:short"];
     assert_eq!(starts(&words), ["0", "10", "20", "0"]);
+    let none = ["sim", &trace, "--site", &site, "--map", "queue:9=queue:short"];
+    let none = instance.tutti(&[&none[..], &["--map", "queue:3=queue:short"]].concat()).expect(0);
+    assert_eq!(none.err.matches("--map ").count(), 1, "{}", none.err);
+    none.says("--map queue:9=queue:short: no job fits it");
     for (options, says) in [
         (&["--map", "queue:3=queue:long"][..], "there is no queue long, and no other"),
         (&["--map", "queue:3"], "write FROM=TO"),

@@ -138,7 +138,7 @@ fn otherwise(words: &[String], files: &[String]) -> anyhow::Result<Otherwise> {
         }
     }
     let (params, classes) = (Params::default(), default_classes());
-    let mut site = Site::new(Settings { params, classes, periods: Vec::new() });
+    let mut site = Site::new(Settings::new(params, classes));
     for setting in &otherwise.settings {
         site.set(setting, &|_| Ok(())).map_err(|reason| match setting.line {
             0 => bad(reason),

@@ -1,6 +1,8 @@
 //! `--map FROM=TO`: which jobs of a trace belong to which class or queue of the simulated site.
 
 use anyhow::{anyhow, bail};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tutti_sim::{Field, MapRule, MapTo};
 use tutti_trace::Header;
 use tutti_types::{ClassName, QueueName};
@@ -8,7 +10,7 @@ use tutti_types::{ClassName, QueueName};
 const SHAPE: &str = "write FROM=TO, such as queue:3=queue:short, partition:1=class:standby, \
                      all=queue:batch, or queue=queue for the queues of the same name or number";
 
-/// The rules of all words, in their order.
+/// The rules of all words, in their order, each with the index of its word.
 ///
 /// # Errors
 /// What is wrong, and what would be right.
@@ -17,11 +19,11 @@ pub(super) fn rules(
     header: &Header,
     classes: &[ClassName],
     queues: &[QueueName],
-) -> anyhow::Result<Vec<MapRule>> {
+) -> anyhow::Result<Vec<(usize, MapRule)>> {
     let classes: Vec<&str> = classes.iter().map(|class| &*class.0).collect();
     let queues: Vec<&str> = queues.iter().map(|queue| &*queue.0).collect();
     let mut rules = Vec::new();
-    for word in words {
+    for (place, word) in words.iter().enumerate() {
         let wrong = || anyhow!("{word:?} maps nothing; {SHAPE}");
         let (from, to) = word.split_once('=').ok_or_else(wrong)?;
         let (kind, name) = to.split_once(':').map_or((to, None), |(kind, name)| (kind, Some(name)));
@@ -43,11 +45,12 @@ pub(super) fn rules(
         };
         match (field, value, name) {
             (None, _, Some(name)) => {
-                rules.push(MapRule { from: None, to: make(index(kind, name, known)?) });
+                let to = make(index(kind, name, known)?);
+                rules.push((place, MapRule { from: None, to }));
             }
             (Some(field), Some(value), Some(name)) => {
                 let to = make(index(kind, name, known)?);
-                rules.push(MapRule { from: Some((field, value)), to });
+                rules.push((place, MapRule { from: Some((field, value)), to }));
             }
             (Some(field), None, None) => {
                 let alike = by_name(field, header, known, make);
@@ -57,12 +60,25 @@ pub(super) fn rules(
                          trace; {SHAPE}"
                     );
                 }
-                rules.extend(alike);
+                rules.extend(alike.into_iter().map(|rule| (place, rule)));
             }
             _ => return Err(wrong()),
         }
     }
     Ok(rules)
+}
+
+/// The words that no job has fitted, of rules with the indices of their words.
+pub(super) fn unfitted<'a>(
+    words: &'a [String],
+    places: &[usize],
+    fitted: &[AtomicBool],
+) -> Vec<&'a str> {
+    let has_fitted = |&(_, fitted): &(&usize, &AtomicBool)| fitted.load(Ordering::Relaxed);
+    let fitted: BTreeSet<usize> =
+        places.iter().zip(fitted).filter(has_fitted).map(|(place, _)| *place).collect();
+    let words = words.iter().enumerate().filter(|(place, _)| !fitted.contains(place));
+    words.map(|(_, word)| word.as_str()).collect()
 }
 
 /// Those of the same name as in the header; names that are numbers stand for themselves.
@@ -90,7 +106,8 @@ fn index(kind: &str, name: &str, known: &[&str]) -> anyhow::Result<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::rules;
+    use super::{rules, unfitted};
+    use std::sync::atomic::AtomicBool;
     use tutti_sim::{Field, MapRule, MapTo};
     use tutti_trace::Header;
     use tutti_types::{ClassName, QueueName};
@@ -100,7 +117,15 @@ mod tests {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let classes = ["interactive", "standby"].map(ClassName::new);
         let queues = ["7", "short"].map(QueueName::new);
-        rules(&words, &header, &classes, &queues)
+        let rules = rules(&words, &header, &classes, &queues)?;
+        Ok(rules.into_iter().map(|(_, rule)| rule).collect())
+    }
+
+    #[test]
+    fn words_that_no_job_fits_are_found() {
+        let words = ["queue=queue", "queue:3=queue:short", "all=queue:short"].map(str::to_owned);
+        let fitted = [false, true, false, true].map(AtomicBool::new);
+        assert_eq!(unfitted(&words, &[0, 0, 1, 2], &fitted), ["queue:3=queue:short"]);
     }
 
     #[test]

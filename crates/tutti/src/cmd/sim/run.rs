@@ -252,12 +252,14 @@ pub(super) fn simulate(
     let workload = Workload::new(&source.header, options.estimates, &settings.classes)
         .with_deadlines(options.deadlines.unwrap_or_default());
     let queues: Vec<QueueName> = settings.site.queues.iter().map(|it| it.name.clone()).collect();
-    let mut rules = mapping::rules(&options.maps, &source.header, &settings.classes, &queues)?;
+    let rules = mapping::rules(&options.maps, &source.header, &settings.classes, &queues)?;
+    let (words, mut rules): (Vec<usize>, Vec<MapRule>) = rules.into_iter().unzip();
     // A job that names no queue is in the default one.
     let default = (0..).zip(&settings.site.queues).find(|(_, queue)| queue.spec.default);
     rules.extend(default.map(|(index, _)| MapRule { from: None, to: MapTo::Queue(index) }));
     let specs = settings.site.queues.iter().map(|queue| &queue.spec);
     let workload = workload.mapped(rules, specs, &settings.classes);
+    let fitted = workload.fitted();
     let workload = counting(workload, &options.as_class, &settings.classes)?;
     let records = outputs.swf.is_some().then(Shared::<VecDeque<_>>::default);
     let mut files = Files::create(outputs, &source.header, &policy, records.clone())?;
@@ -280,7 +282,9 @@ pub(super) fn simulate(
     progress.finish();
     outcome.map_err(|error| told(error, origin))?;
     files.finish()?;
-    let passed_over = passed_over.borrow().lines();
+    let mut passed_over = passed_over.borrow().lines();
+    let unfitted = mapping::unfitted(&options.maps, &words, &fitted);
+    passed_over.extend(unfitted.iter().map(|word| format!("--map {word}: no job fits it")));
     seen.finish(&summary);
     let mut report = report((origin.name(), policy), &settings, &summary, passed_over);
     report.deadlines = options.deadlines.map(|_| {

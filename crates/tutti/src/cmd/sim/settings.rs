@@ -6,6 +6,7 @@ use crate::cmd::setting_word::{SettingWord, parse};
 use crate::cmd::site_file::{Part, Source};
 use anyhow::{anyhow, bail};
 use tutti_controller::{OtherSetting, Site};
+use tutti_types::class::Overrun;
 use tutti_types::{
     BankAccount, ClassName, Params, QueueName, ResourceName, ResourceSpec, ResourceWish, Settings,
     default_classes,
@@ -33,8 +34,7 @@ impl Scheduler {
     /// # Errors
     /// What is wrong, and what would be right.
     pub(super) fn of(policy: &str, options: &Options, nodes: Nodes<'_>) -> anyhow::Result<Self> {
-        let (params, classes) = (Params::default(), default_classes());
-        let settings = Settings { params, classes, periods: Vec::new() };
+        let settings = Settings::new(Params::default(), default_classes());
         let mut all = Self {
             site: Site::new(settings),
             weights: Vec::new(),
@@ -63,7 +63,24 @@ impl Scheduler {
         tutti_sim::set_policy(&mut all.site.settings.params, name)?;
         words.try_for_each(|word| all.set(word, nodes))?;
         all.site.check(&[]).map_err(|reason| anyhow!(reason))?;
+        all.check_simulated()?;
         Ok(all)
+    }
+
+    /// Jobs of a simulation end at their time limits.
+    fn check_simulated(&self) -> anyhow::Result<()> {
+        let settings = &self.site.settings;
+        let always = settings.classes.iter().filter(|(_, rules)| rules.overrun() != Overrun::End);
+        let in_hours = settings.periods.iter().flat_map(|(_, changed)| &changed.classes);
+        let in_hours =
+            in_hours.filter(|(_, rules)| rules.get("overrun").is_some_and(|it| *it != 0));
+        let found = always.map(|(class, _)| class).chain(in_hours.map(|(class, _)| class)).next();
+        found.map_or(Ok(()), |class| {
+            bail!(
+                "jobs of class {class} would go on after their time limits, which is not simulated; \
+                 add --class {class}:overrun=end, and take it out of hours"
+            )
+        })
     }
 
     /// Whether anything depends on the hour.
@@ -211,6 +228,16 @@ mod tests {
         assert_eq!((interactive.share(), interactive.priority()), (6000, 7));
         assert_eq!(classes[&ClassName::new("mine")].share(), 4000);
         assert_eq!(classes.len(), 5);
+    }
+
+    #[test]
+    fn jobs_that_go_on_after_their_limits_are_refused() {
+        let overrun = ["--class", "production:overrun=standby"];
+        assert!(says(&overrun).contains("--class production:overrun=end"), "{}", says(&overrun));
+        let in_hours = ["--class", "mon-fri 08:00-18:00/standby:overrun=standby"];
+        assert!(says(&in_hours).contains("jobs of class standby would go on"));
+        let taken_back = [&overrun[..], &["--class", "production:overrun=end"]].concat();
+        scheduler("gang", &taken_back).unwrap();
     }
 
     #[test]
