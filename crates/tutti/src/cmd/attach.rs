@@ -60,16 +60,24 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
         );
         return Err(coded(Code::NotAllowed, reason));
     };
+    let is_to_front_end = matches!(details.stdio, Stdio::FrontEnd { .. });
     if report.ended_ms.is_some() {
-        let reason =
-            format!("job {job} has ended; `tutti logs {job}` prints what it wrote to files");
+        let reason = match is_to_front_end {
+            true => format!("job {job} has ended, and its output went to its front end"),
+            false => {
+                format!("job {job} has ended; `tutti logs {job}` prints what it wrote to files")
+            }
+        };
         return Err(coded(Code::JobEnded, reason));
     }
-    if !matches!(details.stdio, Stdio::FrontEnd { .. }) {
+    if !is_to_front_end {
         if args.input.is_some() {
             let reason =
                 format!("job {job} was submitted, and its tasks read no input from a terminal");
             return Err(coded(Code::Improper, reason));
+        }
+        if args.label {
+            say!("tutti: job {job} writes to files; -l labels no lines of them");
         }
         return logs::execute(&LogsArgs::from_now_on(args.job, args.rank));
     }

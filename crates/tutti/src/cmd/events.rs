@@ -5,12 +5,15 @@ mod command;
 use self::command::Command;
 use super::job_range::{Several, targets_of, whole_jobs};
 use clap::Args;
+use nix::unistd::User;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use tutti_client::events::{EVENT_WORDS, EventStream, json_line, word_of};
 use tutti_client::output::print;
+use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::JobId;
+use tutti_wire::code::Code;
 use tutti_wire::event::EventQuery;
 
 const EXAMPLES: &str = "\
@@ -41,7 +44,7 @@ pub(crate) struct EventsArgs {
     #[arg(short, long = "job", value_name = "JOB", value_parser = whole_jobs)]
     jobs: Vec<Several>,
 
-    /// Of the jobs of a user
+    /// Of the jobs of a user, by name or number
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
 
@@ -59,6 +62,9 @@ pub(crate) struct EventsArgs {
 }
 
 pub(crate) fn execute(args: &EventsArgs) -> anyhow::Result<Exit> {
+    if let Some(user) = &args.user {
+        check_user(user)?;
+    }
     let jobs = jobs_of(&args.jobs)?;
     let kept = args.place.as_deref().map(command::read_place).transpose()?.flatten();
     let since = kept.or(args.since);
@@ -100,6 +106,16 @@ pub(crate) fn execute(args: &EventsArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::OK);
         }
     }
+}
+
+/// A name that no user has would wait for events for ever.
+fn check_user(user: &str) -> anyhow::Result<()> {
+    let is_known = user.parse::<u32>().is_ok() || !matches!(User::from_name(user), Ok(None));
+    if is_known {
+        return Ok(());
+    }
+    let reason = format!("there is no user {user} on this machine; a number is taken as it is");
+    Err(coded(Code::BadValue, reason))
 }
 
 fn write_place(args: &EventsArgs, number: u64) -> anyhow::Result<()> {
