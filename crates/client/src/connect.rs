@@ -213,6 +213,18 @@ impl Started {
 /// # Errors
 /// If it can't be started; the text has what it said.
 pub fn start_daemon(instance: &Instance) -> anyhow::Result<Option<Started>> {
+    start_with(instance, &[])
+}
+
+/// The same for an instance that ends with the thread that calls this, whatever ends it.
+///
+/// # Errors
+/// If it can't be started; the text has what it said.
+pub(crate) fn start_daemon_that_ends_with_this(instance: &Instance) -> anyhow::Result<()> {
+    start_with(instance, &["--end-with".into(), std::process::id().to_string()]).map(drop)
+}
+
+fn start_with(instance: &Instance, options: &[String]) -> anyhow::Result<Option<Started>> {
     check_kernel()?;
     // A lock or a pipe of the shell's that it held would stay held for as long as it lives.
     keep_all_open(false).context("cannot keep descriptors from the instance")?;
@@ -221,6 +233,7 @@ pub fn start_daemon(instance: &Instance) -> anyhow::Result<Option<Started>> {
     command
         .arg("up")
         .arg("--daemon")
+        .args(options)
         .env("TUTTI_DIR", instance.directory())
         .current_dir("/")
         .stdin(Stdio::null())

@@ -2,7 +2,8 @@
 //! that started it.
 
 use crate::ask::{pages_of_jobs, unexpected};
-use crate::{dial, job_request, start_daemon};
+use crate::connect::start_daemon_that_ends_with_this;
+use crate::{dial, job_request};
 use anyhow::{Context, bail};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -46,7 +47,7 @@ impl ScratchInstance {
         leftovers().extend([directory, Leftover::Instance(instance.clone())]);
         instance.prepare()?;
         prepare(&instance)?;
-        start_daemon(&instance)?;
+        start_daemon_that_ends_with_this(&instance)?;
         Ok(Self { instance, ended: false })
     }
 

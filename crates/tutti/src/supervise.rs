@@ -11,6 +11,7 @@ pub(crate) use upgrade::{Resumed, resume};
 
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -20,6 +21,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -107,8 +109,8 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// If it can't be started.
-pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
-    let result = become_daemon(instance);
+pub(crate) fn daemon(instance: &Instance, end_with: Option<u32>) -> anyhow::Result<Exit> {
+    let result = end_with.map_or(Ok(()), end_with_parent).and_then(|()| become_daemon(instance));
     if let Err(error) = &result {
         let code = match code_of(error) {
             Code::Other | Code::System => Code::NotStarted,
@@ -147,6 +149,13 @@ fn become_independent() -> anyhow::Result<()> {
 fn enter_unit(instance: &Instance, is_service: bool) -> anyhow::Result<Option<String>> {
     let keeper = found::keeper(instance).map(|keeper| keeper.pid());
     service::enter(&instance.directory().display().to_string(), is_service, keeper)
+}
+
+/// Has the kernel ask for the end of this process when its parent ends, in whatever way.
+fn end_with_parent(parent: u32) -> anyhow::Result<()> {
+    set_pdeathsig(Signal::SIGTERM).context("cannot hear of the end of the parent process")?;
+    anyhow::ensure!(parent_id() == parent, "process {parent}, with which it ends, has ended");
+    Ok(())
 }
 
 fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {

@@ -61,12 +61,16 @@ pub(crate) struct UpArgs {
 
     #[arg(long, hide = true)]
     daemon: bool,
+
+    /// The process that starts it, and with which it ends
+    #[arg(long, hide = true, value_name = "PID", requires = "daemon")]
+    end_with: Option<u32>,
 }
 
 pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     let instance = Instance::to_start();
     if args.daemon {
-        return supervise::daemon(&instance);
+        return supervise::daemon(&instance, args.end_with);
     }
     check_kernel()?;
     instance.check_owner()?;

@@ -52,7 +52,7 @@ fn a_measurement_that_is_terminated_leaves_no_group() {
 fn the_fixed_set_of_the_t3d_runs_under_three_schedulers() {
     let instance = Instance::alone();
     let running = instance.start(&["bench", "t3d", "--quick", "--json"]);
-    let report = running.wait_within(PATIENCE * 4).expect(0).json();
+    let report = running.wait_within(PATIENCE * 10).expect(0).json();
     let rows = report["rows"].as_array().unwrap();
     let names: Vec<&Value> = rows.iter().map(|row| &row["scheduler"]).collect();
     assert_eq!(names, ["queue limits", "swapping", "classes"]);
@@ -65,6 +65,23 @@ fn the_fixed_set_of_the_t3d_runs_under_three_schedulers() {
         let response = row["interactive_response_s"].as_f64().unwrap();
         assert!(response > 0.0 && response < row["interactive_s"].as_f64().unwrap(), "{row}");
     }
+}
+
+#[test]
+fn the_instance_of_a_measurement_ends_with_it_also_when_it_is_killed() {
+    let instance = Instance::alone();
+    let running = instance.start(&["bench", "t3d", "--quick"]);
+    let directory = std::env::temp_dir().join(format!("tutti-t3d-{}", running.pid()));
+    let name = directory.to_str().unwrap();
+    let daemons = || {
+        let lines = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = lines.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        lines.filter(|line| String::from_utf8_lossy(line).contains(name)).count()
+    };
+    eventually("its daemons", || (daemons() >= 3).then_some(()));
+    running.signal(Signal::SIGKILL);
+    running.wait().expect(137);
+    eventually("their end", || (daemons() == 0 && !directory.exists()).then_some(()));
 }
 
 #[test]

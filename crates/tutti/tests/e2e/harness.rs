@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// How long a verb or a state may take. Far more than a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a process that is not needed any more may take to end by itself.
+const PATIENCE_OF_DROP: Duration = Duration::from_secs(5);
+
 /// The user that tests without privileges run as.
 pub(crate) const NOBODY: u32 = 65534;
 
@@ -294,9 +297,19 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // One that has an instance of its own ends that, unless it is stopped or hangs.
+        let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
+        let deadline = Instant::now() + PATIENCE_OF_DROP;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

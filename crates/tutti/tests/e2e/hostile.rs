@@ -385,7 +385,15 @@ fn requests_of_one_user_leave_time_for_others() {
         let reply = client.ask(&Request::Submit(request.clone(), new_key()));
         assert!(matches!(reply, Some(Reply::Accepted { .. })), "{reply:?}");
     }
-    let mut asking: Vec<Client> = (0..ASKING).map(|_| Client::connect(&instance)).collect();
+    // On a busy machine all may have been answered before it is seen that the other user was. Where
+    // that one waits for all of them, that is so each time.
+    let passes = (0..10).any(|_| answered_before_another(&instance, ASKING) < ASKING);
+    assert!(passes, "the other user waited for all of them");
+}
+
+/// How many of so many requests have been answered when that of another user has, which came last.
+fn answered_before_another(instance: &Instance, asking: usize) -> usize {
+    let mut asking: Vec<Client> = (0..asking).map(|_| Client::connect(instance)).collect();
     let controller = instance.daemon("controller");
     send(controller, Signal::SIGSTOP);
     let mut frame = Vec::new();
@@ -407,10 +415,10 @@ fn requests_of_one_user_leave_time_for_others() {
         poll(&mut readable, PollTimeout::ZERO).unwrap() == 1
     };
     let answered = asking.iter().filter(is_answered).count();
-    assert!(answered < ASKING, "the other user waited for all of them");
     for client in &mut asking {
         assert!(client.frame(|_| ()).is_some(), "each is answered");
     }
+    answered
 }
 
 #[test]
