@@ -462,8 +462,9 @@ impl Core {
         }
     }
 
-    /// Starts a job in the first row, in the order of `packing`, where it fits and can't delay the first in line, and takes what
-    /// it keeps off the promise's extra processors. Whether there was such a row.
+    /// Starts a job in the first row, in the order of `packing`, where it fits and can't delay the
+    /// first in line, and takes what it keeps off the promise's extra processors. Whether there was
+    /// such a row.
     fn start_beside(&mut self, now: ClusterTime, entry: Waiting, promise: &mut Promise) -> bool {
         let Some(record) = self.jobs.get(&entry.job) else { return false };
         let rivals = |first: &Record| Self::share_a_resource(&first.spec, &record.spec);

@@ -1,8 +1,9 @@
 //! End-to-end tests: the real program, real instances, real processes and cgroups.
 //!
 //! They need root, the packages of `tests/install-deps`, and two processors that are not busy with
-//! anything else; where there are more, each test uses two of them. Each test has an instance of its own, and each instance is audited when its test
-//! has passed: nothing of it may be left (see [`audit`]).
+//! anything else; where there are more, each test uses two of them. Each test has an instance of its
+//! own, and each instance is audited when its test has passed: nothing of it may be left (see
+//! [`audit`]).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod access;
