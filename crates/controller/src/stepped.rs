@@ -119,7 +119,7 @@ mod tests {
     use tutti_wire::branch::{FromBranch, Joining, Origin, Recipients, Report, ToBranch};
     use tutti_wire::code::Code;
     use tutti_wire::event::{EventQuery, EventRecord, What};
-    use tutti_wire::local::{NodeChange, Reply, Request};
+    use tutti_wire::local::{NodeChange, Reply, Request, Section, Setting};
     use tutti_wire::report::SwitchRecord;
     use tutti_wire::tree::{Answer, FromAgent, Join, ToAgent};
 
@@ -491,12 +491,20 @@ mod tests {
     fn an_allowance_changes_in_one_event_and_a_rule_by_use_says_what_it_is() {
         let (mut controller, mut client, _agent, directory) = cluster("settings", &["a".into()]);
         let mut of = |request: &Request| changes(&mut controller, &mut client, request);
-        let bank = |value: &str| Request::SetBank { settings: vec![("0".into(), value.into())] };
+        let allowance = |user: &str, value: &str| Setting {
+            line: 0,
+            section: Section::Bank,
+            during: None,
+            name: user.into(),
+            value: value.into(),
+        };
+        let set = |settings| Request::Configure { settings, dry_run: false };
+        let bank = |value: &str| set(vec![allowance("0", value)]);
         for (value, said) in [("9h/month", ""), ("9h/day", ""), ("8h", ""), ("none", "none")] {
             assert_eq!(of(&bank(value)), [format!("Bank {said}")], "{value}");
         }
-        let two = vec![("0".into(), "9h/day".into()), ("1".into(), "9h/day".into())];
-        assert_eq!(of(&Request::SetBank { settings: two }), ["Bank ", "Bank "]);
+        let two = ["0", "1"].map(|user| allowance(user, "9h/day"));
+        assert_eq!(of(&set(two.into())), ["Bank ", "Bank "]);
         let class = |rule: &str| Request::SetClass {
             class: ClassName::new("interactive"),
             settings: vec![("after".into(), rule.into())],

@@ -33,7 +33,6 @@ pub fn shortest_slot(settings: &Settings) -> Option<ShortestSlot> {
 #[cfg(test)]
 mod tests {
     use super::{ShortestSlot, shortest_slot};
-    use alloc::vec::Vec;
     use tutti_types::class::default_classes;
     use tutti_types::ids::ClassName;
     use tutti_types::params::Params;
