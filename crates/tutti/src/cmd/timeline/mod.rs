@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(turns(&[started(1000), lost(2000)], kept(), 2), [(3020, 4010, Stopped)]);
         assert_eq!(turns(&[lost(500), started(1000)], kept(), 2), [(1000, 4010, Stopped)]);
         assert_eq!(turns(&[started(1000), lost(2000)], Vec::new(), 0), []);
-        assert_eq!(turns(&[lost(500), started(1000)], Vec::new(), 0), [(1000, 1_000_000, Open)]);
+        assert_eq!(turns(&[lost(500), started(1000)], Vec::new(), 0), [(1000, 1_001_000, Open)]);
     }
 
     #[test]
