@@ -215,6 +215,8 @@ pub fn job_request(
         },
         hold: false,
         first: FirstStep::EachSlot,
+        after: None,
+        singleton: false,
         resources: options.resource.clone(),
         within: outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. })),
         launch: LaunchSpec {

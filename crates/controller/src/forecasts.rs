@@ -370,6 +370,7 @@ impl Driver {
             Unknown::OwnLimit => "it has no time limit".into(),
             Unknown::NoLimit(job) => format!("job {job} has no time limit"),
             Unknown::Held => "it is held".into(),
+            Unknown::Never => "it starts only if a job before it fails (--after)".into(),
             Unknown::Suspended(job) => format!("job {job} is suspended"),
             Unknown::Waits(why) => Waits::new(self).say(spec, queue, why),
             Unknown::CutShort(cut) => words_of_cut(*cut),

@@ -228,7 +228,8 @@ impl Entry {
             | EndReason::OutOfMemory
             | EndReason::FrontEndLost
             | EndReason::NodeLost(_)
-            | EndReason::ShutDown => false,
+            | EndReason::ShutDown
+            | EndReason::NeverAfter(_) => false,
         };
         if let Some(words) = self.failures.words(outcome).filter(|_| unsaid) {
             if !detail.is_empty() {

@@ -12,6 +12,7 @@ mod former;
 pub use former::FormerCore;
 
 use crate::action::Action;
+use crate::after::JobsAfter;
 use crate::allocation::Allocation;
 use crate::bank::Bank;
 use crate::by_use::RulesByUse;
@@ -123,6 +124,8 @@ pub struct Core {
     pub(crate) overrun: BTreeMap<JobId, ClassName>,
     /// The jobs that are more than a task in each slot.
     pub(crate) allocations: BTreeMap<JobId, Allocation>,
+    /// The waiting jobs that start after others.
+    pub(crate) after: JobsAfter,
 }
 
 impl Core {
@@ -172,6 +175,7 @@ impl Core {
             renewals: BTreeMap::new(),
             overrun: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            after: JobsAfter::default(),
         };
         core.follow_settings();
         core
@@ -194,7 +198,6 @@ impl Core {
     /// Takes in one event that happened at `now` and appends what must be done to `actions`.
     ///
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
-    #[expect(clippy::too_many_lines, reason = "one arm for each kind of event")]
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         let (now, at_stake) = (self.advance(now, event), self.promises_at_stake(event));
         match event {
@@ -288,12 +291,18 @@ impl Core {
         self.reclassify();
         self.follow_rules_by_use(actions);
         self.drop_kept_rows();
-        self.let_in();
-        if self.policy().plans() {
-            self.seat_planned(now);
-        } else {
-            self.drop_plans(now);
-            self.seat_in_line(now);
+        self.follow_after(actions);
+        loop {
+            self.let_in();
+            if self.policy().plans() {
+                self.seat_planned(now);
+            } else {
+                self.drop_plans(now);
+                self.seat_in_line(now);
+            }
+            if !self.follow_after(actions) {
+                break;
+            }
         }
         self.publish(now, actions);
         self.ask_to_wake(now, actions);
@@ -401,6 +410,7 @@ impl Core {
             renewals,
             overrun,
             allocations,
+            after,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -412,7 +422,7 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        allocations.hash(&mut digest);
+        (allocations, after).hash(&mut digest);
         digest.finish()
     }
 
@@ -445,6 +455,8 @@ impl Core {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else if options.hold.is_some() && spec.deadline.is_some() {
             Err(Refusal::HeldWithDeadline)
+        } else if options.after.is_some() && spec.deadline.is_some() {
+            Err(Refusal::DeadlineAfterJobs)
         } else {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.resources.admit(&spec.resources))
@@ -452,6 +464,7 @@ impl Core {
                     let queue = options.queue.as_ref();
                     queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec))
                 })
+                .and_then(|()| self.admit_after(options.after.as_ref()))
         };
         actions.push(match refusal.and_then(|()| self.take_on(now, spec, options)) {
             Ok(job) => Action::Accept { request, job },
@@ -483,9 +496,10 @@ impl Core {
         }
         self.jobs.insert(id, record);
         self.note_first_step(id, options.first);
+        let waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         if let Some(by) = options.hold {
             self.holds.insert(id, by);
-        } else if self.enter_line(id) {
+        } else if !waits && self.enter_line(id) {
             self.queue.newcomer = Some(id);
         }
         if let Some((sharers, promise)) = promise {
@@ -631,7 +645,7 @@ impl Core {
             Phase::Queued { .. } => {
                 let machine = self.matrix.widths();
                 self.queue.remove(job, &record.spec, machine);
-                if !self.holds.contains_key(&job) {
+                if !self.is_out_of_line(job) {
                     self.enter_line(job);
                 }
                 self.queue.reconsider();

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::access::{Grantee, Origin};
 use tutti_types::account::{BankAccount, BankPeriod, ProcessorTime, Renewal};
+use tutti_types::after::AfterJobs;
 use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
@@ -334,6 +335,8 @@ pub struct SubmitOptions {
     pub hold: Option<HeldBy>,
     /// What it starts with.
     pub first: FirstStep,
+    /// The jobs that it starts after, if it does.
+    pub after: Option<AfterJobs>,
 }
 
 impl Event {

@@ -81,6 +81,8 @@ pub enum Unknown {
     Suspended(JobId),
     /// What the job waits for does not come by itself.
     Waits(WaitReason),
+    /// The job starts after others, and not as these end here, where all end well.
+    Never,
     /// The forecast ended before.
     CutShort(CutShort),
 }
@@ -329,7 +331,9 @@ impl Forecast {
         if foreseen.starts.is_some() && foreseen.ends.is_some() {
             return None;
         }
-        let record = self.core.jobs.get(&job)?;
+        let Some(record) = self.core.jobs.get(&job) else {
+            return foreseen.starts.is_none().then_some(Unknown::Never);
+        };
         if foreseen.starts.is_some() && record.spec.time_limit.is_none() {
             return Some(Unknown::OwnLimit);
         }

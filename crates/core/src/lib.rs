@@ -19,7 +19,7 @@
 //! again;
 //! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
 //! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
-//! which class use gives, [`allocation`] what a job has beside tasks; [`check`] holds the invariants.
+//! which class use gives, `after` which jobs start after others, [`allocation`] what a job has beside tasks; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -28,6 +28,7 @@ extern crate alloc;
 
 pub mod access;
 pub mod action;
+mod after;
 pub mod allocation;
 pub mod bank;
 mod by_use;

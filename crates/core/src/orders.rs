@@ -28,9 +28,14 @@ impl Core {
         self.holds.get(&job).copied()
     }
 
-    /// Whether a hold or a suspension keeps a job from being placed.
+    /// Whether a hold, or jobs that it starts after, keep a job out of the line.
+    pub(crate) fn is_out_of_line(&self, job: JobId) -> bool {
+        self.holds.contains_key(&job) || self.after.waits(job)
+    }
+
+    /// Whether that, or a suspension, keeps a job from being placed.
     pub(crate) fn is_kept_back(&self, record: &Record) -> bool {
-        record.suspended || self.holds.contains_key(&record.id)
+        record.suspended || self.is_out_of_line(record.id)
     }
 
     /// Holds a waiting job. An administrator's hold replaces the owner's, and is never replaced.
@@ -41,7 +46,7 @@ impl Core {
         }
         let before = self.holds.get(&job).copied();
         self.holds.insert(job, before.map_or(by, |before| before.max(by)));
-        if before.is_none() && !record.suspended {
+        if before.is_none() && !record.suspended && !self.after.waits(job) {
             self.leave_line(job);
             self.queue.reconsider();
         }
@@ -53,7 +58,7 @@ impl Core {
             return;
         }
         self.holds.remove(&job);
-        if self.jobs.get(&job).is_some_and(|record| !record.suspended) {
+        if self.jobs.get(&job).is_some_and(|record| !self.is_kept_back(record)) {
             self.enter_line(job);
             self.queue.reconsider();
         }

@@ -15,10 +15,10 @@
 //! that no other job gets them before they are really free. A driver that suspends jobs in place
 //! answers at once.
 //!
-//! A policy decides which job is preempted and when it comes back. Under one that preempts
-//! none, only jobs beyond their limits are ([`crate::overrun`]), and a job that an earlier one preempted comes back at once, to where its tasks are: in the
-//! first row where these processors are free, or in a new one, if need be beyond the limit; such
-//! rows vanish as their jobs end.
+//! A policy decides which job is preempted and when it comes back. Under one that preempts none,
+//! only jobs beyond their limits are ([`crate::overrun`]), and a job that an earlier one preempted
+//! comes back at once, to where its tasks are: in the first row where these processors are free, or
+//! in a new one, if need be beyond the limit; such rows vanish as their jobs end.
 
 use crate::action::Action;
 use crate::controller::Core;

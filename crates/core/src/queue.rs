@@ -623,6 +623,7 @@ impl Core {
         record.phase = Phase::Resident(Box::new(residence));
         self.grant(job);
         self.outbox.launches.push(job);
+        self.after.note_start(job);
         self.count_start(job, owner.user, processors);
     }
 }

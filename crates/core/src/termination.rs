@@ -148,11 +148,13 @@ impl Core {
             self.queue.remove(job, &record.spec, self.matrix.widths());
             self.queues.forget(job, &record.spec);
             self.holds.remove(&job);
+            self.after.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
+        self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
     }
 
@@ -193,7 +195,9 @@ impl Core {
         }
         self.queues.forget(job, &record.spec);
         self.allocations.remove(&job);
-        actions.push(Action::Ended { job, outcome: residence.outcome(service) });
+        let outcome = residence.outcome(service);
+        self.after.note_end(job, outcome);
+        actions.push(Action::Ended { job, outcome });
     }
 
     /// Carries out what is due by now. Each step leaves the job with a later deadline or none, or

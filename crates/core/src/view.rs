@@ -454,6 +454,9 @@ impl Core {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
         }
+        if let Some(reason) = self.why_after(job) {
+            return reason;
+        }
         if let Some(reason) = self.why_beside(job) {
             return reason;
         }

@@ -78,6 +78,8 @@ fn request(plan: Plan) -> JobRequest {
         on_node_loss: plan.on_node_loss,
         within: None,
         hold: false,
+        after: None,
+        singleton: false,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

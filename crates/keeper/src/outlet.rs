@@ -1,8 +1,8 @@
 //! What waits to be written to a front end: frames, in order, in one buffer.
 //!
 //! Output of tasks is read straight into that buffer, behind a header whose length is known before
-//! that of the data ([`OutputHeader`]). So the keeper copies no byte of it, but for viewers: each has an
-//! outlet of its own, and gets a copy.
+//! that of the data ([`OutputHeader`]). So the keeper copies no byte of it, but for viewers: each
+//! has an outlet of its own, and gets a copy.
 //!
 //! What goes to a front end on another node is kept for a while when it is sent: the way there may
 //! break, and what was under way is sent again.

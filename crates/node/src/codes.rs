@@ -111,7 +111,10 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
         Refusal::DeadlineWithoutLimit
         | Refusal::NoDeadlines
         | Refusal::HeldWithDeadline
+        | Refusal::DeadlineAfterJobs
         | Refusal::DeadlineWithResources => Code::NoDeadlines,
+        Refusal::AfterTooMany { .. } => Code::BadValue,
+        Refusal::AfterNone { .. } => Code::NoJob,
         Refusal::ShuttingDown => Code::ShuttingDown,
     }
 }
@@ -142,6 +145,7 @@ pub fn code_of_end<'a>(
         EndReason::FrontEndLost => Some(Code::FrontEndLost),
         EndReason::NodeLost(_) => Some(Code::NodeLost),
         EndReason::ShutDown => Some(Code::InstanceEnded),
+        EndReason::NeverAfter(_) => Some(Code::NeverStarted),
     }
 }
 

@@ -58,7 +58,8 @@ Exit codes of run:
   0-118    the highest exit status of the tasks; 2 is also
            a command line that can't be understood
   119      the job ran, but its output could not be written
-  120      declined: the message says what would be accepted
+  120      declined: the message says what would be accepted;
+           or a job before it did not end as --after asks
   121      a node, or what held the tasks there, was lost; or
            how an adopted process ended is unknown
   122      the instance shut down

@@ -1,7 +1,7 @@
 //! What a job asks for, and how it can end.
 
 use crate::constraints::{NodeWish, OnNodeLoss};
-use crate::ids::{ClassName, GroupId, NodeId, ProcessorSet, UserId};
+use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, UserId};
 use crate::node_performance::Weights;
 use crate::resource::ResourceWish;
 use crate::time::Nanos;
@@ -179,6 +179,8 @@ pub enum EndReason {
     NodeLost(NodeId),
     /// The instance is shutting down.
     ShutDown,
+    /// It was to start after this job, which did not become what was asked.
+    NeverAfter(JobId),
 }
 
 impl EndReason {
@@ -190,6 +192,7 @@ impl EndReason {
             Self::Completed | Self::TaskFailed | Self::Cancelled | Self::FrontEndLost => statuses,
             Self::NodeLost(_) => 121,
             Self::ShutDown => 122,
+            Self::NeverAfter(_) => 120,
             Self::OutOfMemory => 123,
             Self::TimedOut => 124,
         }
@@ -207,6 +210,9 @@ impl fmt::Display for EndReason {
             Self::FrontEndLost => f.write_str("its front end was lost"),
             Self::NodeLost(node) => write!(f, "node {node} was lost"),
             Self::ShutDown => f.write_str("shut down"),
+            Self::NeverAfter(job) => {
+                write!(f, "it never started, since job {job} did not end as it asks (--after)")
+            }
         }
     }
 }
@@ -220,4 +226,12 @@ pub struct Outcome {
     pub exit_code: u8,
     /// Time that its turns gave it, in nanoseconds.
     pub service: Nanos,
+}
+
+impl Outcome {
+    /// Whether all tasks ran to their ends and exited with 0.
+    #[must_use]
+    pub const fn ended_well(self) -> bool {
+        matches!(self.reason, EndReason::Completed) && self.exit_code == 0
+    }
 }

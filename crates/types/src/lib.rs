@@ -2,7 +2,8 @@
 //! decides about them. All parts of Tutti speak of them in these types: the core, messages, daemons and verbs.
 //!
 //! - [`ids`]: numbers and names of jobs, nodes, users; sets of processors. [`time`]: lengths and cluster time
-//! - [`job`]: what is asked for, and how it ended; [`constraints`]: wishes about nodes;
+//! - [`job`]: what is asked for, and how it ended; [`after`]: jobs that start after others;
+//!   [`constraints`]: wishes about nodes;
 //!   [`refusal`]: why a request was refused
 //! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
 //!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
@@ -19,6 +20,7 @@ extern crate alloc;
 
 pub mod access;
 pub mod account;
+pub mod after;
 pub mod class;
 pub mod constraints;
 pub mod counted;
@@ -39,6 +41,7 @@ pub mod timetable;
 
 pub use access::{Access, Grantee, Origin};
 pub use account::{Balance, BankAccount, BankPeriod, ProcessorTime, Renewal};
+pub use after::{After, AfterJobs, AfterWhat};
 pub use class::{AfterUse, AfterUseError, ClassError, ClassSpec, Classes, default_classes};
 pub use constraints::{NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;

@@ -146,6 +146,9 @@ pub const RULE_TIME_MAX: Nanos = Nanos::from_secs(365 * 24 * 3600);
 /// The shortest limit on a job's time that is of any use: launching takes longer.
 pub const TIME_LIMIT_MIN: Nanos = Nanos::from_millis(1);
 
+/// How many jobs one job may be asked to start after.
+pub const AFTER_MAX: usize = 256;
+
 /// Waiting jobs that administrators may have moved in line: all of them are looked at when one is
 /// moved.
 pub const MOVED_MAX: usize = 1000;

@@ -2,7 +2,7 @@
 
 use crate::constraints::WishRefusal;
 use crate::counted::Asked;
-use crate::ids::{ClassName, ProcessorSet, Rank};
+use crate::ids::{ClassName, JobId, ProcessorSet, Rank};
 use crate::queue::QueueRefusal;
 use crate::resource::{Amount, ResourceName};
 use crate::time::Nanos;
@@ -121,6 +121,18 @@ pub enum Refusal {
     ResourceTwice,
     /// A deadline for a job that needs counted resources.
     DeadlineWithResources,
+    /// A deadline for a job that starts after others.
+    DeadlineAfterJobs,
+    /// It is to start after too many jobs.
+    AfterTooMany {
+        /// The most.
+        limit: u32,
+    },
+    /// It is to start after a job that is not there.
+    AfterNone {
+        /// Which one.
+        job: JobId,
+    },
 }
 
 /// Bytes, as people ask for them: in the largest unit that gives a whole number.
@@ -189,6 +201,7 @@ impl From<WishRefusal> for Refusal {
 
 const HELD_WITH_DEADLINE: &str =
     "a held job can't be promised a deadline; leave out --hold or --deadline";
+const DEADLINE_AFTER_JOBS: &str = "no deadline can be promised to a job that starts after others; leave out --deadline or --after";
 const DEADLINE_WITH_RESOURCES: &str = "no deadline can be promised to a job that needs counted \
                                        resources; leave out --deadline or --resource";
 
@@ -220,6 +233,14 @@ fn write_unknown_class(
         write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
     }
     Ok(())
+}
+
+fn too_many_before(f: &mut fmt::Formatter<'_>, limit: u32) -> fmt::Result {
+    write!(f, "a job can start after at most {limit} others (--after)")
+}
+
+fn none_before(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
+    write!(f, "no job {job} is there to start after (--after); `tutti ps` lists jobs")
 }
 
 impl fmt::Display for Refusal {
@@ -290,6 +311,9 @@ impl fmt::Display for Refusal {
                 "a resource was asked for twice; name each once, such as --resource licence:2",
             ),
             Self::DeadlineWithResources => f.write_str(DEADLINE_WITH_RESOURCES),
+            Self::DeadlineAfterJobs => f.write_str(DEADLINE_AFTER_JOBS),
+            Self::AfterTooMany { limit } => too_many_before(f, *limit),
+            Self::AfterNone { job } => none_before(f, *job),
         }
     }
 }

@@ -292,6 +292,11 @@ codes! {
         "Events that were asked for are not kept any more, or never were in this journal."
         "Nothing was printed."
         "`tutti events` prints those that are kept. The message has the number from which a reader can go on.";
+    87 NeverStarted
+        "A job that was to start after another one never did, since that one did not end as `--after` asks."
+        "The job ended without a start; `tutti wait` exits with 120."
+        "The message names the job before; `tutti show JOB` says how that ended. `--if-never keep` keeps such a job in \
+         line, and `--after JOB:any` does not ask how the job before ends.";
     99 Other
         "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."

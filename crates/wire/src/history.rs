@@ -28,11 +28,13 @@ pub enum Ending {
     Lost,
     /// The instance shut down.
     ShutDown,
+    /// It was to start after a job that did not end as was asked.
+    NeverStarted,
 }
 
 impl Ending {
     /// All there are.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Completed,
         Self::Failed,
         Self::Cancelled,
@@ -41,13 +43,14 @@ impl Ending {
         Self::Abandoned,
         Self::Lost,
         Self::ShutDown,
+        Self::NeverStarted,
     ];
 
     /// That of a job that ended so.
     #[must_use]
     pub const fn of(outcome: Outcome) -> Self {
         match outcome.reason {
-            EndReason::Completed if outcome.exit_code == 0 => Self::Completed,
+            EndReason::Completed if outcome.ended_well() => Self::Completed,
             EndReason::Completed | EndReason::TaskFailed => Self::Failed,
             EndReason::Cancelled => Self::Cancelled,
             EndReason::TimedOut => Self::TimedOut,
@@ -55,6 +58,7 @@ impl Ending {
             EndReason::FrontEndLost => Self::Abandoned,
             EndReason::NodeLost(_) => Self::Lost,
             EndReason::ShutDown => Self::ShutDown,
+            EndReason::NeverAfter(_) => Self::NeverStarted,
         }
     }
 
@@ -70,6 +74,7 @@ impl Ending {
             Self::Abandoned => "abandoned",
             Self::Lost => "lost",
             Self::ShutDown => "shut-down",
+            Self::NeverStarted => "never-started",
         }
     }
 }

@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClassName, Figures, FirstStep, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, QueueName,
-    ResourceWish, Weights,
+    AfterJobs, ClassName, Figures, FirstStep, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome,
+    QueueName, ResourceWish, Weights,
 };
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
@@ -441,6 +441,10 @@ pub struct JobRequest {
     pub resources: Vec<ResourceWish>,
     /// What it starts with.
     pub first: FirstStep,
+    /// The jobs that it starts after, if it does.
+    pub after: Option<AfterJobs>,
+    /// Whether it starts after all jobs of its user and name that were submitted before.
+    pub singleton: bool,
 }
 
 /// Where a front end finds a keeper.

@@ -13,7 +13,8 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
         | EndReason::OutOfMemory
         | EndReason::FrontEndLost
         | EndReason::NodeLost(_)
-        | EndReason::ShutDown => true,
+        | EndReason::ShutDown
+        | EndReason::NeverAfter(_) => true,
     };
     for line in report.detail.lines() {
         match says_why {

@@ -4,10 +4,12 @@
 //! this folder, such as `settings.rs`. Here are the rules that all share: which user may do what
 //! ([`Forbidden`]), and which changes need a journal that takes them ([`Change`]).
 //!
+//! - [`after`]: the jobs that a job starts after;
 //! - [`submit`]: a job, from the request to the answer;
 //! - [`waits`]: front ends, and clients that wait for a job's begin or end;
 //! - [`parts`]: signals and orders to jobs, ranks and processes.
 
+mod after;
 mod parts;
 mod submit;
 mod waits;

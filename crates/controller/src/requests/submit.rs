@@ -225,22 +225,16 @@ impl Driver {
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
         };
-        let job = Job {
-            // Its number is the core's to give.
-            job: JobId(0),
-            credentials,
-            key,
-            user: self.user_name(uid),
-            name: launch.name().to_owned(),
-            launch: Vec::new(),
-            accepted: self.now(),
-            accepted_ms: wall_ms(),
-        };
+        let job = self.new_job(credentials, key, launch.name().to_owned());
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
             return self.reply(token, &problem.declined());
         }
+        let after = match self.jobs_before(uid, &job.name, request.after, request.singleton) {
+            Ok(after) => after,
+            Err(problem) => return self.reply(token, &problem.declined()),
+        };
         let hold = request.hold.then_some(HeldBy::Owner);
-        let options = SubmitOptions { queue: request.queue, hold, first: request.first };
+        let options = SubmitOptions { queue: request.queue, hold, first: request.first, after };
         if let Asks::When = asks {
             let options = SubmitOptions { hold: None, ..options };
             let submit = Event::submit(RequestId(0), spec.clone(), options);
@@ -258,6 +252,20 @@ impl Driver {
             None => {}
         }
         self.follow_up();
+    }
+
+    /// What is stored of a job. Its number is the core's to give.
+    fn new_job(&mut self, credentials: Credentials, key: Option<SubmitKey>, name: String) -> Job {
+        Job {
+            job: JobId(0),
+            key,
+            user: self.user_name(credentials.uid),
+            credentials,
+            name,
+            launch: Vec::new(),
+            accepted: self.now(),
+            accepted_ms: wall_ms(),
+        }
     }
 
     /// Answers that a job is accepted: to a front end at once, else as soon as it is stored.

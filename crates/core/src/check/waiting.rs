@@ -31,6 +31,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     }
     check_deadlines(core, report);
     check_resources(core, report);
+    if let Some(fault) = core.wrong_after() {
+        report(Rule::Queue, fault);
+    }
 }
 
 /// What is noted as in use is what jobs have: what they asked for, and no more than there is.
@@ -72,7 +75,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         let beside = usize::from(core.queues.is_beside(job, &record.spec));
         let count = places.iter().filter(|place| place.contains(&job)).count() + beside;
         let queued = matches!(record.phase, Phase::Queued { .. });
-        let held = core.held_by(job).is_some();
+        let held = core.is_out_of_line(job);
         if count != usize::from(queued && (!held || record.suspended))
             || queue.suspended.contains(&job) != (queued && record.suspended)
             || (held && !queued)

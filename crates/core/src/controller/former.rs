@@ -64,6 +64,7 @@ impl From<FormerCore> for Core {
             renewals: BTreeMap::new(),
             overrun: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            after: JobsAfter::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -41,6 +41,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
+use tutti_types::after::After;
 use tutti_types::class::{ClassSpec, Classes};
 use tutti_types::counted::Counted;
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
@@ -338,6 +339,20 @@ pub enum WaitReason {
     },
     /// It has run beyond its time limit, and others wait.
     Overrun,
+    /// It starts after other jobs.
+    After {
+        /// The first of them.
+        after: After,
+        /// How many more there are.
+        more: u64,
+        /// Whether one of them is enough.
+        one: bool,
+    },
+    /// It was to start after a job that did not end as was asked.
+    NeverAfter {
+        /// Which one.
+        job: JobId,
+    },
 }
 
 /// When a job starts. No time within the last second: jobs that leave for it may take longer.
@@ -390,6 +405,28 @@ const fn held(by: HeldBy) -> &'static str {
             "held by an administrator, and only an administrator can release it"
         }
     }
+}
+
+fn starts_after(
+    f: &mut fmt::Formatter<'_>,
+    After { job, what }: After,
+    more: u64,
+    one: bool,
+) -> fmt::Result {
+    write!(f, "starts when job {job} {}", what.said())?;
+    match (more, one) {
+        (0, _) => Ok(()),
+        (more, true) => write!(f, ", or one of {more} others is as it asks"),
+        (more, false) => write!(f, ", and {more} more are as it asks"),
+    }
+}
+
+fn never(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
+    write!(f, "never: job {job} did not end as it asks (--after); `tutti cancel` ends it")
+}
+
+fn kept_rows(f: &mut fmt::Formatter<'_>, limit: u32, kept: u32) -> fmt::Result {
+    write!(f, "all {limit} rows are in use, and so are the {kept} more that its class keeps")
 }
 
 fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) -> fmt::Result {
@@ -454,16 +491,15 @@ impl fmt::Display for WaitReason {
             Self::NeverPreempts => f.write_str(NEVER_PREEMPTS),
             Self::Foreign { processors } => foreign(f, *processors),
             Self::Suspended => f.write_str("suspended before it began"),
-            Self::KeptRows { limit, kept } => write!(
-                f,
-                "all {limit} rows are in use, and so are the {kept} more that its class keeps"
-            ),
+            Self::KeptRows { limit, kept } => kept_rows(f, *limit, *kept),
             Self::Queue { limit, most } => {
                 let most = Shown(limit.param(), *most);
                 write!(f, "a limit of its queue is used up: {limit}={most}")
             }
             Self::Held { by } => f.write_str(held(*by)),
             Self::Overrun => f.write_str(OVERRUN),
+            Self::After { after, more, one } => starts_after(f, *after, *more, *one),
+            Self::NeverAfter { job } => never(f, *job),
         }
     }
 }

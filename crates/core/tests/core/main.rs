@@ -1,6 +1,7 @@
 //! Tests of the core from outside: only through events, actions and views.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
 
+mod after;
 mod banks;
 mod by_use;
 mod classes;

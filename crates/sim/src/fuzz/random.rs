@@ -100,6 +100,11 @@ const KINDS: &[Kind] = &[
         Step::AfterUse(class, (!random.one_in(4)).then(|| (used, random.place())))
     }),
     (48, Who::Users, |random| Step::SubmitBatch(Box::new(spec(random)))),
+    (48, Who::Users, |random| {
+        let after = (0..=random.below(3)).map(|_| (random.place(), random.below(4)));
+        let (after, one, stays) = (after.collect(), random.one_in(3), random.one_in(4));
+        Step::SubmitAfter(Box::new(spec(random)), after, one, stays)
+    }),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

@@ -82,7 +82,8 @@ impl Step {
             Self::Submit(spec)
             | Self::SubmitTo(_, spec)
             | Self::SubmitHeld(spec, _)
-            | Self::SubmitBatch(spec) => {
+            | Self::SubmitBatch(spec)
+            | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
             Self::JobClass(..) | Self::AfterUse(..) => false,
@@ -124,6 +125,7 @@ impl Step {
             | Self::Resume(_)
             | Self::SubmitHeld(..)
             | Self::SubmitBatch(_)
+            | Self::SubmitAfter(..)
             | Self::HoldJob(..)
             | Self::Release(..)
             | Self::MoveJob(..)

@@ -137,6 +137,13 @@ fn simpler(step: &Step) -> Vec<Step> {
             let fewer = simpler_spec(&spec).into_iter().map(Box::new).map(Step::SubmitBatch);
             [Step::Submit(spec)].into_iter().chain(fewer).collect()
         }
+        Step::SubmitAfter(spec, after, one, stays) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new);
+            let fewer = fewer.map(|spec| Step::SubmitAfter(spec, after.clone(), one, stays));
+            let first = after[..1].to_vec();
+            let plain = [Step::Submit(spec.clone()), Step::SubmitAfter(spec, first, false, false)];
+            plain.into_iter().chain(fewer).collect()
+        }
         Step::HoldJob(job, owner) => vec![Step::HoldJob(0, owner), Step::HoldJob(job % 8, owner)],
         Step::Release(job, owner) => vec![Step::Release(0, owner), Step::Release(job % 8, owner)],
         Step::JobClass(job, class) => {

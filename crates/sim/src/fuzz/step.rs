@@ -7,10 +7,10 @@ use std::fmt;
 use tutti_core::{Event, HeldBy, SubmitOptions};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    AfterUse, BankAccount, BankPeriod, ClassName, ClusterTime, Figures, FirstStep, Grantee,
-    GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet,
-    ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec, TaskStatus, UserId, class,
-    params,
+    After, AfterJobs, AfterUse, AfterWhat, BankAccount, BankPeriod, ClassName, ClusterTime,
+    Figures, FirstStep, Grantee, GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName,
+    Origin, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec,
+    TaskStatus, UserId, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -100,6 +100,10 @@ pub enum Step {
     Day(u64),
     /// A user asks for a batch job.
     SubmitBatch(#[serde(with = "asked")] Box<JobSpec>),
+    /// A user asks for a job that starts after these: each by its place among those that live, and
+    /// what must have become of it. Whether one is enough, and whether it stays when it can't
+    /// start.
+    SubmitAfter(#[serde(with = "asked")] Box<JobSpec>, Vec<(usize, u64)>, bool, bool),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -220,6 +224,12 @@ impl Step {
                 let options = SubmitOptions { first, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
+            Self::SubmitAfter(spec, jobs, one, stays) => {
+                let spec = (**spec).clone();
+                let after = after(cluster, jobs, *one, *stays);
+                let options = SubmitOptions { after, ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
             Self::HoldJob(job, owner) => {
                 cluster.event(Event::Hold { job: pick(cluster, *job), by: held_by(*owner) });
             }
@@ -276,6 +286,18 @@ fn pick(cluster: &Cluster, place: usize) -> JobId {
     let jobs: Vec<JobId> =
         cluster.core.jobs(ClusterTime(cluster.now)).map(|view| view.id).collect();
     jobs.get(place % jobs.len().max(1)).copied().unwrap_or(JobId(0))
+}
+
+fn what_of(number: u64) -> AfterWhat {
+    let words = AfterWhat::WORDS;
+    words[usize::try_from(number).unwrap_or(0) % words.len()].1
+}
+
+/// The jobs to start after, of those that live.
+fn after(cluster: &Cluster, jobs: &[(usize, u64)], one: bool, stays: bool) -> Option<AfterJobs> {
+    let of =
+        |&(place, what): &(usize, u64)| After { job: pick(cluster, place), what: what_of(what) };
+    Some(AfterJobs { jobs: jobs.iter().map(of).collect(), one, stays })
 }
 
 fn set(cluster: &mut Cluster, name: &str, value: u64) {
@@ -355,6 +377,14 @@ impl fmt::Display for Step {
             }
             Self::SubmitBatch(spec) => {
                 write!(f, "submit a batch job of {} slots, {}", spec.tasks, spec.class)
+            }
+            Self::SubmitAfter(spec, jobs, one, stays) => {
+                let of = |&(job, what): &(usize, u64)| format!("{job}:{}", what_of(what));
+                let jobs: Vec<String> = jobs.iter().map(of).collect();
+                let between = if *one { "|" } else { "," };
+                let (tasks, class, jobs) = (spec.tasks, &spec.class, jobs.join(between));
+                let stays = if *stays { ", stays" } else { "" };
+                write!(f, "submit a job of {tasks} tasks, {class}, after {jobs}{stays}")
             }
             Self::Set(name, value) => write!(f, "params {}", set(params::TABLE, name, *value)),
             Self::Rule(class, name, value) => {

@@ -69,7 +69,7 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
         None => argv.push(WITHOUT_FILE.into()),
     }
     let mut request = job_request(&options.job, "production", &argv, Some(text), options.stdio())?;
-    request.hold = options.is_held();
+    options.fill(&mut request)?;
     request.first = FirstStep::Once;
     check_launch(&request.launch)?;
     match args.said.when {

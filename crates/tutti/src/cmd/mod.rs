@@ -2,6 +2,7 @@
 
 mod access;
 mod adopt;
+mod after;
 mod attach;
 mod bank;
 mod batch;

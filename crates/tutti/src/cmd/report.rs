@@ -234,7 +234,9 @@ impl Sum {
             Ending::Failed | Ending::TimedOut | Ending::OutOfMemory | Ending::Lost => {
                 self.failed += 1;
             }
-            Ending::Cancelled | Ending::Abandoned | Ending::ShutDown => self.cancelled += 1,
+            Ending::Cancelled | Ending::Abandoned | Ending::ShutDown | Ending::NeverStarted => {
+                self.cancelled += 1;
+            }
         }
         let granted_ms = job.service_ms.saturating_mul(job.processors);
         self.granted_ms = self.granted_ms.saturating_add(granted_ms);

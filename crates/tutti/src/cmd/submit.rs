@@ -1,5 +1,6 @@
 //! `tutti submit`.
 
+use super::after::AfterOptions;
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
@@ -31,6 +32,9 @@ pub(crate) struct SubmitOptions {
     /// Hold the job until `tutti release`
     #[arg(long, conflicts_with = "deadline", help_heading = SCHEDULING)]
     hold: bool,
+
+    #[command(flatten)]
+    after: AfterOptions,
 
     /// File for standard output; patterns are below
     #[arg(help_heading = STDIO)]
@@ -72,9 +76,13 @@ impl SubmitOptions {
         }
     }
 
-    /// Whether the job is to be held.
-    pub(super) const fn is_held(&self) -> bool {
-        self.hold
+    /// Fills in what is asked of the job's place in line.
+    ///
+    /// # Errors
+    /// If a job that it is to start after is not there.
+    pub(super) fn fill(&self, request: &mut JobRequest) -> anyhow::Result<()> {
+        request.hold = self.hold;
+        self.after.fill(request)
     }
 }
 
@@ -122,6 +130,7 @@ Examples:
   tutti submit job.sh                       its #TUTTI lines have options
   tutti submit -n 4 -o out/%j-%r ./solver   a file for each job and rank
   job=$(tutti submit --parsable job.sh)     in a script: the number of the job
+  tutti submit --after $job ./report        starts when that job has ended well
   tutti submit --when -t 2h job.sh          when it would start and end";
 
 fn after_help() -> String {
@@ -151,7 +160,7 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     }
     let mut request =
         job_request(&options.job, "production", &args.command, script, options.stdio())?;
-    request.hold = options.hold;
+    options.fill(&mut request)?;
     check_launch(&request.launch)?;
     if args.said.when {
         return super::when::of_job(request, args.said.json);

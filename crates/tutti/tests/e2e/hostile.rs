@@ -97,6 +97,8 @@ fn request() -> JobRequest {
         on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
         hold: false,
+        after: None,
+        singleton: false,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

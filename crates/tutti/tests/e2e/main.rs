@@ -10,6 +10,7 @@ mod access;
 mod accounts;
 mod adopt;
 mod affinity;
+mod after;
 mod anywhere;
 mod attach;
 mod audit;

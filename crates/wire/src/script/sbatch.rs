@@ -47,6 +47,10 @@ enum Meaning {
     Flag(&'static str),
     /// `append` or `truncate`.
     OpenMode,
+    /// Jobs that it starts after.
+    Dependency,
+    /// Whether it ends when it can never start.
+    EndIfNever,
     /// Only this value, which is the case here anyway.
     Only { value: &'static str, hint: &'static str },
     /// The case here anyway.
@@ -106,6 +110,8 @@ const OPTIONS: &[SlurmOption] = &[
     option("exclude", Some('x'), Always, Same("--exclude")),
     option("exclusive", None, Optional, Flag("--exclusive")),
     option("spread-job", None, Never, Flag("--spread")),
+    option("dependency", Some('d'), Always, Meaning::Dependency),
+    option("kill-on-invalid-dep", None, Always, Meaning::EndIfNever),
     option("hold", Some('H'), Never, Flag("--hold")),
     option("requeue", None, Never, Flag("--on-node-loss=requeue")),
     option("no-kill", Some('k'), Optional, Flag("--on-node-loss=notify")),
@@ -133,7 +139,6 @@ const OPTIONS: &[SlurmOption] = &[
     noted("get-user-env", None, Optional),
     noted("hint", None, Always),
     noted("ignore-pbs", None, Never),
-    noted("kill-on-invalid-dep", None, Always),
     noted("mail-type", None, Always),
     noted("mail-user", None, Always),
     noted("mcs-label", None, Always),
@@ -162,7 +167,6 @@ const OPTIONS: &[SlurmOption] = &[
     option("clusters", Some('M'), Always, Refused("submit the script on that cluster")),
     option("constraint", Some('C'), Always, Refused(SETS)),
     option("core-spec", Some('S'), Always, Refused(NO_HINT)),
-    option("dependency", Some('d'), Always, Refused("'tutti wait JOB' waits for a job's end")),
     option("gpus", Some('G'), Always, Refused(NO_HINT)),
     option("help", Some('h'), Never, Refused(TYPED)),
     option("licenses", Some('L'), Always, Refused(NO_HINT)),
@@ -321,6 +325,15 @@ fn translate_one(
             reading.memory.line = line;
             Ok(Vec::new())
         }
+        Meaning::Dependency => match dependency(value) {
+            Some(words) => Ok(words),
+            None => bad_value(option, DEPENDENCY),
+        },
+        Meaning::EndIfNever => match value {
+            "yes" => Ok(vec!["--if-never=end".into()]),
+            "no" => Ok(vec!["--if-never=keep".into()]),
+            _ => bad_value(option, "use yes or no"),
+        },
         OpenMode => match value {
             "append" | "truncate" => Ok(vec![format!("--open-mode={value}")]),
             _ => bad_value(option, "use append or truncate"),
@@ -334,6 +347,47 @@ fn translate_one(
         }
         Refused(hint) => Err(LineProblem::UnknownOption { option, hint }),
     }
+}
+
+const DEPENDENCY: &str = "use afterok, afternotok, afterany or after, each with :JOB, or singleton, with commas between \
+                          them if all are needed and ? if one is enough";
+
+/// The jobs that a job starts after, as `sbatch` reads them. Other than here, a job that can never
+/// start stays.
+fn dependency(value: &str) -> Option<Vec<String>> {
+    let one = value.contains('?');
+    if one && value.contains(',') {
+        return None;
+    }
+    let between = if one { "|" } else { "," };
+    let (mut jobs, mut words) = (Vec::new(), Vec::new());
+    for part in value.split([',', '?']) {
+        let mut fields = part.split(':');
+        let what = match fields.next()? {
+            "afterok" => "ok",
+            "afternotok" => "notok",
+            "afterany" => "any",
+            "after" => "start",
+            "singleton" if part == "singleton" && !one => {
+                words.push("--singleton".to_owned());
+                continue;
+            }
+            _ => return None,
+        };
+        let before = jobs.len();
+        for job in fields {
+            parse_count(job).ok()?;
+            jobs.push(format!("{job}:{what}"));
+        }
+        if jobs.len() == before {
+            return None;
+        }
+    }
+    if !jobs.is_empty() {
+        words.extend(pair("--after", jobs.join(between)));
+        words.push("--if-never=keep".into());
+    }
+    Some(words)
 }
 
 /// A limit as `sbatch` reads it: minutes, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`, each number

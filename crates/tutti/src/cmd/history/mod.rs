@@ -58,7 +58,8 @@ pub(crate) struct HistoryArgs {
     until: Option<u64>,
 
     /// Only jobs that ended as: completed, failed, cancelled, timed-out, out-of-memory, abandoned
-    /// (`tutti run` was killed), lost (with a node), shut-down
+    /// (`tutti run` was killed), lost (with a node), shut-down,
+    /// never-started (see `submit --after`)
     #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', help_heading = WHICH)]
     states: Vec<Ending>,
 

@@ -83,7 +83,7 @@ fn record(ended: &EndedReport, start_ms: u64) -> Job {
         requested_ns: ended.time_limit.map(|limit| limit.0),
         status: Some(match ended.ending {
             Ending::Completed => Status::Completed,
-            Ending::Cancelled => Status::Cancelled,
+            Ending::Cancelled | Ending::NeverStarted => Status::Cancelled,
             Ending::Failed
             | Ending::TimedOut
             | Ending::OutOfMemory

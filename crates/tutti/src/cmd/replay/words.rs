@@ -6,8 +6,9 @@ use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
 use tutti_types::{
-    AfterUse, BankAccount, ClassName, ClassSpec, ClusterTime, FirstStep, Grantee, JobSpec, Nanos,
-    NodeId, NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus, default_classes,
+    AfterJobs, AfterUse, BankAccount, ClassName, ClassSpec, ClusterTime, FirstStep, Grantee,
+    JobSpec, Nanos, NodeId, NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus,
+    default_classes,
 };
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -79,14 +80,16 @@ fn of_a_job(event: &Event) -> Option<String> {
         }
         Event::Suspend { job } => format!("job {job} is to be suspended"),
         Event::Resume { job } => format!("job {job} is to be resumed"),
-        Event::SubmitWith { request, spec, options: SubmitOptions { queue, hold, first } } => {
+        Event::SubmitWith { request, spec, options } => {
+            let SubmitOptions { queue, hold, first, after } = options;
             let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
             let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
             let first = match first {
                 FirstStep::EachSlot => "",
                 FirstStep::Once => ", with one task that starts the others",
             };
-            format!("request {request}: {}{queue}{hold}{first}", asked(spec))
+            let after = after.as_ref().map_or(String::new(), after_words);
+            format!("request {request}: {}{queue}{hold}{first}{after}", asked(spec))
         }
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
@@ -102,6 +105,13 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
         _ => return None,
     })
+}
+
+fn after_words(after: &AfterJobs) -> String {
+    let each = after.jobs.iter().map(|it| format!("job {} ({})", it.job, it.what));
+    let between = if after.one { " or " } else { " and " };
+    let stays = if after.stays { ", kept if never" } else { "" };
+    format!(", after {}{stays}", each.collect::<Vec<_>>().join(between))
 }
 
 const fn holder(by: HeldBy) -> &'static str {

@@ -1,0 +1,106 @@
+//! The jobs that a job starts after: those that have ended are looked up here, since the core knows
+//! only jobs that live.
+
+use crate::driver::Driver;
+use crate::error::Problem;
+use crate::jobs::Entry;
+use tutti_types::limits::AFTER_MAX;
+use tutti_types::{After, AfterJobs, AfterWhat, EndReason, JobId, Outcome};
+use tutti_wire::code::Code;
+
+impl Driver {
+    /// What is left for a job to wait for, of what it asks; nothing if all is so already.
+    ///
+    /// # Errors
+    /// If it can never be so.
+    pub(super) fn jobs_before(
+        &mut self,
+        uid: u32,
+        name: &str,
+        asked: Option<AfterJobs>,
+        singleton: bool,
+    ) -> Result<Option<AfterJobs>, Problem> {
+        let mut after = asked.unwrap_or_default();
+        if after.jobs.len() > AFTER_MAX {
+            return Err(too_many());
+        }
+        let asks = !after.jobs.is_empty();
+        let (mut met, mut unmet) = (false, None);
+        let mut open = Vec::new();
+        for it in std::mem::take(&mut after.jobs) {
+            if self.jobs.contains_key(&it.job) {
+                open.push(it);
+                continue;
+            }
+            let outcome = self.outcome_of(it.job)?;
+            match it.what.is_met_by_end(outcome.ended_well()) {
+                true => met = true,
+                false => unmet = unmet.or(Some((it, outcome))),
+            }
+        }
+        match unmet {
+            Some((it, outcome)) if !after.one || (open.is_empty() && !met) => {
+                return Err(never(it, outcome));
+            }
+            _ => {}
+        }
+        if !after.one || !met {
+            after.jobs = open;
+        }
+        let is_met = asks && after.jobs.is_empty();
+        if singleton {
+            after.one &= !is_met && asks;
+            self.add_namesakes(&mut after, uid, name)?;
+        }
+        Ok((!after.jobs.is_empty()).then_some(after))
+    }
+
+    /// A job that is the only one of its user and name starts after those that live.
+    fn add_namesakes(&self, after: &mut AfterJobs, uid: u32, name: &str) -> Result<(), Problem> {
+        let is_one = |entry: &Entry| entry.credentials.uid == uid && entry.launch.name() == name;
+        let namesakes = self.jobs.iter().filter(|(_, entry)| is_one(entry)).map(|(&job, _)| job);
+        let namesakes: Vec<JobId> = namesakes.take(AFTER_MAX + 1).collect();
+        if after.one && !namesakes.is_empty() {
+            let reason =
+                "--singleton can't be combined with jobs of which one is enough (`|` in --after)";
+            return Err(Problem::new(Code::BadValue, reason));
+        }
+        after.jobs.extend(namesakes.into_iter().map(|job| After { job, what: AfterWhat::Any }));
+        if after.jobs.len() > AFTER_MAX { Err(too_many()) } else { Ok(()) }
+    }
+
+    /// How a job has ended.
+    fn outcome_of(&mut self, job: JobId) -> Result<Outcome, Problem> {
+        if let Some(ended) = self.ends.ended.get(job) {
+            return Ok(ended.outcome);
+        }
+        // Its end may not be stored yet.
+        self.store();
+        let found = self.memory.journal.ended_job(job);
+        self.say_left_out();
+        found?.map(|ended| ended.outcome).ok_or_else(|| {
+            let reason = format!(
+                "no job {job} is known to start after (--after); `tutti ps` and `tutti history` list jobs"
+            );
+            Problem::new(Code::NoJob, reason)
+        })
+    }
+}
+
+fn too_many() -> Problem {
+    let reason = format!("a job can start after at most {AFTER_MAX} others (--after)");
+    Problem::new(Code::BadValue, reason)
+}
+
+fn never(After { job, what }: After, outcome: Outcome) -> Problem {
+    let how = match outcome.reason {
+        EndReason::Completed => format!("exit code {}", outcome.exit_code),
+        reason => reason.to_string(),
+    };
+    let reason = format!(
+        "job {job} has ended ({how}), so a job that starts when it {} never could; --after {job}:any does not \
+         ask how it ended",
+        what.said()
+    );
+    Problem::new(Code::NeverStarted, reason)
+}

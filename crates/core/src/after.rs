@@ -1,0 +1,259 @@
+//! Jobs that start after others.
+//!
+//! A job may name jobs that must have become something first ([`AfterWhat`]): ended well, failed,
+//! ended, started. Until all of these are so, or one of them if that is enough, it is in no place
+//! of the line, as a held job is; then it comes in, and has its place by arrival. If what it asks
+//! can't be met any more, it ends ([`EndReason::NeverAfter`]), unless it is to stay: then it waits
+//! until it is cancelled.
+//!
+//! The jobs that are named are older, and so there are no circles. Those that have ended before
+//! are the driver's to look up: the core knows jobs that live. A requeued job has started, and has
+//! not ended.
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::policy::WaitReason;
+use crate::state::record::Phase;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use tutti_types::after::{After, AfterJobs, AfterWhat};
+use tutti_types::ids::JobId;
+use tutti_types::job::{EndReason, Outcome};
+use tutti_types::limits::AFTER_MAX;
+use tutti_types::refusal::Refusal;
+
+/// What a job ends with that can never start.
+const NEVER_STARTED: u8 = EndReason::NeverAfter(JobId(0)).exit_code_or(0);
+
+/// The waiting jobs that start after others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct JobsAfter {
+    waiting: BTreeMap<JobId, Waits>,
+    /// The jobs that start after one, for each that has such.
+    before: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// What has become of jobs, and was not looked at yet.
+    news: VecDeque<(JobId, News)>,
+}
+
+/// What one job waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Waits {
+    /// What is not so yet.
+    jobs: Vec<After>,
+    one: bool,
+    stays: bool,
+    /// The job by which it can't be met any more.
+    never: Option<JobId>,
+}
+
+/// What has become of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum News {
+    Started,
+    Ended { ok: bool },
+}
+
+/// What news make of what a job waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Open,
+    Met,
+    Never,
+}
+
+impl News {
+    /// What it makes of one wish; `None`: it is still open.
+    const fn meets(self, what: AfterWhat) -> Option<bool> {
+        match (self, what) {
+            (Self::Started, AfterWhat::Start) => Some(true),
+            (Self::Started, AfterWhat::Ok | AfterWhat::NotOk | AfterWhat::Any) => None,
+            (Self::Ended { ok }, what) => Some(what.is_met_by_end(ok)),
+        }
+    }
+}
+
+impl Waits {
+    fn hear(&mut self, job: JobId, news: News) -> Verdict {
+        let (mut met, mut unmet) = (false, false);
+        self.jobs.retain(|after| {
+            let meets = if after.job == job { news.meets(after.what) } else { None };
+            met |= meets == Some(true);
+            unmet |= meets == Some(false);
+            meets.is_none()
+        });
+        match (self.one, met, unmet) {
+            (true, true, _) => Verdict::Met,
+            (false, _, true) => Verdict::Never,
+            (true, false, true) if self.jobs.is_empty() => Verdict::Never,
+            (false, true, false) if self.jobs.is_empty() => Verdict::Met,
+            (true | false, ..) => Verdict::Open,
+        }
+    }
+}
+
+impl JobsAfter {
+    /// Whether a job waits for others.
+    pub(crate) fn waits(&self, job: JobId) -> bool {
+        self.waiting.contains_key(&job)
+    }
+
+    /// A job has started.
+    pub(crate) fn note_start(&mut self, job: JobId) {
+        if self.before.contains_key(&job) {
+            self.news.push_back((job, News::Started));
+        }
+    }
+
+    /// A job has ended.
+    pub(crate) fn note_end(&mut self, job: JobId, outcome: Outcome) {
+        if self.before.contains_key(&job) {
+            let ok = outcome.ended_well();
+            self.news.push_back((job, News::Ended { ok }));
+        }
+    }
+
+    fn note(&mut self, job: JobId, waits: Waits) {
+        for after in &waits.jobs {
+            self.before.entry(after.job).or_default().insert(job);
+        }
+        self.waiting.insert(job, waits);
+    }
+
+    /// A job waits for none any more.
+    pub(crate) fn forget(&mut self, job: JobId) {
+        let Some(waits) = self.waiting.remove(&job) else { return };
+        for after in waits.jobs {
+            self.unlink(after.job, job);
+        }
+    }
+
+    fn unlink(&mut self, before: JobId, job: JobId) {
+        if let Some(jobs) = self.before.get_mut(&before) {
+            jobs.remove(&job);
+            if jobs.is_empty() {
+                self.before.remove(&before);
+            }
+        }
+    }
+
+    /// What becomes of the jobs that start after one of which there are news.
+    fn take_in(&mut self, job: JobId, news: News) -> Vec<(JobId, Verdict)> {
+        let mut verdicts = Vec::new();
+        let Some(jobs) = self.before.get(&job) else { return verdicts };
+        for after in jobs.clone() {
+            let Some(waits) = self.waiting.get_mut(&after) else { continue };
+            verdicts.push((after, waits.hear(job, news)));
+            if !waits.jobs.iter().any(|it| it.job == job) {
+                self.unlink(job, after);
+            }
+        }
+        verdicts
+    }
+}
+
+impl Core {
+    /// Whether a job can start after these.
+    pub(crate) fn admit_after(&self, after: Option<&AfterJobs>) -> Result<(), Refusal> {
+        let Some(after) = after else { return Ok(()) };
+        if after.jobs.len() > AFTER_MAX {
+            let limit = u32::try_from(AFTER_MAX).unwrap_or(u32::MAX);
+            return Err(Refusal::AfterTooMany { limit });
+        }
+        match after.jobs.iter().find(|it| self.jobs.get(&it.job).is_none()) {
+            Some(none) => Err(Refusal::AfterNone { job: none.job }),
+            None => Ok(()),
+        }
+    }
+
+    /// A job is to start after others; whether it waits for any of them.
+    pub(crate) fn start_after(&mut self, job: JobId, after: &AfterJobs) -> bool {
+        let AfterJobs { jobs, one, stays } = after;
+        let mut waits = Waits { jobs: jobs.clone(), one: *one, stays: *stays, never: None };
+        waits.jobs.sort_unstable();
+        waits.jobs.dedup();
+        let count = waits.jobs.len();
+        let has_started = |job| self.jobs.get(&job).is_some_and(|it| it.residence().is_some());
+        waits.jobs.retain(|it| it.what != AfterWhat::Start || !has_started(it.job));
+        let is_met = waits.jobs.is_empty() || (*one && waits.jobs.len() < count);
+        if !is_met {
+            self.after.note(job, waits);
+        }
+        !is_met
+    }
+
+    /// Lets jobs into line that started after others long enough, and ends those that never can.
+    /// Whether there were any.
+    pub(crate) fn follow_after(&mut self, actions: &mut Vec<Action>) -> bool {
+        let mut any = false;
+        while let Some((job, news)) = self.after.news.pop_front() {
+            for (after, verdict) in self.after.take_in(job, news) {
+                match verdict {
+                    Verdict::Open => continue,
+                    Verdict::Met => self.wait_no_more(after),
+                    Verdict::Never => self.never_start(after, job, actions),
+                }
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn wait_no_more(&mut self, job: JobId) {
+        self.after.forget(job);
+        if self.jobs.get(&job).is_some_and(|record| !self.is_kept_back(record)) {
+            self.enter_line(job);
+            self.queue.reconsider();
+            // It has its place by arrival, before jobs that were promised something since.
+            self.queue.disturbed = true;
+        }
+    }
+
+    fn never_start(&mut self, job: JobId, before: JobId, actions: &mut Vec<Action>) {
+        match self.after.waiting.get(&job).map(|waits| waits.stays) {
+            Some(true) => {
+                self.after.forget(job);
+                let never = Some(before);
+                let waits = Waits { jobs: Vec::new(), one: false, stays: true, never };
+                self.after.note(job, waits);
+            }
+            Some(false) => {
+                self.end_queued(job, EndReason::NeverAfter(before), NEVER_STARTED, actions);
+            }
+            None => {}
+        }
+    }
+
+    /// The jobs that a job waits for.
+    pub(crate) fn why_after(&self, job: JobId) -> Option<WaitReason> {
+        let waits = self.after.waiting.get(&job)?;
+        if let Some(job) = waits.never {
+            return Some(WaitReason::NeverAfter { job });
+        }
+        let (&after, rest) = waits.jobs.split_first()?;
+        Some(WaitReason::After { after, more: rest.len() as u64, one: waits.one })
+    }
+
+    /// What is wrong with the jobs that start after others, if anything is.
+    pub(crate) fn wrong_after(&self) -> Option<String> {
+        if !self.after.news.is_empty() {
+            return Some(format!("{:?} was not looked at", self.after.news));
+        }
+        let mut before: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
+        for (&job, waits) in &self.after.waiting {
+            let queued =
+                self.jobs.get(&job).is_some_and(|it| matches!(it.phase, Phase::Queued { .. }));
+            let is_open = waits.never.is_some() == waits.jobs.is_empty();
+            let alive = waits.jobs.iter().all(|it| self.jobs.get(&it.job).is_some());
+            if !queued || !is_open || !alive {
+                return Some(format!("job {job} waits for {waits:?}"));
+            }
+            for after in &waits.jobs {
+                before.entry(after.job).or_default().insert(job);
+            }
+        }
+        (before != self.after.before).then(|| format!("{:?}, not {before:?}", self.after.before))
+    }
+}

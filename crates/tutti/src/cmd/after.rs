@@ -1,0 +1,126 @@
+//! `--after`: the jobs that a job starts after.
+
+use super::job_range::{Several, by_number, whole_jobs};
+use clap::{Args, ValueEnum};
+use std::str::FromStr;
+use tutti_client::SCHEDULING;
+use tutti_node::codes::coded;
+use tutti_types::limits::AFTER_MAX;
+use tutti_types::{After, AfterJobs, AfterWhat};
+use tutti_wire::code::Code;
+use tutti_wire::local::JobRequest;
+
+// No doc comment: clap would show it as the verb's own text.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AfterOptions {
+    /// Start after jobs, by number or name: each has ended well (ok), failed (notok), ended (any)
+    /// or started (start) [default: ok]. `3,4:any` needs both, `'3|4'` one of them
+    #[arg(long, value_name = "JOB[:WHAT]", conflicts_with = "deadline", help_heading = SCHEDULING)]
+    after: Vec<AfterWord>,
+
+    /// Start after all jobs of yours with the same name that were submitted before
+    #[arg(long, conflicts_with = "deadline", help_heading = SCHEDULING)]
+    singleton: bool,
+
+    /// A job that can never start, by what --after asks: end it, or keep it in line
+    #[arg(long, value_name = "WHAT", default_value = "end", help_heading = SCHEDULING)]
+    if_never: IfNever,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IfNever {
+    End,
+    Keep,
+}
+
+/// One `--after`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AfterWord {
+    jobs: Vec<(Several, AfterWhat)>,
+    one: bool,
+}
+
+impl FromStr for AfterWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = text.contains('|');
+        if one && text.contains(',') {
+            return Err("`,` needs all jobs and `|` one of them; use either".into());
+        }
+        let words = text.split(if one { '|' } else { ',' });
+        let jobs = words.map(after_of).collect::<Result<_, _>>()?;
+        Ok(Self { jobs, one })
+    }
+}
+
+fn after_of(word: &str) -> Result<(Several, AfterWhat), String> {
+    let (job, what) = match word.rsplit_once(':') {
+        Some((job, what)) => match what.parse() {
+            Ok(what) => (job, what),
+            Err(()) => {
+                let known: Vec<&str> = AfterWhat::WORDS.iter().map(|(word, _)| *word).collect();
+                return Err(format!("{what:?} is none of: {}", known.join(", ")));
+            }
+        },
+        None => (word, AfterWhat::Ok),
+    };
+    if job.is_empty() {
+        return Err("a job is missing; write its number or name, such as 7:any".into());
+    }
+    match whole_jobs(job)? {
+        Several::Range(_) => Err(format!("{job} is a range; write each job, such as 7,8,9")),
+        job => Ok((job, what)),
+    }
+}
+
+impl AfterOptions {
+    /// Fills in what the options ask.
+    ///
+    /// # Errors
+    /// If a name is no job's, or the options contradict each other.
+    pub(super) fn fill(&self, request: &mut JobRequest) -> anyhow::Result<()> {
+        request.singleton = self.singleton;
+        let words: Vec<&(Several, AfterWhat)> = self.after.iter().flat_map(|it| &it.jobs).collect();
+        if words.is_empty() {
+            return Ok(());
+        }
+        let one = self.after.iter().any(|it| it.one);
+        if one && self.after.len() > 1 {
+            let reason = "`|` in --after stands for all jobs; write one --after with all of them";
+            return Err(coded(Code::BadValue, reason));
+        }
+        if words.len() > AFTER_MAX {
+            let reason = format!("a job can start after at most {AFTER_MAX} others (--after)");
+            return Err(coded(Code::BadValue, reason));
+        }
+        let named: Vec<Several> = words.iter().map(|(job, _)| job.clone()).collect();
+        let mut jobs = Vec::new();
+        for (job, (_, what)) in by_number(&named, true)?.into_iter().zip(words) {
+            if let Several::One(target) = job {
+                jobs.push(After { job: target.job, what: *what });
+            }
+        }
+        request.after = Some(AfterJobs { jobs, one, stays: self.if_never == IfNever::Keep });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AfterWord, Several};
+    use tutti_types::{AfterWhat, JobId};
+
+    #[test]
+    fn jobs_are_needed_together_or_one_of_them() {
+        let word: AfterWord = "3,prep:any".parse().unwrap();
+        assert!(!word.one);
+        let named = Several::Named("prep".into());
+        assert_eq!(word.jobs[0], (Several::One(JobId(3).into()), AfterWhat::Ok));
+        assert_eq!(word.jobs[1], (named, AfterWhat::Any));
+        assert!("3:start|4:notok".parse::<AfterWord>().unwrap().one);
+        for bad in ["3,4|5", "3:soon", ":any", "", "3,", "3-9", "7.1", "3:"] {
+            assert!(bad.parse::<AfterWord>().is_err(), "{bad}");
+        }
+    }
+}

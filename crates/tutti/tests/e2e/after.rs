@@ -1,0 +1,93 @@
+//! Jobs that start after others.
+
+use crate::harness::Instance;
+use crate::recovery::kill_daemon;
+use std::fs;
+
+/// Submits a job, and says its number.
+fn submit(instance: &Instance, options: &[&str], line: &str) -> String {
+    let words = [&["submit", "--parsable", "-o", "out-%j"], options, &["sh", "-c", line]].concat();
+    instance.tutti(&words).expect(0).text().trim().to_owned()
+}
+
+fn release(instance: &Instance, file: &str) {
+    fs::write(instance.work.join(file), "").unwrap();
+}
+
+const WAITS: &str = "while [ ! -e go ]; do sleep 0.05; done; echo first > a; exit $(cat status)";
+
+fn out(instance: &Instance, job: &str) -> String {
+    fs::read_to_string(instance.work.join(format!("out-{job}"))).unwrap()
+}
+
+#[test]
+fn a_chain_of_jobs_goes_on_though_the_controller_is_killed() {
+    let instance = Instance::alone().up();
+    release(&instance, "status");
+    let first = submit(&instance, &["--name", "prep"], WAITS);
+    let second = submit(&instance, &["--after", "prep"], "cat a");
+    let third = submit(&instance, &["--after", &format!("{second}:any")], "echo third");
+    let fails = submit(&instance, &["--after", &format!("{first}:notok")], "true");
+    let line = instance.tutti(&["ps", &second]).expect(0).text();
+    assert!(line.contains(&format!("starts when job {first} has ended well")), "{line}");
+    kill_daemon(&instance, "controller");
+    release(&instance, "go");
+    instance.tutti(&["wait", &second, &third]).expect(0);
+    assert_eq!(
+        (out(&instance, &second), out(&instance, &third)),
+        ("first\n".into(), "third\n".into())
+    );
+    instance.tutti(&["wait", &fails]).expect(120).says("did not end as it asks");
+    let history = instance.tutti(&["history", "--json", &fails]).expect(0).json();
+    assert_eq!(history["ending"], "never-started");
+}
+
+#[test]
+fn a_job_after_one_that_has_ended_starts_at_once_or_is_declined() {
+    let instance = Instance::new().up();
+    let bad = submit(&instance, &[], "exit 3");
+    instance.tutti(&["wait", &bad]).expect(3);
+    let after = |what: &str| format!("--after={bad}:{what}");
+    let done = instance.tutti(&["submit", &after("ok"), "true"]).expect(120);
+    done.says(&format!("job {bad} has ended (exit code 3)"));
+    let clean = submit(&instance, &[&after("notok")], "echo clean");
+    instance.tutti(&["wait", &clean]).expect(0);
+    instance.tutti(&["submit", "--after", "99", "true"]).expect(120).says("no job 99 is known");
+    instance.tutti(&["submit", "--after", "noname", "true"]).expect(1).says("no job named");
+    instance.tutti(&["submit", "--after", "1:soon", "true"]).expect(2).says("none of: ok, notok");
+    instance.tutti(&["submit", "--after", "1", "--deadline", "1h", "-t", "1m", "true"]).expect(2);
+}
+
+#[test]
+fn a_job_that_can_never_start_ends_or_is_kept() {
+    let instance = Instance::new().up();
+    fs::write(instance.work.join("status"), "7").unwrap();
+    let first = submit(&instance, &[], WAITS);
+    let ends = submit(&instance, &["--after", &first], "true");
+    let keeps = submit(&instance, &["--after", &first, "--if-never", "keep"], "true");
+    let either = submit(&instance, &["--after", &format!("{first}|{keeps}:start")], "true");
+    release(&instance, "go");
+    instance.tutti(&["wait", &first]).expect(7);
+    instance.tutti(&["wait", &ends]).expect(120);
+    let line = instance.tutti(&["ps", &keeps]).expect(0).text();
+    assert!(line.contains(&format!("never: job {first} did not end as it asks")), "{line}");
+    instance.tutti(&["cancel", &keeps]).expect(0);
+    instance.tutti(&["wait", &either]).expect(0);
+}
+
+#[test]
+fn a_singleton_waits_for_jobs_of_its_name_and_scripts_for_sbatch_can_ask_too() {
+    let instance = Instance::new().up();
+    release(&instance, "status");
+    let first = submit(&instance, &["--name", "one"], WAITS);
+    let next = submit(&instance, &["--name", "one", "--singleton"], "cat a");
+    let text = format!("#!/bin/sh\n#SBATCH -d afterok:{first}:{next} -o out-%j\necho both\n");
+    instance.script("job.sh", &text);
+    let both = instance.tutti(&["batch", "--parsable", "job.sh"]).expect(0).text();
+    release(&instance, "go");
+    instance.tutti(&["wait", both.trim()]).expect(0);
+    assert_eq!(
+        (out(&instance, &next), out(&instance, both.trim())),
+        ("first\n".into(), "both\n".into())
+    );
+}
