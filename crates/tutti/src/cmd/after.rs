@@ -15,7 +15,7 @@ use tutti_wire::local::JobRequest;
 pub(crate) struct AfterOptions {
     /// Start after jobs, by number or name: each has ended well (ok), failed (notok), ended (any)
     /// or started (start) [default: ok]. `3,4:any` needs both, `'3|4'` one of them
-    #[arg(long, value_name = "JOB[:WHAT]", conflicts_with = "deadline", help_heading = SCHEDULING)]
+    #[arg(long, alias = "dependency", value_name = "JOB[:WHAT]", conflicts_with = "deadline", help_heading = SCHEDULING)]
     after: Vec<AfterWord>,
 
     /// Start after all jobs of yours with the same name that were submitted before
@@ -49,9 +49,23 @@ impl FromStr for AfterWord {
             return Err("`,` needs all jobs and `|` one of them; use either".into());
         }
         let words = text.split(if one { '|' } else { ',' });
-        let jobs = words.map(after_of).collect::<Result<_, _>>()?;
+        let each = words.map(|word| of_sbatch(word).unwrap_or_else(|| Ok(vec![after_of(word)?])));
+        let jobs = each.collect::<Result<Vec<_>, _>>()?.concat();
         Ok(Self { jobs, one })
     }
+}
+
+/// Several jobs as `sbatch` has them, such as `afterok:3:4`.
+fn of_sbatch(word: &str) -> Option<Result<Vec<(Several, AfterWhat)>, String>> {
+    let (name, jobs) = word.split_once(':')?;
+    let what = match name {
+        "afterok" => AfterWhat::Ok,
+        "afternotok" => AfterWhat::NotOk,
+        "afterany" => AfterWhat::Any,
+        "after" => AfterWhat::Start,
+        _ => return None,
+    };
+    Some(jobs.split(':').map(|job| Ok((single(job)?, what))).collect())
 }
 
 fn after_of(word: &str) -> Result<(Several, AfterWhat), String> {
@@ -68,9 +82,13 @@ fn after_of(word: &str) -> Result<(Several, AfterWhat), String> {
     if job.is_empty() {
         return Err("a job is missing; write its number or name, such as 7:any".into());
     }
+    Ok((single(job)?, what))
+}
+
+fn single(job: &str) -> Result<Several, String> {
     match whole_jobs(job)? {
         Several::Range(_) => Err(format!("{job} is a range; write each job, such as 7,8,9")),
-        job => Ok((job, what)),
+        job => Ok(job),
     }
 }
 
@@ -119,7 +137,11 @@ mod tests {
         assert_eq!(word.jobs[0], (Several::One(JobId(3).into()), AfterWhat::Ok));
         assert_eq!(word.jobs[1], (named, AfterWhat::Any));
         assert!("3:start|4:notok".parse::<AfterWord>().unwrap().one);
-        for bad in ["3,4|5", "3:soon", ":any", "", "3,", "3-9", "7.1", "3:"] {
+        let word: AfterWord = "afterok:3:4".parse().unwrap();
+        assert_eq!(word.jobs[1], (Several::One(JobId(4).into()), AfterWhat::Ok));
+        for bad in
+            ["afterok:", "afterok:3-5", "3,4|5", "3:soon", ":any", "", "3,", "3-9", "7.1", "3:"]
+        {
             assert!(bad.parse::<AfterWord>().is_err(), "{bad}");
         }
     }
