@@ -8,7 +8,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 9] = [
     ("Run jobs", &["run", "submit", "batch", "adopt", "wait"]),
     (
         "Look at jobs",
-        &["ps", "show", "logs", "attach", "events", "top", "timeline", "history", "report"],
+        &["ps", "show", "logs", "attach", "events", "top", "web", "timeline", "history", "report"],
     ),
     ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class", "move"]),
     ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),

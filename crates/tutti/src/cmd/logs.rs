@@ -95,7 +95,8 @@ pub(crate) fn execute(args: &LogsArgs) -> anyhow::Result<Exit> {
         wait_for_begin(&report)?;
         report = ask_to_show(target.job, false)?;
     }
-    let mut shown = open_all(&report, args)?;
+    let stream = if args.err { Stream::Error } else { Stream::Output };
+    let mut shown = open_all(&report, stream, args.rank, args.lines)?;
     if !args.follow {
         shown.print_all()?;
         return shown.exit();
@@ -135,8 +136,13 @@ fn end_of(job: JobId) -> Receiver<anyhow::Result<(JobReport, Outcome)>> {
     receiver
 }
 
-/// Finds the files of the job.
-fn open_all(report: &ShowReport, args: &LogsArgs) -> anyhow::Result<Shown> {
+/// Finds the files of the job: of one rank, if that is given, from the last lines on.
+pub(super) fn open_all(
+    report: &ShowReport,
+    stream: Stream,
+    rank: Option<u32>,
+    lines: Option<u64>,
+) -> anyhow::Result<Shown> {
     let job = &report.job;
     let Some(details) = &report.details else {
         let reason = format!(
@@ -152,8 +158,7 @@ fn open_all(report: &ShowReport, args: &LogsArgs) -> anyhow::Result<Shown> {
         );
         return Err(coded(Code::NoOutput, reason));
     }
-    let stream = if args.err { Stream::Error } else { Stream::Output };
-    let files = files_of(job, details, stream, args.rank)?;
+    let files = files_of(job, details, stream, rank)?;
     if files.len() > FILES_MAX {
         let reason = format!(
             "job {} has {} files; at most {FILES_MAX} are shown at once: choose one with --rank",
@@ -162,14 +167,14 @@ fn open_all(report: &ShowReport, args: &LogsArgs) -> anyhow::Result<Shown> {
         );
         return Err(coded(Code::TooMuchAsked, reason));
     }
-    if let (Some(rank), [LogFile { writers: (_, 2..), path, .. }]) = (args.rank, &files[..]) {
+    if let (Some(rank), [LogFile { writers: (_, 2..), path, .. }]) = (rank, &files[..]) {
         say!(
             "tutti: rank {rank} has no file of its own: {} has lines of other ranks, too; submit with a name such as \
              -o %j-%r",
             path.display()
         );
     }
-    Ok(Shown::new(files, args.lines, Owner::of(&job.user)))
+    Ok(Shown::new(files, lines, Owner::of(&job.user)))
 }
 
 /// The owner of a job whose output root reads. Files are opened with the owner's rights: the paths
@@ -200,7 +205,7 @@ impl Owner {
 }
 
 /// The files that are printed.
-struct Shown {
+pub(super) struct Shown {
     files: Vec<Reading>,
     owner: Option<Owner>,
     /// The file that was printed last.
@@ -264,24 +269,50 @@ impl Shown {
         Ok(if self.has_failed { Exit::FAILED } else { Exit::OK })
     }
 
+    /// What has come since the last piece, at most so much at a time; nothing if nothing has.
+    #[cfg(feature = "web")]
+    pub(super) fn next_piece(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
+        let count = self.files.len();
+        // The file of the last piece first: its lines stay together.
+        let first = self.latest.unwrap_or(0);
+        for index in (first..count).chain(0..first) {
+            let Reading { of, file, at, lines } = &mut self.files[index];
+            let Some((mut file, length)) = look(of, file, at, lines, self.owner.as_ref())? else {
+                continue;
+            };
+            let left = usize::try_from(length - *at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let length = file.read(&mut self.buffer[..left]).with_context(|| failed(&of.path))?;
+            if length == 0 {
+                continue;
+            }
+            let mut piece = Vec::new();
+            if count > 1 && self.latest != Some(index) {
+                let gap = if self.latest.is_some() { "\n" } else { "" };
+                piece.extend(format!("{gap}==> {} <==\n", of.path.display()).into_bytes());
+            }
+            self.latest = Some(index);
+            piece.extend_from_slice(&self.buffer[..length]);
+            *at += length as u64;
+            return Ok(Some(piece));
+        }
+        Ok(None)
+    }
+
+    /// The first file that is not there, if none is.
+    #[cfg(feature = "web")]
+    pub(super) fn missing(&self) -> Option<&LogFile> {
+        let is_there = self.files.iter().any(|reading| reading.file.is_some());
+        self.files.first().filter(|_| !is_there).map(|reading| &reading.of)
+    }
+
     /// Prints what has come to a file since it was looked at.
     fn print_new(&mut self, index: usize) -> anyhow::Result<()> {
         let is_one = self.files.len() == 1;
         let Reading { of, file, at, lines } = &mut self.files[index];
-        if file.is_none() {
-            *file = find(of, self.owner.as_ref())?;
-        }
-        let Some(mut file) = file.as_ref() else { return Ok(()) };
+        let Some((mut file, length)) = look(of, file, at, lines, self.owner.as_ref())? else {
+            return Ok(());
+        };
         let why = || failed(&of.path);
-        let length = file.metadata().with_context(why)?.len();
-        if length < *at {
-            // Another launch of the job emptied it.
-            *at = 0;
-        }
-        if let Some(lines) = lines.take() {
-            *at = begin_of_last(file, lines).with_context(why)?;
-        }
-        file.seek(SeekFrom::Start(*at)).with_context(why)?;
         let mut out = std::io::stdout().lock();
         // What comes meanwhile is printed in the next round, so that each file has its turn.
         while *at < length {
@@ -314,6 +345,31 @@ impl Shown {
         };
         say!([NoOutput] "tutti: there is no file {}{where_from}", path.display());
     }
+}
+
+/// Opens a file of the job unless it is open, and goes to where it was read to; its length.
+fn look<'a>(
+    of: &LogFile,
+    file: &'a mut Option<File>,
+    at: &mut u64,
+    lines: &mut Option<u64>,
+    owner: Option<&Owner>,
+) -> anyhow::Result<Option<(&'a File, u64)>> {
+    if file.is_none() {
+        *file = find(of, owner)?;
+    }
+    let Some(mut file) = file.as_ref() else { return Ok(None) };
+    let why = || failed(&of.path);
+    let length = file.metadata().with_context(why)?.len();
+    if length < *at {
+        // Another launch of the job emptied it.
+        *at = 0;
+    }
+    if let Some(lines) = lines.take() {
+        *at = begin_of_last(file, lines).with_context(why)?;
+    }
+    file.seek(SeekFrom::Start(*at)).with_context(why)?;
+    Ok(Some((file, length)))
 }
 
 /// Opens a file of the job, if it is there.

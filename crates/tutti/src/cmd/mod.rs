@@ -47,6 +47,7 @@ mod tree;
 mod up;
 mod upgrade;
 mod usage;
+mod web;
 mod weight;
 mod when;
 
@@ -92,6 +93,8 @@ pub(crate) enum Verb {
     Timeline(timeline::TimelineArgs),
     /// Watch the matrix, jobs and processes
     Top(top::TopArgs),
+    /// Serve a page with the matrix, jobs and nodes, and an HTTP interface
+    Web(web::WebArgs),
     /// List jobs that have ended, and what they used
     History(history::HistoryArgs),
     /// Add up what users, groups, classes or queues got
@@ -254,6 +257,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Timeline(args) => timeline::execute(&args),
         Verb::Metrics(args) => metrics::execute(&args),
         Verb::Top(args) => top::execute(&args),
+        Verb::Web(args) => web::execute(&args),
         Verb::History(args) => history::execute(&args),
         Verb::Report(args) => report::execute(&args),
         Verb::Replay(args) => replay::execute(&args),

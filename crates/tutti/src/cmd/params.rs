@@ -192,6 +192,12 @@ fn say_who_takes_turns(after: &All) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What `tutti params --json` prints.
+#[cfg(feature = "web")]
+pub(super) fn json_of_all() -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&known()?)?)
+}
+
 fn known() -> anyhow::Result<All> {
     All::from(ask_of_the_past(&Request::Params)?)
 }

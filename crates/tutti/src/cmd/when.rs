@@ -53,6 +53,12 @@ pub(super) fn of_line(wanted: &[Several], user: Option<&str>, json: bool) -> any
     Ok(Exit::OK)
 }
 
+/// What `tutti ps --start --json` prints.
+#[cfg(feature = "web")]
+pub(super) fn json_of_line() -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&all_starts()?)?)
+}
+
 /// All pages of one forecast, or of as few as may be.
 fn all_starts() -> anyhow::Result<ForecastReport> {
     let mut all: Option<ForecastReport> = None;

@@ -82,6 +82,7 @@ mod tree;
 mod unborn;
 mod upgrade;
 mod upgrade_all;
+mod web;
 mod when;
 mod without_cgroups;
 mod witness;

@@ -75,6 +75,7 @@ fn what_may_be_unsafe_is_in_one_crate() {
         "client",
         "faultsim",
         "bench",
+        "web",
         "tutti",
     ];
     for crate_name in safe {

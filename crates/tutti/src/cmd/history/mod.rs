@@ -128,15 +128,25 @@ fn all(args: &HistoryArgs, wanted: &[Several]) -> anyhow::Result<Exit> {
         swf::write(path, &jobs, &nodes)?;
         say!("tutti: wrote {} to {}", counted(jobs.len() as u64, "job"), path.display());
     } else if args.json {
-        let shown = |it: &EndedReport| -> anyhow::Result<_> {
-            let (ending, accepted_ms, ended_ms) = (it.ending, it.accepted_ms, it.ended_ms);
-            Ok(serde_json::to_value(Shown { job: &it.job, ending, accepted_ms, ended_ms })?)
-        };
-        print_json(&jobs.iter().map(shown).collect::<anyhow::Result<Vec<_>>>()?)?;
+        print_json(&shown(&jobs))?;
     } else {
         print_table(&ended_table(&jobs))?;
     }
     Ok(Exit::OK)
+}
+
+fn shown(jobs: &[EndedReport]) -> Vec<Shown<'_>> {
+    let shown = jobs.iter().map(|it| {
+        let (ending, accepted_ms, ended_ms) = (it.ending, it.accepted_ms, it.ended_ms);
+        Shown { job: &it.job, ending, accepted_ms, ended_ms }
+    });
+    shown.collect()
+}
+
+/// What `tutti history --json` prints.
+#[cfg(feature = "web")]
+pub(super) fn json_of(query: EndedQuery, most: usize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&shown(&latest(query, most)?))?)
 }
 
 /// The nodes; none where no instance runs.
@@ -150,14 +160,18 @@ fn nodes() -> anyhow::Result<Vec<NodeReport>> {
 
 /// The jobs that are asked for, the earliest end first.
 fn matching(args: &HistoryArgs) -> anyhow::Result<Vec<EndedReport>> {
-    let most = args.last.unwrap_or(usize::MAX);
-    let mut query = EndedQuery {
+    let query = EndedQuery {
         user: args.user.clone(),
         since_ms: args.since,
         until_ms: args.until,
         endings: args.states.clone(),
         after: None,
     };
+    latest(query, args.last.unwrap_or(usize::MAX))
+}
+
+/// The latest jobs of a query, at most this number, the earliest end first.
+fn latest(mut query: EndedQuery, most: usize) -> anyhow::Result<Vec<EndedReport>> {
     let mut all = Vec::new();
     while all.len() < most {
         let Reply::Past { jobs, next } = ask_of_the_past(&Request::Past(query.clone()))? else {

@@ -52,11 +52,7 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
     let targets = targets_of(&args.jobs, true)?;
     let mut reports = Vec::new();
     for target in targets {
-        let mut report = ask_to_show(target.job, args.env)?;
-        if report.ended_ms.is_none() {
-            report.job.usage = usage_so_far(target.job);
-        }
-        reports.push(report);
+        reports.push(ask_for_all(target.job, args.env)?);
     }
     if args.json {
         print_json(&reports.iter().map(json::Shown::of).collect::<Vec<_>>())?;
@@ -71,6 +67,21 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
         return Err(coded(Code::JobEnded, reason));
     }
     Ok(Exit::OK)
+}
+
+/// One job, with what it has used so far.
+fn ask_for_all(job: JobId, environment: bool) -> anyhow::Result<ShowReport> {
+    let mut report = ask_to_show(job, environment)?;
+    if report.ended_ms.is_none() {
+        report.job.usage = usage_so_far(job);
+    }
+    Ok(report)
+}
+
+/// One job, as an element of what `tutti show --json` prints.
+#[cfg(feature = "web")]
+pub(super) fn json_of(job: JobId) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&json::Shown::of(&ask_for_all(job, false)?))?)
 }
 
 /// One job, from the controller or from the journal of an instance that is gone.

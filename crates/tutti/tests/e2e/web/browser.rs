@@ -1,0 +1,262 @@
+//! The page in a real browser: Debian's Chromium, driven by its own driver.
+//!
+//! `tests/install-deps --web` installs both; `tests/web` runs these tests.
+
+use super::Web;
+use super::http::{Reply, dial};
+use crate::harness::{Instance, Running, eventually};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+
+/// A browser, and its driver.
+struct Browser {
+    address: String,
+    session: String,
+    _driver: Running,
+}
+
+impl Browser {
+    fn start(instance: &Instance) -> Self {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").current_dir(&instance.work).env("HOME", &instance.work);
+        command.env("TMPDIR", &instance.work).stdin(std::process::Stdio::null());
+        let driver = Running::start(command);
+        driver.wait_for("started successfully on port ");
+        let said = driver.out();
+        let port = said.rsplit_once(" on port ").unwrap().1;
+        let port = port.trim().trim_end_matches('.');
+        let address = format!("127.0.0.1:{port}");
+        let mut browser = Self { address, session: String::new(), _driver: driver };
+        // Without a sandbox, as root can't have one.
+        let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
+        let options = json!({ "args": args, "binary": "/usr/bin/chromium" });
+        let wanted =
+            json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
+        let made = browser.call("POST", "/session", &wanted);
+        browser.session = format!("/session/{}", made["sessionId"].as_str().unwrap());
+        browser
+    }
+
+    #[track_caller]
+    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        let mut stream = dial(&self.address);
+        stream.write_all(head.as_bytes()).unwrap();
+        let reply = Reply::read(&mut stream);
+        let text = reply.text();
+        let reply = reply.expect(200).json();
+        assert!(reply.get("value").is_some(), "{text}");
+        reply["value"].clone()
+    }
+
+    #[track_caller]
+    fn go(&self, url: &str) {
+        self.call("POST", &format!("{}/url", self.session), &json!({ "url": url }));
+    }
+
+    #[track_caller]
+    fn run(&self, script: &str) -> Value {
+        let body = json!({ "script": script, "args": [] });
+        self.call("POST", &format!("{}/execute/sync", self.session), &body)
+    }
+
+    /// Waits until a script gives something true.
+    #[track_caller]
+    fn wait(&self, script: &str) -> Value {
+        eventually(&format!("{script} in: {}", self.text()), || {
+            let value = self.run(script);
+            (value != Value::Null && value != json!(false)).then_some(value)
+        })
+    }
+
+    fn text(&self) -> String {
+        self.run("return document.body.innerText").as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Clicks as a user does: what is covered or not visible can't be clicked.
+    #[track_caller]
+    fn click(&self, selector: &str) {
+        let body = json!({ "using": "css selector", "value": selector });
+        let found = self.call("POST", &format!("{}/element", self.session), &body);
+        let element =
+            found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        self.call("POST", &format!("{}/element/{element}/click", self.session), &json!({}));
+    }
+
+    fn resize(&self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height });
+        self.call("POST", &format!("{}/goog/cdp/execute", self.session), &json!({
+            "cmd": "Emulation.setDeviceMetricsOverride",
+            "params": { "width": size["width"], "height": size["height"], "deviceScaleFactor": 1, "mobile": width < 500 },
+        }));
+    }
+
+    /// Keeps a picture where `TUTTI_SCREENSHOTS` says.
+    fn picture(&self, name: &str) {
+        let Some(directory) = std::env::var_os("TUTTI_SCREENSHOTS") else { return };
+        let reply = self.call("GET", &format!("{}/screenshot", self.session), &json!({}));
+        let bytes = decoded(reply.as_str().unwrap());
+        std::fs::write(Path::new(&directory).join(format!("{name}.png")), bytes).unwrap();
+    }
+
+    /// What the page logged: errors of scripts, and what its own policy refused.
+    fn errors(&self) -> Vec<String> {
+        let log =
+            self.call("POST", &format!("{}/se/log", self.session), &json!({ "type": "browser" }));
+        let entries = log.as_array().unwrap().iter();
+        entries.map(|it| it["message"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The browser ends with its session.
+        let head = format!(
+            "DELETE {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.session, self.address
+        );
+        let mut stream = dial(&self.address);
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.read(&mut [0; 64]);
+    }
+}
+
+/// Bytes of base64.
+fn decoded(text: &str) -> Vec<u8> {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for value in text.bytes().filter_map(|byte| LETTERS.iter().position(|it| *it == byte)) {
+        bits = (bits << 6 | u32::try_from(value).unwrap()) & 0xff_ffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 0xff) as u8);
+        }
+    }
+    bytes
+}
+
+#[test]
+#[ignore = "needs Chromium: tests/web installs it and runs this"]
+fn the_page_shows_the_matrix_and_its_buttons_act() {
+    let instance = Instance::new().up();
+    let web = Web::start(&instance);
+    web.running.wait_for_err("for another browser: ");
+    let said = web.running.err();
+    let address = said.rsplit_once("for another browser: ").unwrap().1.trim().to_owned();
+    let script = "<img src=x onerror=window.hit=1>";
+    let first = instance.submit(&[
+        "-J",
+        "solver",
+        "-n",
+        "2",
+        "-o",
+        "out",
+        "sh",
+        "-c",
+        "echo hello $TUTTI_JOB; while :; do :; done",
+    ]);
+    let second = instance.submit(&[
+        "-J",
+        script,
+        "-n",
+        "2",
+        "-o",
+        "/dev/null",
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
+    for job in [first, second] {
+        instance.wait_for_state(job, "running");
+    }
+    let waits = instance.submit(&["-J", "later", "--hold", "-o", "/dev/null", "true"]);
+    instance.submit(&["-J", "quick", "-o", "/dev/null", "true"]);
+    let browser = Browser::start(&instance);
+    browser.resize(1280, 900);
+    browser.go(&address);
+    browser.wait(&format!(
+        "return document.querySelectorAll('#matrix a[href=\"#/job/{first}\"]').length > 0"
+    ));
+    browser.wait(&format!(
+        "return document.querySelectorAll('#matrix a[href=\"#/job/{second}\"]').length > 0"
+    ));
+    browser.wait("return document.querySelector('#live').textContent === 'live'");
+    // Rows take turns, and the page shows which has its own.
+    let turn = "return document.querySelector('#matrix .row.turn')?.dataset.row";
+    browser.wait(&format!("{turn} === '1'"));
+    browser.wait(&format!("{turn} === '2'"));
+    browser.wait(&format!(
+        "return document.querySelector('#waiting').innerText.includes('later') && {waits}"
+    ));
+    browser.picture("matrix");
+    lists(&browser);
+    cancel(&browser, &instance, first);
+    narrow(&browser, first);
+    assert_eq!(browser.run("return window.hit ?? null"), Value::Null, "a name is text");
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// The views of jobs, nodes and history.
+fn lists(browser: &Browser) {
+    browser.click("nav a[data-view=jobs]");
+    browser.wait("return document.querySelector('main').innerText.includes('solver')");
+    browser.picture("jobs");
+    browser.click("nav a[data-view=nodes]");
+    browser.wait("return document.querySelectorAll('main .meter').length >= 3");
+    browser.picture("nodes");
+    browser.click("nav a[data-view=history]");
+    browser.wait("return document.querySelectorAll('#gantt .job').length >= 2");
+    browser.picture("history");
+}
+
+/// The job's page: output, then an action that asks before it acts.
+fn cancel(browser: &Browser, instance: &Instance, job: u64) {
+    browser.run(&format!("location.hash = '#/job/{job}'"));
+    browser.wait(&format!(
+        "return document.querySelector('pre.output')?.textContent.includes('hello {job}')"
+    ));
+    browser.picture("job");
+    browser.click("button[data-action=cancel]");
+    browser.wait("return document.querySelector('#confirm').open");
+    browser.picture("confirm");
+    browser.click("#confirm button[value=no]");
+    browser.wait("return !document.querySelector('#confirm').open");
+    assert_eq!(instance.job(job)["exit_code"], Value::Null);
+    browser.click("button[data-action=cancel]");
+    browser.click("#confirm-yes");
+    instance.wait_for_state(job, "ended");
+    browser.wait("return document.querySelector('main').innerText.includes('cancelled')");
+    browser.wait("return document.querySelectorAll('button[data-action]').length === 0");
+}
+
+/// As on a phone: no view is wider than the screen.
+fn narrow(browser: &Browser, job: u64) {
+    browser.resize(390, 800);
+    for (name, hash) in [
+        ("matrix", "#/".to_owned()),
+        ("jobs", "#/jobs".to_owned()),
+        ("nodes", "#/nodes".to_owned()),
+        ("history", "#/history".to_owned()),
+        ("job", format!("#/job/{job}")),
+    ] {
+        browser.run(&format!("location.hash = '{hash}'"));
+        browser.wait("return document.querySelectorAll('main .card').length > 0 && !document.querySelector('main > p')");
+        browser.wait(&format!(
+            "return '{name}' !== 'matrix' || document.querySelector('#matrix svg') !== null"
+        ));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        browser.picture(&format!("{name}-390"));
+        let width = browser.run("return document.documentElement.scrollWidth");
+        assert_eq!(width, 390, "{name} is wider than the screen");
+    }
+}

@@ -1,0 +1,196 @@
+//! `tutti web`: the page and the HTTP interface of one user.
+//!
+//! The server is a client of an instance, as every verb is. It acts with the rights of the user
+//! that started it, and the controller checks them. It knows the instance only through [`Source`];
+//! an async runtime is in this crate alone.
+#![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod answer;
+mod app;
+mod auth;
+mod events;
+mod files;
+mod limits;
+mod listen;
+mod openapi;
+mod output;
+mod routes;
+mod source;
+
+pub use auth::Gate;
+pub use listen::{Listening, Place};
+pub use source::{
+    Action, Answer, EventLine, EventLines, Events, Failure, HistoryQuery, Output, OutputQuery,
+    Source,
+};
+
+use answer::{answer, failed, failed_with, with_headers};
+use app::App;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Query, RawPathParams, Request, State};
+use axum::http::header::{self, HeaderValue};
+use axum::http::{HeaderMap, Method, Response, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::routing::{MethodFilter, get, on};
+use events::Hub;
+use limits::{REQUEST_TIME, THREADS};
+use routes::{BODY_MAX, Call, ROUTES, Route};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::time::timeout;
+use tutti_wire::code::Code;
+
+/// A server that is ready.
+pub struct Server {
+    /// Where it listens.
+    pub listening: Listening,
+    /// Its secrets.
+    pub gate: Arc<Gate>,
+    /// The instance.
+    pub source: Arc<dyn Source>,
+    /// Called when a token was used, and another one is good.
+    pub on_session: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Server {
+    /// Serves requests for ever.
+    ///
+    /// # Errors
+    /// If the system has no room for its threads.
+    pub fn serve(self) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::new(Code::System, error);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(THREADS)
+            .build()
+            .map_err(failed)?;
+        let hub = Arc::new(Hub::new());
+        let (read, source) = (Arc::clone(&hub), Arc::clone(&self.source));
+        std::thread::Builder::new()
+            .name("web-events".into())
+            .spawn(move || read.read(&*source))
+            .map_err(failed)?;
+        let is_unix = self.listening.origin().is_none();
+        let app = App::new(self.source, self.gate, hub, is_unix, self.on_session);
+        runtime.block_on(self.listening.serve(router(Arc::new(app))))
+    }
+}
+
+/// All requests that are answered. Those of the interface are there with and without the path of
+/// the page before them.
+fn router(app: Arc<App>) -> Router {
+    let mut interface = Router::new();
+    for route in ROUTES {
+        let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
+        let handle = move |app, params, query, headers| handle(route, app, params, query, headers);
+        interface = interface.route(route.path, on(filter, handle));
+    }
+    let path = app.gate.path().to_owned();
+    let mut page = Router::new();
+    for file in files::FILES {
+        let serve = move |headers: HeaderMap| async move { files::file(file, &headers) };
+        page = page.route(&format!("{path}/{}", file.path), get(serve));
+    }
+    Router::new()
+        .nest(&path, interface.clone())
+        .merge(interface)
+        .merge(page)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .with_state(app)
+}
+
+async fn no_such_path() -> Response<Body> {
+    let text = "there is no such path; /openapi.json lists those that there are";
+    failed_with(StatusCode::NOT_FOUND, &Failure::new(Code::CannotUnderstand, text))
+}
+
+async fn no_such_method() -> Response<Body> {
+    let text = "this path takes no such request; /openapi.json lists what it takes";
+    failed_with(StatusCode::METHOD_NOT_ALLOWED, &Failure::new(Code::CannotUnderstand, text))
+}
+
+async fn handle(
+    route: &'static Route,
+    State(app): State<Arc<App>>,
+    params: RawPathParams,
+    query: Result<Query<Vec<(String, String)>>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let Ok(Query(query)) = query else {
+        return failed(&Failure::new(Code::CannotUnderstand, "the query can't be understood"));
+    };
+    let mut job = 0;
+    if let Some((_, text)) = params.iter().find(|(name, _)| *name == "id") {
+        let Ok(number) = text.parse() else {
+            let text = format!("{text:?} is no number of a job");
+            return failed_with(StatusCode::NOT_FOUND, &Failure::new(Code::NoJob, text));
+        };
+        job = number;
+    }
+    let query = query.into_iter().collect::<BTreeMap<_, _>>();
+    route.answer(Call { app, job, query, headers }).await
+}
+
+/// Lets requests of a session through, and begins one for the address that `tutti web` printed.
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    with_headers(guarded(&app, request, next).await)
+}
+
+async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
+    if !app.is_unix {
+        let token = token_of(&request);
+        if let Err(failure) = auth::check_origin(request.headers(), token.is_some()) {
+            return failed(&failure);
+        }
+        if let Some(token) = token {
+            return begin(app, &token);
+        }
+        if !app.gate.knows(request.headers()) {
+            return files::no_session();
+        }
+    }
+    if request.method() == Method::GET || request.method() == Method::HEAD {
+        return next.run(request).await;
+    }
+    // No request needs a body; one that is short is read, so that the connection can go on.
+    let (parts, body) = request.into_parts();
+    match timeout(REQUEST_TIME, axum::body::to_bytes(body, BODY_MAX)).await {
+        Ok(Ok(_)) => next.run(Request::from_parts(parts, Body::empty())).await,
+        Ok(Err(_)) => {
+            let text = format!("the body is longer than {BODY_MAX} bytes; no request needs one");
+            failed_with(StatusCode::PAYLOAD_TOO_LARGE, &Failure::new(Code::TooMuchAsked, text))
+        }
+        Err(_) => {
+            let text = "the body did not arrive in time";
+            failed_with(StatusCode::REQUEST_TIMEOUT, &Failure::new(Code::CannotUnderstand, text))
+        }
+    }
+}
+
+/// The token of an address, if this is one with a token.
+fn token_of(request: &Request) -> Option<String> {
+    let is_address = request.uri().path() == "/" && request.method() == Method::GET;
+    let query = request.uri().query().filter(|_| is_address)?;
+    query.strip_prefix("token=").map(str::to_owned)
+}
+
+/// Begins a session.
+fn begin(app: &App, token: &str) -> Response<Body> {
+    let Some(session) = app.gate.redeem(token) else { return files::no_session() };
+    (app.on_session)();
+    let path = app.gate.path();
+    let mut response = answer(StatusCode::OK, files::FORWARD_KIND, files::forward(path));
+    let cookie = format!("{}={session}; Path={path}/; HttpOnly; SameSite=Strict", auth::COOKIE);
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}

@@ -1,0 +1,383 @@
+//! The interface: one table, by which requests are routed and `/openapi.json` is made.
+
+use crate::answer::{answer, failed, json};
+use crate::app::App;
+use crate::limits::BODY_BYTES_MAX;
+use crate::source::{Action, Answer, Failure, HistoryQuery, OutputQuery};
+use crate::{events, openapi, output};
+use axum::body::{Body, Bytes};
+use axum::http::header::HeaderMap;
+use axum::http::{Method, Response, StatusCode};
+use futures_core::Stream;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+use tutti_wire::code::Code;
+
+/// Jobs of the history that one answer has at most, and without a wish.
+const HISTORY_MAX: usize = 1000;
+const HISTORY_DEFAULT: usize = 200;
+
+/// Lines of output from which a reader begins at most.
+const LINES_MAX: u64 = 1_000_000;
+
+/// A request of the interface.
+pub(crate) struct Call {
+    pub(crate) app: Arc<App>,
+    /// The job in its path.
+    pub(crate) job: u64,
+    pub(crate) query: BTreeMap<String, String>,
+    pub(crate) headers: HeaderMap,
+}
+
+/// What answers a request.
+type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Answer<Response<Body>>> + Send>>;
+
+/// A parameter of a request.
+pub(crate) struct Param {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its type in JSON schema.
+    pub(crate) kind: &'static str,
+    /// What it means.
+    pub(crate) help: &'static str,
+}
+
+/// What an answer consists of.
+pub(crate) enum Shape {
+    /// JSON of a schema of `jobs.schema.json`, or of an element of one.
+    Schema(&'static str),
+    /// An element of one.
+    Element(&'static str),
+    /// JSON that a page of the reference describes.
+    Json(&'static str),
+    /// Another type.
+    Other(&'static str),
+}
+
+/// One request that the interface takes.
+pub(crate) struct Route {
+    /// `GET` or `POST`.
+    pub(crate) method: Method,
+    /// Its path; `{id}` is the number of a job.
+    pub(crate) path: &'static str,
+    /// What it does.
+    pub(crate) help: &'static str,
+    /// The parameters that it takes.
+    pub(crate) params: &'static [Param],
+    /// What its answer is.
+    pub(crate) shape: Shape,
+    /// What answers it.
+    pub(crate) handler: Handler,
+}
+
+const USER: Param = Param { name: "user", kind: "string", help: "Only jobs of this user." };
+
+macro_rules! handler {
+    ($function:path) => {
+        |call| Box::pin($function(call))
+    };
+}
+
+/// All requests of the interface.
+pub(crate) static ROUTES: &[Route] = &[
+    Route {
+        method: Method::GET,
+        path: "/v1/jobs",
+        help: "Jobs, as `tutti ps --json` prints them.",
+        params: &[
+            Param { name: "ended", kind: "boolean", help: "Also jobs that have ended." },
+            USER,
+        ],
+        shape: Shape::Schema("ps"),
+        handler: handler!(jobs),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/jobs/{id}",
+        help: "One job, live or ended, as an element of what `tutti show --json` prints.",
+        params: &[],
+        shape: Shape::Element("show"),
+        handler: handler!(job),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/jobs/{id}/output",
+        help: "What a submitted job wrote, as `tutti logs` prints it. Only for the owner of the job.",
+        params: &[
+            Param { name: "rank", kind: "integer", help: "Only the file of this rank." },
+            Param { name: "error", kind: "boolean", help: "Standard error." },
+            Param {
+                name: "lines",
+                kind: "integer",
+                help: "Only the last lines, at most this number.",
+            },
+            Param { name: "follow", kind: "boolean", help: "Go on until the job has ended." },
+        ],
+        shape: Shape::Other("text/plain"),
+        handler: handler!(job_output),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs/{id}/cancel",
+        help: "Ends a job: SIGTERM, then SIGKILL after its grace.",
+        params: &[Param { name: "now", kind: "boolean", help: "Kill at once." }],
+        shape: Shape::Json("verbs.md"),
+        handler: handler!(cancel),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs/{id}/suspend",
+        help: "Suspends a job: it gets no turns until it is resumed.",
+        params: &[],
+        shape: Shape::Json("verbs.md"),
+        handler: handler!(suspend),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs/{id}/resume",
+        help: "Resumes a suspended job.",
+        params: &[],
+        shape: Shape::Json("verbs.md"),
+        handler: handler!(resume),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/nodes",
+        help: "Nodes, as `tutti nodes --json` prints them.",
+        params: &[],
+        shape: Shape::Json("verbs.md"),
+        handler: handler!(nodes),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/matrix",
+        help: "Nodes, jobs, and which rows had their turns lately.",
+        params: &[],
+        shape: Shape::Json("json.md"),
+        handler: handler!(matrix),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/params",
+        help: "Parameters and classes, as `tutti params --json` prints them.",
+        params: &[],
+        shape: Shape::Json("parameters.md"),
+        handler: handler!(params),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/history",
+        help: "Ended jobs, as `tutti history --json` prints them.",
+        params: &[
+            USER,
+            Param {
+                name: "since_ms",
+                kind: "integer",
+                help: "Ended at this time or later, in ms since 1970.",
+            },
+            Param { name: "until_ms", kind: "integer", help: "Ended before this time." },
+            Param {
+                name: "last",
+                kind: "integer",
+                help: "The latest, at most this number: 200, or up to 1000.",
+            },
+        ],
+        shape: Shape::Schema("history"),
+        handler: handler!(history),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/starts",
+        help: "When waiting jobs will start, as `tutti ps --start --json` prints it.",
+        params: &[],
+        shape: Shape::Json("json.md"),
+        handler: handler!(starts),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/events",
+        help: "Events as server-sent events. Each has its number as `id`, by which a reader resumes.",
+        params: &[Param {
+            name: "after",
+            kind: "integer",
+            help: "Events behind this number, as Last-Event-ID.",
+        }],
+        shape: Shape::Other("text/event-stream"),
+        handler: handler!(event_stream),
+    },
+    Route {
+        method: Method::GET,
+        path: "/metrics",
+        help: "Figures for monitoring, as `tutti metrics` prints them.",
+        params: &[],
+        shape: Shape::Other("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        handler: handler!(metrics),
+    },
+    Route {
+        method: Method::GET,
+        path: "/openapi.json",
+        help: "This interface as OpenAPI 3.1.",
+        params: &[],
+        shape: Shape::Other("application/json"),
+        handler: handler!(description),
+    },
+];
+
+impl Route {
+    /// Refuses parameters that the request does not take.
+    fn check(&self, call: &Call) -> Answer<()> {
+        let unknown = call.query.keys().find(|name| self.params.iter().all(|it| it.name != **name));
+        let Some(unknown) = unknown else { return Ok(()) };
+        let known: Vec<&str> = self.params.iter().map(|param| param.name).collect();
+        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        let text = format!("there is no parameter {unknown:?} here; accepted: {known}");
+        Err(Failure::new(Code::CannotUnderstand, text))
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, call: Call) -> Response<Body> {
+        let answer = match self.check(&call) {
+            Ok(()) => (self.handler)(call).await,
+            Err(failure) => Err(failure),
+        };
+        answer.unwrap_or_else(|failure| failed(&failure))
+    }
+}
+
+impl Call {
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Answer<Option<T>> {
+        let Some(text) = self.query.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Failure::new(Code::BadValue, format!("{name} is {text:?}, and must be a number"))
+        })
+    }
+
+    fn is_set(&self, name: &str) -> Answer<bool> {
+        match self.query.get(name).map(String::as_str) {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1" | "") => Ok(true),
+            Some(other) => {
+                let text = format!("{name} is {other:?}, and must be true or false");
+                Err(Failure::new(Code::BadValue, text))
+            }
+        }
+    }
+}
+
+async fn jobs(call: Call) -> Answer<Response<Body>> {
+    let (ended, user) = (call.is_set("ended")?, call.query.get("user").cloned());
+    let key = format!("jobs {ended} {user:?}");
+    call.app.fresh(key, move |source| source.jobs(ended, user.as_deref())).await.map(json)
+}
+
+async fn job(call: Call) -> Answer<Response<Body>> {
+    let job = call.job;
+    call.app.ask(move |source| source.job(job)).await.map(json)
+}
+
+async fn job_output(call: Call) -> Answer<Response<Body>> {
+    let lines = call.number("lines")?;
+    if lines.is_some_and(|lines| lines > LINES_MAX) {
+        let text = format!("lines is more than {LINES_MAX}; leave it out for all");
+        return Err(Failure::new(Code::BadValue, text));
+    }
+    let query = OutputQuery { rank: call.number("rank")?, error: call.is_set("error")?, lines };
+    let follow = call.is_set("follow")?;
+    let pieces = output::stream(Arc::clone(&call.app), call.job, query, follow).await?;
+    Ok(streamed("text/plain; charset=utf-8", pieces))
+}
+
+async fn act(call: Call, action: Action) -> Answer<Response<Body>> {
+    let job = call.job;
+    call.app.ask(move |source| source.act(job, action)).await?;
+    Ok(json(format!("{{\"job\":{job}}}")))
+}
+
+async fn cancel(call: Call) -> Answer<Response<Body>> {
+    let at_once = call.is_set("now")?;
+    act(call, Action::Cancel { at_once }).await
+}
+
+async fn suspend(call: Call) -> Answer<Response<Body>> {
+    act(call, Action::Suspend).await
+}
+
+async fn resume(call: Call) -> Answer<Response<Body>> {
+    act(call, Action::Resume).await
+}
+
+async fn nodes(call: Call) -> Answer<Response<Body>> {
+    call.app.fresh("nodes".into(), |source| source.nodes()).await.map(json)
+}
+
+async fn matrix(call: Call) -> Answer<Response<Body>> {
+    call.app.fresh("matrix".into(), |source| source.matrix()).await.map(json)
+}
+
+async fn params(call: Call) -> Answer<Response<Body>> {
+    call.app.fresh("params".into(), |source| source.params()).await.map(json)
+}
+
+async fn history(call: Call) -> Answer<Response<Body>> {
+    let query = HistoryQuery {
+        user: call.query.get("user").cloned(),
+        since_ms: call.number("since_ms")?,
+        until_ms: call.number("until_ms")?,
+        last: call.number("last")?.unwrap_or(HISTORY_DEFAULT),
+    };
+    if query.last > HISTORY_MAX {
+        let text = format!("last is more than {HISTORY_MAX}; page by until_ms");
+        return Err(Failure::new(Code::BadValue, text));
+    }
+    let key = format!("history {query:?}");
+    call.app.fresh(key, move |source| source.history(&query)).await.map(json)
+}
+
+async fn starts(call: Call) -> Answer<Response<Body>> {
+    call.app.fresh("starts".into(), |source| source.starts()).await.map(json)
+}
+
+async fn metrics(call: Call) -> Answer<Response<Body>> {
+    let text = call.app.fresh("metrics".into(), |source| source.metrics()).await?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(answer(StatusCode::OK, kind, text))
+}
+
+async fn description(_: Call) -> Answer<Response<Body>> {
+    Ok(json(openapi::description()))
+}
+
+async fn event_stream(call: Call) -> Answer<Response<Body>> {
+    let resumed = call.headers.get("last-event-id").and_then(|it| it.to_str().ok());
+    let after = match resumed {
+        None => call.number("after")?,
+        Some(text) => Some(text.parse().map_err(|_| {
+            Failure::new(Code::BadValue, "Last-Event-ID must be the number of an event")
+        })?),
+    };
+    let pieces = events::stream(Arc::clone(&call.app), after).await?;
+    Ok(streamed("text/event-stream", pieces))
+}
+
+/// An answer that is sent as it comes.
+fn streamed(kind: &'static str, pieces: mpsc::Receiver<Bytes>) -> Response<Body> {
+    answer(StatusCode::OK, kind, Body::from_stream(Pieces(pieces)))
+}
+
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl Stream for Pieces {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|piece| piece.map(Ok))
+    }
+}
+
+/// Maximum length of a body: actions take none.
+pub(crate) const BODY_MAX: usize = BODY_BYTES_MAX;
