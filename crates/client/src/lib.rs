@@ -36,6 +36,7 @@ mod run;
 pub mod scratch;
 mod signals;
 mod sink;
+pub mod slurm;
 mod splice;
 mod submission;
 mod unenforced_limits;

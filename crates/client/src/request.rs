@@ -106,6 +106,10 @@ pub struct JobOptions {
     #[arg(long, value_name = "N", value_parser = processes, help_heading = FAILURES)]
     pub max_processes: Option<u64>,
 
+    /// Give the tasks Slurm's variables, and its commands first in PATH; see `tutti slurm`
+    #[arg(long, help_heading = "Environment")]
+    pub slurm: bool,
+
     /// Working directory of the tasks [default: this one]
     #[arg(short = 'D', long, value_name = "DIR")]
     pub directory: Option<OsString>,
@@ -197,7 +201,9 @@ pub fn job_request(
         let name = program.and_then(|p| p.file_name()).unwrap_or_default();
         cut(name.to_string_lossy().into_owned(), NAME_BYTES_MAX)
     });
-    let request = JobRequest {
+    let within = outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. }));
+    let is_inner = within.is_some();
+    let mut request = JobRequest {
         class: ClassName::new(named_class(options).unwrap_or(class)),
         tasks: options.tasks()?,
         processors_per_task: options.processors,
@@ -218,12 +224,12 @@ pub fn job_request(
         after: None,
         singleton: false,
         resources: options.resource.clone(),
-        within: outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. })),
+        within,
         launch: LaunchSpec {
             name,
             argv: argv.iter().map(|arg| ByteBuf::from(arg.as_bytes())).collect(),
             script: script.map(ByteBuf::from),
-            environment: environment(),
+            environment: environment(options.slurm, is_inner),
             directory: ByteBuf::from(directory.into_os_string().into_vec()),
             umask: current_umask(),
             rlimits: rlimits(),
@@ -231,10 +237,17 @@ pub fn job_request(
             processes_max: options.max_processes,
             adopt: Vec::new(),
             nice: tutti_linux::rt::nice(),
+            slurm: options.slurm,
         },
         queue: options.queue.clone().or_else(queue_of_environment).map(|it| QueueName::new(&it)),
         names_class: named_class(options).is_some(),
     };
+    if options.slurm && !is_inner {
+        let queue = request.queue.as_ref().map(ToString::to_string);
+        let partition = queue.unwrap_or_else(|| request.class.to_string());
+        let partition = format!("SLURM_JOB_PARTITION={partition}");
+        request.launch.environment.push(ByteBuf::from(partition));
+    }
     let bytes = request.launch.bytes();
     anyhow::ensure!(
         bytes <= JOB_REQUEST_BYTES_MAX - (64 << 10),
@@ -261,15 +274,9 @@ fn outer_job() -> Option<JobId> {
     std::env::var("TUTTI_JOB").ok()?.parse().ok().map(JobId)
 }
 
-fn environment() -> Vec<ByteBuf> {
-    std::env::vars_os()
-        .map(|(name, value)| {
-            let mut pair = name.into_vec();
-            pair.push(b'=');
-            pair.extend_from_slice(value.as_bytes());
-            ByteBuf::from(pair)
-        })
-        .collect()
+fn environment(slurm: bool, is_inner: bool) -> Vec<ByteBuf> {
+    let all = super::slurm::environment(slurm, is_inner);
+    all.into_iter().map(|variable| ByteBuf::from(super::slurm::pair(variable))).collect()
 }
 
 fn current_umask() -> u32 {

@@ -248,6 +248,7 @@ mod tests {
             processes_max: None,
             adopt: Vec::new(),
             nice: 0,
+            slurm: false,
         }
     }
 

@@ -97,6 +97,7 @@ fn request(plan: Plan) -> JobRequest {
             processes_max: None,
             adopt: Vec::new(),
             nice: 0,
+            slurm: false,
         },
     }
 }

@@ -51,13 +51,14 @@ pub fn cut(launch: &LaunchSpec) -> Vec<Piece> {
     #[rustfmt::skip]
     let LaunchSpec {
         name, argv, script, environment, directory, umask, rlimits, stdio, processes_max, adopt, nice,
+        slurm,
     } = launch;
     // What differs from job to job stands apart from what seldom does.
     let groups = [
         encode(&(name, argv)),
         encode(script),
         encode(environment),
-        encode(&(directory, umask, rlimits, stdio, processes_max, adopt, nice)),
+        encode(&(directory, umask, rlimits, stdio, processes_max, adopt, nice, slurm)),
     ];
     let mut pieces: Vec<Piece> = Vec::new();
     for group in groups {
@@ -171,6 +172,7 @@ mod tests {
             processes_max: None,
             adopt: Vec::new(),
             nice: 0,
+            slurm: false,
         }
     }
 

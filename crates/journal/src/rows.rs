@@ -439,6 +439,7 @@ impl From<LaunchRow4> for LaunchSpec {
             processes_max,
             adopt,
             nice: 0,
+            slurm: false,
         }
     }
 }

@@ -528,6 +528,7 @@ fn launch(script: Vec<u8>) -> LaunchSpec {
         processes_max: None,
         adopt: Vec::new(),
         nice: 0,
+        slurm: false,
     }
 }
 

@@ -4,6 +4,7 @@
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::path::Path;
+use tutti_wire::host_list::format_host_list;
 use tutti_wire::launch::{JobNode, Launch};
 
 /// The descriptor at which a task finds its PMI server.
@@ -67,6 +68,43 @@ pub const VARIABLES: [(&str, &str); 32] = [
     ("MPI_LOCALNRANKS", "As `TUTTI_LOCAL_SIZE`, for MPICH"),
 ];
 
+/// What each task of a job finds that was submitted by a name of Slurm's, or with `--slurm`, with
+/// what it means; docs/reference/environment.md is made of it.
+pub const SLURM_VARIABLES: [(&str, &str); 19] = [
+    ("TUTTI_SLURM", "1: the task finds these variables"),
+    (
+        "SLURM_JOB_ID, SLURM_JOBID",
+        "Number of the job; of the outer one where `srun` runs inside a job",
+    ),
+    ("SLURM_JOB_NAME", "Name of the job"),
+    ("SLURM_JOB_PARTITION", "Queue of the job, or its class"),
+    ("SLURM_JOB_UID", "Number of the user"),
+    ("SLURM_JOB_NUM_NODES, SLURM_NNODES", "Number of nodes of the job"),
+    ("SLURM_JOB_NODELIST, SLURM_NODELIST", "Names of these nodes, such as a[1-4]"),
+    ("SLURM_NTASKS, SLURM_NPROCS", "Number of slots of the job (`-n`)"),
+    ("SLURM_NTASKS_PER_NODE", "Slots on each node, where all have as many"),
+    ("SLURM_TASKS_PER_NODE", "Slots on each node, such as 2(x3),1"),
+    ("SLURM_CPUS_PER_TASK", "Processors for each task (`-c`)"),
+    ("SLURM_JOB_CPUS_PER_NODE", "Processors of the job on each node, such as 8(x3),4"),
+    ("SLURM_CPUS_ON_NODE", "Processors of the job on this node"),
+    ("SLURM_NODEID", "Number of this node among the job's, from 0"),
+    ("SLURMD_NODENAME", "Name of this node"),
+    ("SLURM_PROCID", "Rank of the task, from 0"),
+    ("SLURM_LOCALID", "Number of the task among those of its node, from 0"),
+    ("SLURM_CLUSTER_NAME", "Name of the cluster"),
+    ("SLURM_SUBMIT_DIR, SLURM_SUBMIT_HOST", "Where the job was submitted"),
+];
+
+/// Those that the submitter sets. What runs inside a job leaves them as they are.
+const SUBMITTERS: [&str; 6] = [
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_JOB_PARTITION",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_SUBMIT_HOST",
+];
+
 /// The lowest port for torch's rendezvous, and how many there are to spread jobs over.
 const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
 
@@ -81,6 +119,7 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
         .iter()
         .filter(|variable| name_of(variable).is_some_and(is_taken_over) && is_users(variable))
         .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
+        .filter(|variable| !launch.spec.slurm || name_of(variable).is_some_and(is_submitters))
         .filter_map(|variable| CString::new(variable.to_vec()).ok())
         .collect();
     if let Some(path) = scratch.and_then(Path::to_str) {
@@ -119,9 +158,69 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     set("PMI_SPAWNED", "0");
     set("MPI_LOCALNRANKS", &launch.share.tasks.len().to_string());
     set("TUTTI_PROCESSORS_PER_TASK", &launch.processors_per_task.max(1).to_string());
+    for (name, value) in slurm_of_job(launch) {
+        set(name, &value);
+    }
     set(DEFAULTS, &defaults.join(" "));
     environment.extend(defaults.into_iter().filter_map(|variable| CString::new(variable).ok()));
     environment
+}
+
+/// Whether a variable of the submitter's stays where the task gets Slurm's.
+fn is_submitters(name: &[u8]) -> bool {
+    let is = |all: &str| all.split(", ").any(|one| one.as_bytes() == name);
+    SUBMITTERS.iter().any(|one| is(one)) || !SLURM_VARIABLES.iter().any(|(names, _)| is(names))
+}
+
+/// The place of a job in Slurm's words, if it is to find them.
+fn slurm_of_job(launch: &Launch) -> Vec<(&'static str, String)> {
+    if !launch.spec.slurm {
+        return Vec::new();
+    }
+    let slots: Vec<u32> = launch.nodes.iter().map(|node| node.slots).collect();
+    let each = launch.processors_per_task.max(1);
+    let processors: Vec<u32> = slots.iter().map(|it| it.saturating_mul(each)).collect();
+    let here = usize::try_from(launch.share.node_rank).unwrap_or(usize::MAX);
+    let names = format_host_list(launch.nodes.iter().map(|node| node.name.as_str()));
+    let count = launch.nodes.len().to_string();
+    let tasks = slots.iter().fold(0, |sum: u32, it| sum.saturating_add(*it)).to_string();
+    let mut all = vec![
+        ("TUTTI_SLURM", "1".to_owned()),
+        ("SLURM_JOB_NAME", launch.spec.name.clone()),
+        ("SLURM_JOB_UID", launch.credentials.uid.to_string()),
+        ("SLURM_JOB_NUM_NODES", count.clone()),
+        ("SLURM_NNODES", count),
+        ("SLURM_JOB_NODELIST", names.clone()),
+        ("SLURM_NODELIST", names),
+        ("SLURM_NTASKS", tasks.clone()),
+        ("SLURM_NPROCS", tasks),
+        ("SLURM_TASKS_PER_NODE", repeated(&slots)),
+        ("SLURM_CPUS_PER_TASK", each.to_string()),
+        ("SLURM_JOB_CPUS_PER_NODE", repeated(&processors)),
+        ("SLURM_NODEID", launch.share.node_rank.to_string()),
+    ];
+    if let Some(first) = slots.first().filter(|first| slots.iter().all(|it| it == *first)) {
+        all.push(("SLURM_NTASKS_PER_NODE", first.to_string()));
+    }
+    if let Some((node, count)) = launch.nodes.get(here).zip(processors.get(here)) {
+        all.push(("SLURMD_NODENAME", node.name.clone()));
+        all.push(("SLURM_CPUS_ON_NODE", count.to_string()));
+    }
+    for name in ["SLURM_JOB_ID", "SLURM_JOBID"] {
+        if value_of(launch, name).is_none() {
+            all.push((name, launch.job.to_string()));
+        }
+    }
+    all
+}
+
+/// Counts in Slurm's words: 2, 2, 2 and 1 are `2(x3),1`.
+fn repeated(counts: &[u32]) -> String {
+    let runs = counts.chunk_by(|a, b| a == b).map(|run| match run {
+        [one] => one.to_string(),
+        _ => format!("{}(x{})", run[0], run.len()),
+    });
+    runs.collect::<Vec<String>>().join(",")
 }
 
 /// Where a script lay when it was submitted, if that is known: what runs is a copy.
@@ -166,6 +265,10 @@ pub(super) fn of_task(launch: &Launch, local_rank: usize, pmi_fd: Option<i32>) -
         set("RANK", &rank);
         set("PMI_RANK", &rank);
         set("TUTTI_PROCESSORS", &task.processors.to_string());
+        if launch.spec.slurm {
+            set("SLURM_PROCID", &rank);
+            set("SLURM_LOCALID", &local);
+        }
     }
     if let Some(fd) = pmi_fd {
         set("PMI_FD", &fd.to_string());
@@ -272,6 +375,40 @@ WORLD_SIZE=2";
         let found = found.iter().filter_map(|it| it.split('=').next());
         let found: Vec<&str> = found.filter(|name| *name != "HOME").collect();
         assert_eq!(known, found, "the reference lists what tasks find");
+    }
+
+    #[test]
+    fn a_task_finds_its_place_in_words_of_slurm_only_if_its_submitter_wants_that() {
+        let mut launch = launch(7, 2, &["true"]);
+        launch.processors_per_task = 3;
+        let users = ["SLURM_PROCID=9", "SLURM_NTASKS=9", "SLURM_SUBMIT_DIR=/d", "SLURM_CONF=/c"];
+        launch.spec.environment = users.iter().map(|v| ByteBuf::from(v.as_bytes())).collect();
+        let found = |launch: &Launch| {
+            let all = of_job(launch, None).into_iter().chain(of_task(launch, 1, None));
+            let mut all: Vec<String> = all.map(|v| v.into_string().unwrap()).collect();
+            all.retain(|v| v.contains("SLURM"));
+            all.sort();
+            all.join("\n")
+        };
+        assert_eq!(found(&launch).lines().count(), users.len(), "as the user has set them");
+        launch.spec.slurm = true;
+        launch.nodes = vec![node("n1", 1), node("n2", 1)];
+        let here = launch.nodes[0].slots;
+        assert_eq!(here, 1);
+        let expected = format!(
+            "SLURMD_NODENAME=n1\nSLURM_CONF=/c\nSLURM_CPUS_ON_NODE=3\nSLURM_CPUS_PER_TASK=3\n\
+             SLURM_JOBID=7\nSLURM_JOB_CPUS_PER_NODE=3(x2)\nSLURM_JOB_ID=7\nSLURM_JOB_NAME={}\n\
+             SLURM_JOB_NODELIST=n[1-2]\nSLURM_JOB_NUM_NODES=2\nSLURM_JOB_UID={}\nSLURM_LOCALID=1\n\
+             SLURM_NNODES=2\nSLURM_NODEID=0\nSLURM_NODELIST=n[1-2]\nSLURM_NPROCS=2\nSLURM_NTASKS=2\n\
+             SLURM_NTASKS_PER_NODE=1\nSLURM_PROCID=1\nSLURM_SUBMIT_DIR=/d\n\
+             SLURM_TASKS_PER_NODE=1(x2)\nTUTTI_SLURM=1",
+            launch.spec.name, launch.credentials.uid
+        );
+        assert_eq!(found(&launch), expected);
+        // Inside a job, the tasks belong to that job.
+        launch.spec.environment = vec![ByteBuf::from(&b"SLURM_JOB_ID=4"[..])];
+        assert!(found(&launch).contains("SLURM_JOB_ID=4"));
+        assert_eq!(repeated(&[2, 2, 2, 1]), "2(x3),1");
     }
 
     #[test]

@@ -109,6 +109,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             processes_max: None,
             adopt: Vec::new(),
             nice: 0,
+            slurm: false,
         },
     }
 }

@@ -57,7 +57,7 @@ mod watch;
 mod writer;
 
 pub use driver::{check, main, successor};
-pub use environment::VARIABLES;
+pub use environment::{SLURM_VARIABLES, VARIABLES};
 use std::path::{Path, PathBuf};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;

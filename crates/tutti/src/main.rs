@@ -9,6 +9,7 @@
 extern crate tutti_node;
 
 mod cmd;
+mod slurm;
 mod supervise;
 
 /// Where the C library begins. The standard library's own beginning would read through a file of
@@ -31,6 +32,9 @@ const EXIT_PANICKED: std::ffi::c_int = 101;
 
 #[cfg_attr(test, allow(dead_code, reason = "tests have a beginning of their own"))]
 fn run() -> u8 {
+    if let Some((name, command, words)) = slurm::called() {
+        return slurm::execute(name, command, &words);
+    }
     let verb = match cmd::parse() {
         Ok(verb) => verb,
         Err(exit) => return exit.code(),

@@ -38,6 +38,8 @@ pub struct LaunchSpec {
     pub adopt: Vec<AdoptedProcess>,
     /// The nice value, -20 to 19.
     pub nice: i32,
+    /// Whether its tasks find their place in Slurm's words, too.
+    pub slurm: bool,
 }
 
 /// A process that runs already, named for good.
@@ -427,6 +429,7 @@ mod tests {
                 processes_max: None,
                 adopt: Vec::new(),
                 nice: 0,
+                slurm: false,
             },
         }
         .written()

@@ -10,6 +10,8 @@
 
 mod sbatch;
 
+pub use sbatch::{Value as SbatchValue, options as sbatch_options};
+
 use crate::limits::SCRIPT_BYTES_MAX;
 use crate::pattern::PatternError;
 use crate::units::UnitError;
@@ -258,6 +260,22 @@ impl Reading {
             self.script.directives.push(Directive { line, words });
         }
     }
+
+    /// What was read, with the memory that all lines together ask for.
+    fn finished(mut self) -> Script {
+        match self.memory.directive() {
+            Ok(Some(directive)) => {
+                // At its place among the lines: of two that ask for the same, the later one holds.
+                let directives = &mut self.script.directives;
+                let place = directives.partition_point(|other| other.line <= directive.line);
+                directives.insert(place, directive);
+            }
+            Ok(None) => (),
+            Err(Problem { line, problem }) => self.problem(line, problem),
+        }
+        self.script.problems.sort_by_key(|problem| problem.line);
+        self.script
+    }
 }
 
 /// Reads the option lines of a script.
@@ -274,27 +292,93 @@ pub fn parse(text: &[u8]) -> Result<Script, ScriptError> {
         reading.line(line, text);
         head = line;
     }
-    // The first command's own line, too: a shell would take the carriage return for a part of it.
-    let first_lines = (1u32..).zip(text.split(|byte| *byte == b'\n')).take(head as usize + 1);
-    if let Some((line, _)) = first_lines.clone().find(|(_, text)| text.ends_with(b"\r")) {
+    if let Some(line) = carriage_return(text, head) {
         reading.problem(line, LineProblem::CarriageReturn);
     }
-    match reading.memory.directive() {
-        Ok(Some(directive)) => {
-            // At its place among the lines: of two that ask for the same, the later one holds.
-            let directives = &mut reading.script.directives;
-            let place = directives.partition_point(|other| other.line <= directive.line);
-            directives.insert(place, directive);
-        }
-        Ok(None) => (),
-        Err(Problem { line, problem }) => reading.problem(line, problem),
-    }
+    let mut script = reading.finished();
     if let Some(line) = option_line_below(text, head) {
-        reading.note(line, NoteAbout::Below);
+        let about = NoteAbout::Below;
+        script.notes.extend((script.notes.len() < PROBLEMS_MAX).then_some(Note { line, about }));
     }
-    let mut script = reading.script;
-    script.problems.sort_by_key(|problem| problem.line);
     Ok(script)
+}
+
+/// The first of the lines up to the first command that ends in a carriage return. The first
+/// command's own line counts: a shell would take the carriage return for a part of it.
+fn carriage_return(text: &[u8], head: u32) -> Option<u32> {
+    let mut lines = (1u32..).zip(text.split(|byte| *byte == b'\n')).take(head as usize + 1);
+    lines.find(|(_, text)| text.ends_with(b"\r")).map(|(line, _)| line)
+}
+
+/// An option line of a script, with its words as they are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionLine {
+    /// Number of the line, from 1.
+    pub line: u32,
+    /// Whether it is an `#SBATCH` line; otherwise it is a `#TUTTI` line.
+    pub is_sbatch: bool,
+    /// Its words.
+    pub words: Vec<String>,
+}
+
+/// The option lines of a script, not translated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionLines {
+    /// The lines, in their order.
+    pub lines: Vec<OptionLine>,
+    /// What is wrong with them; at most [`PROBLEMS_MAX`].
+    pub problems: Vec<Problem>,
+    /// The first option line below the first command: it counts for nothing.
+    pub below: Option<u32>,
+}
+
+/// Reads the option lines of a script, and does not translate them.
+///
+/// # Errors
+/// If the script is too long.
+pub fn option_lines(text: &[u8]) -> Result<OptionLines, ScriptError> {
+    if text.len() > SCRIPT_BYTES_MAX {
+        return Err(ScriptError::TooLong { bytes: text.len(), limit: SCRIPT_BYTES_MAX });
+    }
+    let (mut found, mut head) = (OptionLines::default(), 0);
+    for (line, text) in lines(text) {
+        head = line;
+        let Some((dialect, options)) = directive_of(text) else { continue };
+        let words = core::str::from_utf8(options)
+            .map_err(|_| LineProblem::NotUtf8)
+            .and_then(|options| split_words(options.trim_end_matches('\r')));
+        match words {
+            Ok(words) => {
+                let is_sbatch = dialect == Dialect::Slurm;
+                found.lines.push(OptionLine { line, is_sbatch, words });
+            }
+            Err(problem) if found.problems.len() < PROBLEMS_MAX => {
+                found.problems.push(Problem { line, problem });
+            }
+            Err(_) => {}
+        }
+    }
+    if let Some(line) = carriage_return(text, head) {
+        found.problems.push(Problem { line, problem: LineProblem::CarriageReturn });
+    }
+    found.below = option_line_below(text, head);
+    Ok(found)
+}
+
+/// Translates options of `sbatch` that were read already: each with a number that takes the place
+/// of a line's in notes and problems, its long name, and its value.
+pub fn from_sbatch<'a>(
+    options: impl IntoIterator<Item = (u32, &'a str, Option<&'a str>)>,
+) -> Script {
+    let mut reading = Reading::default();
+    for (line, long, value) in options {
+        let word = value.map_or(format!("--{long}"), |value| format!("--{long}={value}"));
+        let words = sbatch::translate(&[word], line, &mut reading);
+        if !words.is_empty() {
+            reading.script.directives.push(Directive { line, words });
+        }
+    }
+    reading.finished()
 }
 
 /// The first option line below the head of a script. None behind a here-document: it may be the
@@ -598,10 +682,28 @@ mod tests {
     }
 
     #[test]
+    fn files_of_slurm_have_the_letters_of_tutti() {
+        check("#SBATCH -o %x-%A_%a-%J-%4A%%a.out", "1: --output=%x-%j_4294967294-%j-%4j%%a.out\n");
+    }
+
+    #[test]
+    fn options_are_translated_without_a_script_and_lines_are_read_without_translation() {
+        let read = from_sbatch([(7, "mem", Some("4G")), (8, "ntasks", Some("2"))]);
+        let words: Vec<_> = read.directives.iter().map(|it| (it.line, it.words.concat())).collect();
+        let expected = [(7, "--memory=2147483648"), (8, "-n2")];
+        assert_eq!(words, expected.map(|(line, words)| (line, String::from(words))));
+        let text = b"#!/bin/sh\n#SBATCH -n 2 # two\n#TUTTI -c 1\n#SBATCH 'x\ntrue\n#SBATCH -n 3\n";
+        let read = option_lines(text).unwrap();
+        let found: Vec<_> = read.lines.iter().map(|it| (it.line, it.is_sbatch)).collect();
+        assert_eq!((found, read.below), (vec![(2, true), (3, false)], Some(6)));
+        assert_eq!(read.problems.len(), 1);
+    }
+
+    #[test]
     fn what_slurm_means_and_tutti_lacks_is_named() {
         check(
-            "#SBATCH -o slurm-%A_%a.out",
-            "line 1: -o: '%A' in a file name is unknown; known are %j job, %r or %t rank, %x name, \
+            "#SBATCH -o slurm-%b.out",
+            "line 1: -o: '%b' in a file name is unknown; known are %j job, %r or %t rank, %x name, \
              %N node, %u user, %% a percent sign, and numbers padded as in %4r\n",
         );
         check(

@@ -301,7 +301,8 @@ fn size_unit(suffix: &str) -> Option<u64> {
 }
 
 /// What a user wrote, as it may stand in a message: short and on one line.
-pub(crate) fn shown(text: &str) -> String {
+#[must_use]
+pub fn shown(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 60;
     let mut shown: String =
         text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { '?' } else { c }).collect();

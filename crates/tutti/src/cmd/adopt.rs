@@ -164,6 +164,7 @@ fn request(
             directory: ByteBuf::from(&b"/"[..]),
             umask: 0o022,
             nice: 0,
+            slurm: false,
             rlimits: Vec::new(),
             stdio: Stdio::Kept,
             processes_max: None,

@@ -12,6 +12,7 @@ use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::FirstStep;
 use tutti_wire::code::Code;
+use tutti_wire::local::JobRequest;
 
 #[derive(Args, Debug)]
 #[command(after_help = after_help())]
@@ -62,15 +63,7 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
              mpirun on one node, or have `tutti submit` start the program once for each task"
         );
     }
-    let mut argv = args.script.clone();
-    match argv.first_mut() {
-        Some(first) if first != "-" => *first = std::path::absolute(&*first)?.into_os_string(),
-        Some(first) => *first = WITHOUT_FILE.into(),
-        None => argv.push(WITHOUT_FILE.into()),
-    }
-    let mut request = job_request(&options.job, "production", &argv, Some(text), options.stdio())?;
-    options.fill(&mut request)?;
-    request.first = FirstStep::Once;
+    let request = batch_request(&options, text, args.script.clone())?;
     check_launch(&request.launch)?;
     match args.said.when {
         true => super::when::of_job(request, args.said.json),
@@ -78,8 +71,30 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
     }
 }
 
+/// The request for a batch job, given its script's text, name and arguments.
+///
+/// # Errors
+/// If the job can't be as its options have it.
+pub(crate) fn batch_request(
+    options: &SubmitOptions,
+    text: Vec<u8>,
+    mut argv: Vec<OsString>,
+) -> anyhow::Result<JobRequest> {
+    match argv.first_mut() {
+        Some(first) if !is_stdin(Path::new(&*first)) && first != "-" => {
+            *first = std::path::absolute(&*first)?.into_os_string();
+        }
+        Some(first) => *first = WITHOUT_FILE.into(),
+        None => argv.push(WITHOUT_FILE.into()),
+    }
+    let mut request = job_request(&options.job, "production", &argv, Some(text), options.stdio())?;
+    options.fill(&mut request)?;
+    request.first = FirstStep::Once;
+    Ok(request)
+}
+
 /// A script of one line.
-fn wrapped(line: &OsString) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn wrapped(line: &OsString) -> anyhow::Result<Vec<u8>> {
     let line = line.clone().into_vec();
     if line.trim_ascii().is_empty() {
         return Err(coded(Code::BadScript, "--wrap needs a command, such as --wrap './solver'"));
@@ -91,7 +106,7 @@ fn wrapped(line: &OsString) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// If it is none, or can't be read.
-fn text_of(script: &OsString) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn text_of(script: &OsString) -> anyhow::Result<Vec<u8>> {
     let (found, shown) = match script == "-" {
         true => (script_in(std::io::stdin().lock(), "standard input")?, "standard input".into()),
         false => {

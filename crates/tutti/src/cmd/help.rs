@@ -16,7 +16,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 9] = [
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),
     ("Find faults", &["doctor", "explain", "switches", "replay"]),
     ("Try, simulate, measure", &["demo", "sim", "bench"]),
-    ("Set up a shell", &["completion"]),
+    ("Set up a shell", &["slurm", "completion"]),
 ];
 
 /// The command with the verbs by task in its help.

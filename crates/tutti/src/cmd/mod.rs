@@ -5,7 +5,7 @@ mod adopt;
 mod after;
 mod attach;
 mod bank;
-mod batch;
+pub(crate) mod batch;
 mod bench;
 mod cluster;
 mod completion;
@@ -34,19 +34,20 @@ mod replace_file;
 mod replay;
 mod report;
 mod resource;
-mod run;
+pub(crate) mod run;
 mod setting_word;
 mod show;
 mod sim;
 mod site_file;
-mod submit;
+mod slurm;
+pub(crate) mod submit;
 mod switches;
 mod timeline;
 mod top;
 mod tree;
 mod up;
 mod upgrade;
-mod usage;
+pub(crate) mod usage;
 mod web;
 mod weight;
 mod when;
@@ -161,6 +162,8 @@ pub(crate) enum Verb {
     Sim(Box<sim::SimArgs>),
     /// Measure this machine
     Bench(bench::BenchArgs),
+    /// Use the names of Slurm's commands, and check scripts for it
+    Slurm(slurm::SlurmArgs),
     /// Print the script by which a shell completes verbs and options
     Completion(completion::CompletionArgs),
     #[command(hide = true)]
@@ -288,6 +291,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Explain(args) => explain::execute(&args),
         Verb::Sim(args) => sim::execute(*args),
         Verb::Bench(args) => bench::execute(args),
+        Verb::Slurm(args) => slurm::execute(&args),
         Verb::Completion(args) => completion::execute(&args),
         Verb::Reference(args) => reference::execute(&args),
         Verb::Work(args) => tutti_client::work::execute(&args),
@@ -312,7 +316,7 @@ fn all_jobs(
 }
 
 /// As [`tutti_client::ask::ask`]; where no instance runs, the journal of the one before answers.
-fn ask_of_the_past(
+pub(crate) fn ask_of_the_past(
     request: &tutti_wire::local::Request,
 ) -> anyhow::Result<tutti_wire::local::Reply> {
     tutti_client::ask::ask(request).or_else(|error| ask_journal(request, error))

@@ -5,7 +5,7 @@ use super::Cli;
 use clap::{Args, Command, CommandFactory, ValueEnum};
 use std::path::{Path, PathBuf};
 use tutti_client::output::{fold, print};
-use tutti_keeper::VARIABLES;
+use tutti_keeper::{SLURM_VARIABLES, VARIABLES};
 use tutti_node::exit::{self, Exit};
 use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
@@ -170,6 +170,14 @@ fn environment() -> String {
     ));
     page.push_str("\n| variable | meaning |\n|---|---|\n");
     for (name, meaning) in VARIABLES {
+        page.push_str(&format!("| `{name}` | {meaning} |\n"));
+    }
+    page.push_str("\n## Variables of Slurm\n\n");
+    page.push_str(&paragraph(
+        "Only tasks of jobs that were submitted by a name of Slurm's, such as `sbatch`, or with `--slurm` find these.",
+    ));
+    page.push_str("\n| variable | meaning |\n|---|---|\n");
+    for (name, meaning) in SLURM_VARIABLES {
         page.push_str(&format!("| `{name}` | {meaning} |\n"));
     }
     page

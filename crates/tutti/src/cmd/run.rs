@@ -76,7 +76,7 @@ impl RunArgs {
     ///
     /// # Errors
     /// If input is for a rank that the job has not.
-    pub(super) fn check(&self) -> Result<(), clap::Error> {
+    pub(crate) fn check(&self) -> Result<(), clap::Error> {
         let Ok(tasks) = self.job.tasks() else { return Ok(()) };
         match self.input {
             InputTo::Rank(rank) if rank >= tasks => Err(clap::Error::raw(

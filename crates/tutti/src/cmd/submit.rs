@@ -226,7 +226,7 @@ fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
 ///
 /// # Errors
 /// If it can't be read, is too long, or has options that would be ignored.
-pub(super) fn script_in(mut file: impl Read, shown: &str) -> anyhow::Result<Option<Vec<u8>>> {
+pub(crate) fn script_in(mut file: impl Read, shown: &str) -> anyhow::Result<Option<Vec<u8>>> {
     let unreadable = || format!("cannot read the script {shown}");
     let mut text = Vec::new();
     file.by_ref().take(START_BYTES).read_to_end(&mut text).with_context(unreadable)?;
@@ -274,12 +274,11 @@ pub(super) fn with_script_options(
 ) -> anyhow::Result<SubmitOptions> {
     let failed = |what: &str| coded(Code::BadScript, format!("{name}: {what}"));
     let script = script::parse(text).map_err(|error| failed(&error.to_string()))?;
-    let command = SubmitOptions::augment_args(clap::Command::new(verb).no_binary_name(true))
-        .args_override_self(true)
-        .disable_help_flag(true);
+    let command = options_command(verb);
     let problems = problems_of((verb, &command), &script);
     if !problems.is_empty() {
-        return Err(failed(&all_of(&problems)));
+        let shown = |(line, what): &(u32, String)| format!("line {line}: {what}");
+        return Err(failed(&all_of(&problems.iter().map(shown).collect::<Vec<String>>())));
     }
     // A script for Slurm runs where no administrator has made a queue, too.
     let is_partition = |word: &&String| word.starts_with(PARTITION);
@@ -307,19 +306,43 @@ fn has_queues() -> bool {
     matches!(queues, Ok(Reply::Queues(queues)) if !queues.is_empty())
 }
 
+/// The parser of the options that may stand in scripts; of two of one name, the later one holds.
+fn options_command(verb: &'static str) -> clap::Command {
+    SubmitOptions::augment_args(clap::Command::new(verb).no_binary_name(true))
+        .args_override_self(true)
+        .disable_help_flag(true)
+}
+
+/// The options that were read from elsewhere than a command line, or all problems with their lines.
+pub(crate) fn options_read(
+    verb: &'static str,
+    script: &script::Script,
+) -> Result<SubmitOptions, Vec<(u32, String)>> {
+    let command = options_command(verb);
+    let problems = problems_of((verb, &command), script);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let words = script.directives.iter().flat_map(|directive| &directive.words);
+    let found = command
+        .try_get_matches_from(words)
+        .and_then(|matches| SubmitOptions::from_arg_matches(&matches));
+    found.map_err(|error| vec![(0, super::usage::what_is_wrong(&error, verb))])
+}
+
 /// What is wrong with a script, by its lines: what its reader has found, and what the verb's own parser
 /// finds in each option.
 fn problems_of(
     (verb, command): (&'static str, &clap::Command),
     script: &script::Script,
-) -> Vec<String> {
+) -> Vec<(u32, String)> {
     let mut problems: Vec<(u32, String)> =
-        script.problems.iter().map(|problem| (problem.line, problem.to_string())).collect();
+        script.problems.iter().map(|problem| (problem.line, problem.problem.to_string())).collect();
     for directive in &script.directives {
         for option in options_of(command, &directive.words) {
             if let Err(error) = command.clone().try_get_matches_from(option) {
                 let what = super::usage::what_is_wrong(&error, verb);
-                problems.push((directive.line, format!("line {}: {what}", directive.line)));
+                problems.push((directive.line, what));
             }
         }
         if problems.len() >= script::PROBLEMS_MAX {
@@ -327,7 +350,7 @@ fn problems_of(
         }
     }
     problems.sort_by_key(|(line, _)| *line);
-    problems.into_iter().map(|(_, problem)| problem).collect()
+    problems
 }
 
 /// The words of a line, option by option, each with its value.

@@ -52,7 +52,7 @@ fn typed_verb(cli: &Command, words: &[OsString]) -> String {
 }
 
 /// In one line, for a verb.
-pub(super) fn what_is_wrong(error: &Error, verb: &str) -> String {
+pub(crate) fn what_is_wrong(error: &Error, verb: &str) -> String {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             format!("{verb} has no {}", context(error, ContextKind::InvalidSubcommand).join(" "))

@@ -118,6 +118,7 @@ fn request() -> JobRequest {
             processes_max: None,
             adopt: Vec::new(),
             nice: 0,
+            slurm: false,
         },
     }
 }

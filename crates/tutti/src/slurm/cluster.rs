@@ -1,0 +1,93 @@
+//! What the cluster has that options of Slurm's commands name: partitions, counted resources, sets
+//! of nodes.
+
+use crate::cmd::ask_of_the_past;
+use tutti_client::ask::{ask, pages_of_nodes};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::NodeReport;
+
+/// A class or queue, which is a partition in Slurm's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Partition {
+    pub(super) name: String,
+    pub(super) is_queue: bool,
+    /// Whether jobs of `sbatch` are in it that name none.
+    pub(super) is_default: bool,
+    /// The longest time limit of its jobs, in seconds.
+    pub(super) most_s: Option<u64>,
+}
+
+/// What options can name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cluster {
+    pub(super) partitions: Vec<Partition>,
+    /// Names of counted resources.
+    pub(super) resources: Vec<String>,
+    /// Names of sets of nodes.
+    pub(super) sets: Vec<String>,
+}
+
+/// The class of jobs that are submitted and name none.
+const DEFAULT_CLASS: &str = "production";
+
+/// The class of what is no job.
+const NO_JOBS: &str = "foreign";
+
+impl Cluster {
+    /// As it is now; empty where no instance runs and none has left a journal.
+    pub(super) fn now() -> Self {
+        let mut found = Self { partitions: partitions(), ..Self::default() };
+        if let Ok(Reply::Resources(resources)) = ask_of_the_past(&Request::Resources) {
+            found.resources = resources.into_iter().map(|it| it.resource).collect();
+        }
+        let mut sets: Vec<String> = nodes().into_iter().flat_map(|node| node.sets).collect();
+        sets.sort();
+        sets.dedup();
+        found.sets = sets;
+        found
+    }
+
+    pub(super) fn partition(&self, name: &str) -> Option<&Partition> {
+        self.partitions.iter().find(|it| it.name == name)
+    }
+}
+
+/// All nodes; none where no instance runs.
+pub(super) fn nodes() -> Vec<NodeReport> {
+    pages_of_nodes(|from| ask(&Request::Nodes { from })).unwrap_or_default()
+}
+
+/// All partitions: queues, then classes that are no queue's name.
+pub(super) fn partitions() -> Vec<Partition> {
+    let mut all = Vec::new();
+    if let Ok(Reply::Queues(queues)) = ask_of_the_past(&Request::Queues) {
+        for queue in queues {
+            let set = |name: &str| {
+                let mut settings = queue.settings.iter().filter(|it| it.during.is_none());
+                settings.find(|it| it.name == name).map(|it| it.value.clone())
+            };
+            let limit = set("job_time").and_then(|it| tutti_wire::units::parse_duration(&it).ok());
+            all.push(Partition {
+                name: queue.name.clone(),
+                is_queue: true,
+                is_default: set("default").is_some_and(|it| it == "yes"),
+                most_s: limit.map(|limit| limit.0 / 1_000_000_000),
+            });
+        }
+    }
+    if let Ok(Reply::Params { classes, .. }) = ask_of_the_past(&Request::Params) {
+        let has_default = all.iter().any(|it| it.is_default);
+        for class in classes {
+            if class.name == NO_JOBS || all.iter().any(|it| it.name == class.name) {
+                continue;
+            }
+            all.push(Partition {
+                is_default: !has_default && class.name == DEFAULT_CLASS,
+                name: class.name,
+                is_queue: false,
+                most_s: None,
+            });
+        }
+    }
+    all
+}

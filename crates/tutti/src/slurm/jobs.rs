@@ -1,0 +1,380 @@
+//! Jobs as Slurm's tables have them.
+
+use crate::cmd::ask_of_the_past;
+use nix::unistd::User;
+use std::collections::BTreeMap;
+use tutti_client::ask::{ask, pages_of_jobs, unexpected};
+use tutti_node::codes::code_of;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::JobId;
+use tutti_wire::code::Code;
+use tutti_wire::history::{EndedQuery, Ending};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::JobReport;
+use tutti_wire::show::{JobDetails, ShowReport};
+
+/// A state in Slurm's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    Pending,
+    Running,
+    Suspended,
+    Completing,
+    Completed,
+    Cancelled,
+    Failed,
+    Timeout,
+    NodeFail,
+    OutOfMemory,
+}
+
+impl State {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Pending,
+        Self::Running,
+        Self::Suspended,
+        Self::Completing,
+        Self::Completed,
+        Self::Cancelled,
+        Self::Failed,
+        Self::Timeout,
+        Self::NodeFail,
+        Self::OutOfMemory,
+    ];
+
+    /// Its word and its letters.
+    pub(super) const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pending => ("PENDING", "PD"),
+            Self::Running => ("RUNNING", "R"),
+            Self::Suspended => ("SUSPENDED", "S"),
+            Self::Completing => ("COMPLETING", "CG"),
+            Self::Completed => ("COMPLETED", "CD"),
+            Self::Cancelled => ("CANCELLED", "CA"),
+            Self::Failed => ("FAILED", "F"),
+            Self::Timeout => ("TIMEOUT", "TO"),
+            Self::NodeFail => ("NODE_FAIL", "NF"),
+            Self::OutOfMemory => ("OUT_OF_MEMORY", "OOM"),
+        }
+    }
+
+    /// Of a word of Tutti's for a job that has not ended. One that waits for its turn runs: only a
+    /// user's order and a preemption suspend a job.
+    fn of_live(word: &str) -> Self {
+        match word {
+            "queued" => Self::Pending,
+            "suspended" | "preempting" | "preempted" | "resuming" => Self::Suspended,
+            "ending" => Self::Completing,
+            _ => Self::Running,
+        }
+    }
+
+    const fn of_ending(ending: Ending) -> Self {
+        match ending {
+            Ending::Completed => Self::Completed,
+            Ending::Failed => Self::Failed,
+            Ending::TimedOut => Self::Timeout,
+            Ending::OutOfMemory => Self::OutOfMemory,
+            Ending::Lost => Self::NodeFail,
+            Ending::Cancelled | Ending::Abandoned | Ending::ShutDown | Ending::NeverStarted => {
+                Self::Cancelled
+            }
+        }
+    }
+
+    pub(super) const fn has_ended(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running | Self::Suspended | Self::Completing)
+    }
+}
+
+/// States that Slurm has and no job here is ever in.
+const OTHER_STATES: [&str; 26] = [
+    "BF",
+    "BOOT_FAIL",
+    "CF",
+    "CONFIGURING",
+    "DL",
+    "DEADLINE",
+    "PR",
+    "PREEMPTED",
+    "RD",
+    "RESV_DEL_HOLD",
+    "RF",
+    "REQUEUE_FED",
+    "RH",
+    "REQUEUE_HOLD",
+    "RQ",
+    "REQUEUED",
+    "RS",
+    "RESIZING",
+    "RV",
+    "REVOKED",
+    "SI",
+    "SIGNALING",
+    "SE",
+    "SPECIAL_EXIT",
+    "SO",
+    "STAGE_OUT",
+];
+
+/// The states that a list names; `None`: all.
+///
+/// # Errors
+/// If a word is no state.
+pub(super) fn states(items: &[String]) -> Result<Option<Vec<State>>, String> {
+    let mut found = Vec::new();
+    for item in items {
+        let word = item.to_ascii_uppercase();
+        if word == "ALL" {
+            return Ok(None);
+        }
+        match State::ALL
+            .into_iter()
+            .find(|state| [state.words().0, state.words().1].contains(&&*word))
+        {
+            Some(state) => found.push(state),
+            None if OTHER_STATES.contains(&&*word) || ["ST", "STOPPED"].contains(&&*word) => {}
+            None => return Err(format!("Invalid job state specified: {item}")),
+        }
+    }
+    Ok(Some(found))
+}
+
+/// A job, with what tables of Slurm's show.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) report: JobReport,
+    pub(super) state: State,
+    pub(super) submitted_ms: u64,
+    pub(super) started_ms: Option<u64>,
+    pub(super) ended_ms: Option<u64>,
+    pub(super) uid: Option<u32>,
+    /// What only its owner sees, where that was asked for.
+    pub(super) details: Option<Box<JobDetails>>,
+}
+
+impl Job {
+    pub(super) const fn id(&self) -> JobId {
+        self.report.job
+    }
+
+    fn live(report: JobReport, now_ms: u64) -> Self {
+        let state = State::of_live(&report.state);
+        let submitted_ms = now_ms.saturating_sub(report.age_s.saturating_mul(1000));
+        let started_ms = (state != State::Pending)
+            .then(|| submitted_ms.saturating_add(report.waited_ms).min(now_ms));
+        let uid = uid_of(&report.user);
+        Self { report, state, submitted_ms, started_ms, ended_ms: None, uid, details: None }
+    }
+
+    fn shown(show: ShowReport) -> Self {
+        let state = match show.ending {
+            Some(ending) => State::of_ending(ending),
+            None => State::of_live(&show.job.state),
+        };
+        Self {
+            state,
+            submitted_ms: show.accepted_ms,
+            started_ms: show.started_ms,
+            ended_ms: show.ended_ms,
+            uid: uid_of(&show.job.user),
+            report: show.job,
+            details: show.details,
+        }
+    }
+
+    /// Seconds that its turns gave it, as its time limit counts them.
+    pub(super) const fn elapsed_s(&self) -> u64 {
+        self.report.service_ms / 1000
+    }
+
+    pub(super) fn partition(&self) -> &str {
+        self.report.queue.as_deref().unwrap_or(&self.report.class)
+    }
+
+    /// The names of its nodes; none before it has some.
+    pub(super) fn nodes(&self) -> Vec<&str> {
+        let of_placement =
+            self.report.placement.iter().map(|it| it.split(':').next().unwrap_or(it));
+        let found: Vec<&str> = of_placement.collect();
+        match &self.details {
+            Some(details) if found.is_empty() => {
+                details.nodes.iter().map(|share| share.node.as_str()).collect()
+            }
+            _ => found,
+        }
+    }
+
+    /// How many nodes it has, or asked for.
+    pub(super) fn node_count(&self) -> usize {
+        let asked = self.details.as_ref().and_then(|details| details.asked.nodes).unwrap_or(1);
+        match self.nodes().len() {
+            0 => usize::try_from(asked).unwrap_or(1),
+            count => count,
+        }
+    }
+
+    /// Why it is in its state, in one word.
+    pub(super) fn reason(&self) -> &'static str {
+        match self.state {
+            State::Pending if self.report.reason.starts_with("held") => "JobHeldUser",
+            State::Pending if self.report.reason.starts_with("starts when job ") => "Dependency",
+            State::Pending if self.report.reason.starts_with("never: job ") => {
+                "DependencyNeverSatisfied"
+            }
+            State::Pending if self.report.position.is_some_and(|place| place > 1) => "Priority",
+            State::Pending => "Resources",
+            State::Timeout => "TimeLimit",
+            State::NodeFail => "NodeDown",
+            State::OutOfMemory => "OutOfMemory",
+            State::Failed => "NonZeroExitCode",
+            _ => "None",
+        }
+    }
+
+    /// Exit status and signal: `2:0`, `0:15`.
+    pub(super) fn exit_code(&self) -> String {
+        match self.report.exit_code {
+            None => "0:0".into(),
+            Some(code) if code > 128 => format!("0:{}", code - 128),
+            // What ended by a limit has a code of Tutti's, and no status of its own.
+            Some(_) if matches!(self.state, State::Timeout | State::Cancelled) => "0:15".into(),
+            Some(code) => format!("{code}:0"),
+        }
+    }
+
+    /// Whether its script runs once, so that it has a batch step.
+    pub(super) fn is_batch(&self) -> bool {
+        match self.report.first.as_deref() {
+            Some(first) => first == "batch",
+            None => self.report.submitted,
+        }
+    }
+}
+
+fn uid_of(user: &str) -> Option<u32> {
+    let found = User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
+    found.or_else(|| user.parse().ok())
+}
+
+/// How long squeue shows jobs that have ended, in seconds.
+pub(super) const MIN_JOB_AGE_S: u64 = 300;
+
+/// Jobs that have not ended, and, with `since_ms`, those that ended since then.
+///
+/// # Errors
+/// If the instance that runs does not answer. Without one there are no jobs.
+pub(super) fn listed(since_ms: Option<u64>, user: Option<&str>) -> anyhow::Result<Vec<Job>> {
+    let mut all = BTreeMap::new();
+    let live = pages_of_jobs(|from| ask(&Request::Jobs { ended: false, from }));
+    let live = match live {
+        Err(error) if super::has_no_instance(&error) => Vec::new(),
+        live => live?,
+    };
+    let now = wall_ms();
+    for report in live.into_iter().filter(|report| report.exit_code.is_none()) {
+        all.insert(report.job, Job::live(report, now));
+    }
+    // Later: a job that ended in between is among those that ended.
+    if let Some(since_ms) = since_ms {
+        for job in ended(since_ms, user)? {
+            all.insert(job.id(), job);
+        }
+    }
+    let mut all: Vec<Job> = all.into_values().collect();
+    all.retain(|job| user.is_none_or(|user| job.report.user == user));
+    Ok(all)
+}
+
+fn ended(since_ms: u64, user: Option<&str>) -> anyhow::Result<Vec<Job>> {
+    let user = user.map(str::to_owned);
+    let mut query = EndedQuery { user, since_ms: Some(since_ms), ..EndedQuery::default() };
+    let mut all = Vec::new();
+    loop {
+        let answer = match ask_of_the_past(&Request::Past(query.clone())) {
+            Err(error) if super::has_no_instance(&error) => return Ok(all),
+            answer => answer?,
+        };
+        let Reply::Past { jobs, next } = answer else { return unexpected() };
+        for it in jobs {
+            let ran_ms = it.job.service_ms.saturating_add(it.job.suspended_ms);
+            let begun = it.ended_ms.saturating_sub(ran_ms).max(it.accepted_ms);
+            all.push(Job {
+                state: State::of_ending(it.ending),
+                submitted_ms: it.accepted_ms,
+                started_ms: (ran_ms > 0 || it.ending == Ending::Completed).then_some(begun),
+                ended_ms: Some(it.ended_ms),
+                uid: Some(it.uid),
+                report: it.job,
+                details: None,
+            });
+        }
+        query.after = next;
+        if next.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// One job, with its details; `None` if there is none of this number.
+///
+/// # Errors
+/// If the instance does not answer.
+pub(super) fn one(job: JobId) -> anyhow::Result<Option<Job>> {
+    match ask_of_the_past(&Request::Show { job, environment: false }) {
+        Ok(Reply::Show(show)) => Ok(Some(Job::shown(*show))),
+        Ok(_) => unexpected(),
+        Err(error) if super::has_no_instance(&error) || code_of(&error) == Code::NoJob => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A job that has not ended, with what it has used so far.
+///
+/// # Errors
+/// If the instance does not answer.
+pub(super) fn with_usage(job: JobId) -> anyhow::Result<Option<Job>> {
+    let Reply::Jobs { jobs, .. } = ask(&Request::JobsWithUsage { from: job })? else {
+        return unexpected();
+    };
+    let found = jobs.into_iter().find(|report| report.job == job && report.exit_code.is_none());
+    Ok(found.map(|report| Job::live(report, wall_ms())))
+}
+
+/// The number of a job in an argument: `7`, and `7.batch` or `7.0` of its steps.
+pub(super) fn number(text: &str) -> Option<JobId> {
+    let job = text.split('.').next().unwrap_or(text);
+    job.parse().ok().filter(|&number: &u64| number > 0).map(JobId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{State, number, states};
+
+    #[test]
+    fn a_job_that_waits_for_its_turn_runs() {
+        assert_eq!(State::of_live("running"), State::Running);
+        assert_eq!(State::of_live("queued"), State::Pending);
+        for word in ["suspended", "preempting", "preempted", "resuming"] {
+            assert_eq!(State::of_live(word), State::Suspended, "{word}");
+        }
+    }
+
+    #[test]
+    fn states_are_named_by_words_and_letters() {
+        let list = |text: &str| states(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(list("PD,running"), Ok(Some(vec![State::Pending, State::Running])));
+        assert_eq!(list("cd,all"), Ok(None));
+        assert_eq!(list("CF,RH"), Ok(Some(vec![])), "no job here is in these");
+        assert!(list("nonsense").is_err());
+    }
+
+    #[test]
+    fn a_step_names_its_job() {
+        assert_eq!(number("7").map(|job| job.0), Some(7));
+        assert_eq!(number("7.batch").map(|job| job.0), Some(7));
+        for text in ["", "x", "0", "-3", "7_2"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The Slurm face: `sbatch`, `squeue` and others as names of the one executable.
+//!
+//! Each name reads its options as Slurm documents them ([`options`]), does what Tutti's verb does
+//! ([`crate::cmd`]), and prints in Slurm's formats ([`format`]). Nothing here is a second way to do
+//! something: a job of `sbatch` is a job of `tutti batch`. The texts are our own; options, formats,
+//! states and exit codes follow Slurm's documentation.
+
+mod accounts;
+mod asked;
+mod cluster;
+mod format;
+mod hosts;
+mod jobs;
+mod links;
+mod options;
+mod sacct;
+mod sbatch;
+mod scancel;
+mod scontrol;
+mod sinfo;
+mod squeue;
+mod srun;
+
+pub(crate) use links::{check, link};
+
+use std::ffi::OsString;
+use tutti_client::output::print;
+use tutti_node::codes::code_of;
+use tutti_wire::code::Code;
+
+/// What `--version` says: the release of Slurm whose documentation the face follows.
+pub(super) const VERSION: &str = "24.11.5";
+
+/// A command of the face, by its name.
+type Command = fn(&[OsString]) -> anyhow::Result<u8>;
+
+const COMMANDS: [(&str, Command); 11] = [
+    ("sbatch", sbatch::execute),
+    ("srun", srun::srun),
+    ("salloc", srun::salloc),
+    ("squeue", squeue::execute),
+    ("sacct", sacct::execute),
+    ("scancel", scancel::execute),
+    ("scontrol", scontrol::execute),
+    ("sinfo", sinfo::execute),
+    ("sacctmgr", accounts::sacctmgr),
+    ("sshare", accounts::sshare),
+    ("sstat", accounts::sstat),
+];
+
+/// The command whose name the executable was started by, and its arguments.
+pub(crate) fn called() -> Option<(&'static str, Command, Vec<OsString>)> {
+    let mut words = std::env::args_os();
+    let first = words.next()?;
+    let name = std::path::Path::new(&first).file_name()?.to_str()?;
+    let (name, command) = COMMANDS.iter().find(|(known, _)| *known == name)?;
+    Some((name, *command, words.collect()))
+}
+
+/// Does what a command says, and gives its exit code.
+pub(crate) fn execute(name: &str, command: Command, words: &[OsString]) -> u8 {
+    let result = tutti_node::instance::said_cluster().and_then(|_| command(words));
+    result.unwrap_or_else(|error| {
+        if crate::broken_pipe(&error) {
+            return tutti_node::exit::Exit::READER_GONE.code();
+        }
+        say!("{name}: error: {error:#}");
+        1
+    })
+}
+
+/// Says what is wrong with a command line; the exit code.
+fn wrong(name: &str, problems: &[String]) -> u8 {
+    for problem in problems {
+        say!("{name}: error: {problem}");
+    }
+    say!("Try '{name} --help' for more information");
+    1
+}
+
+/// Prints the version.
+fn print_version() -> anyhow::Result<u8> {
+    print(&format!("slurm {VERSION}\n"))?;
+    Ok(0)
+}
+
+/// Whether no instance runs: then there are no jobs.
+fn has_no_instance(error: &anyhow::Error) -> bool {
+    code_of(error) == Code::NoInstance
+}
+
+/// A text, or Slurm's word for none.
+fn or_null(text: String) -> String {
+    if text.is_empty() { "(null)".into() } else { text }
+}
+
+/// The file of a job's output or errors, as a pattern.
+fn files(details: &tutti_wire::show::JobDetails, is_output: bool) -> String {
+    use tutti_wire::launch::Stdio;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let name = match &details.stdio {
+        Stdio::Files { output, .. } if is_output => text(output),
+        Stdio::Files { output, error, .. } => text(error.as_ref().unwrap_or(output)),
+        Stdio::FrontEnd { .. } | Stdio::Kept => return "(null)".into(),
+    };
+    match name.starts_with('/') {
+        true => name,
+        false => format!("{}/{name}", text(&details.directory)),
+    }
+}

@@ -1,0 +1,586 @@
+//! `sacct`.
+
+use super::format::{duration, fitted, moment, plain};
+use super::jobs::{self, Job, State};
+use super::options::{Known, Line, Order, flag, perhaps, read, value};
+use super::squeue::{name_of, own_name};
+use super::{print_version, wrong};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use tutti_client::output::print;
+use tutti_node::calendar::moment_ms;
+use tutti_node::platform::time::wall_ms;
+use tutti_wire::host_list::format_host_list;
+
+const NAME: &str = "sacct";
+
+const OPTIONS: &[Known] = &[
+    flag("allusers", Some('a')),
+    value("accounts", Some('A')),
+    flag("allclusters", Some('L')),
+    flag("allocations", Some('X')),
+    flag("array", None),
+    flag("batch-script", Some('B')),
+    flag("brief", Some('b')),
+    value("cluster", None),
+    value("clusters", Some('M')),
+    flag("completion", Some('c')),
+    value("constraints", Some('C')),
+    value("delimiter", None),
+    flag("duplicates", Some('D')),
+    value("endtime", Some('E')),
+    flag("env-vars", None),
+    flag("federation", None),
+    value("file", Some('f')),
+    value("flags", Some('F')),
+    value("format", Some('o')),
+    value("gid", None),
+    value("group", Some('g')),
+    flag("help", Some('h')),
+    flag("helpformat", Some('e')),
+    value("jobs", Some('j')),
+    flag("json", None),
+    flag("local", None),
+    flag("long", Some('l')),
+    value("name", None),
+    value("ncpus", Some('I')),
+    value("nnodes", Some('i')),
+    flag("noconvert", None),
+    value("nodelist", Some('N')),
+    flag("noheader", Some('n')),
+    flag("parsable", Some('p')),
+    flag("parsable2", Some('P')),
+    value("partition", Some('r')),
+    value("qos", Some('q')),
+    value("reason", Some('R')),
+    value("starttime", Some('S')),
+    value("state", Some('s')),
+    value("timelimit-max", Some('K')),
+    value("timelimit-min", Some('k')),
+    flag("truncate", Some('T')),
+    value("uid", None),
+    value("units", None),
+    flag("usage", None),
+    value("user", Some('u')),
+    flag("use-local-uid", None),
+    flag("verbose", Some('v')),
+    flag("version", Some('V')),
+    value("wckeys", Some('W')),
+    flag("whole-hetjob", None),
+    perhaps("yaml", None),
+];
+
+const HELP: &str = "\
+sacct: list jobs with what they used in the columns of Slurm's sacct; `tutti
+history` and `tutti report` show more.
+
+  sacct                          your jobs of today
+  sacct -j 7 -X -n -o State      the state of one job
+  sacct -P -S 2026-03-01 -u ada  since a day, fields between bars
+  sacct --helpformat             the names of all fields
+
+Which jobs: -j/--jobs, -S/--starttime, -E/--endtime, -s/--state, -u/--user,
+-a/--allusers, --name, -r/--partition, -N/--nodelist, -X/--allocations (no steps).
+How: -o/--format FIELD%WIDTH, -n/--noheader, -p, -P, --delimiter, --units.
+";
+
+/// A field: its name, the width of its column, and whether its value stands to the right.
+type Field = &'static (&'static str, usize, bool);
+
+const FIELDS: &[(&str, usize, bool)] = &[
+    ("Account", 10, true),
+    ("AdminComment", 19, true),
+    ("AllocCPUS", 10, true),
+    ("AllocNodes", 10, true),
+    ("AllocTRES", 10, true),
+    ("AssocID", 7, true),
+    ("AveCPU", 10, true),
+    ("AveRSS", 10, true),
+    ("AveVMSize", 10, true),
+    ("Cluster", 10, true),
+    ("Comment", 14, true),
+    ("Constraints", 19, true),
+    ("ConsumedEnergy", 14, true),
+    ("CPUTime", 10, true),
+    ("CPUTimeRAW", 10, true),
+    ("DerivedExitCode", 15, true),
+    ("Elapsed", 10, true),
+    ("ElapsedRaw", 10, true),
+    ("Eligible", 19, true),
+    ("End", 19, true),
+    ("ExitCode", 8, true),
+    ("FailedNode", 19, true),
+    ("Flags", 15, true),
+    ("GID", 6, true),
+    ("Group", 9, true),
+    ("JobID", 12, false),
+    ("JobIDRaw", 12, false),
+    ("JobName", 10, true),
+    ("Layout", 9, true),
+    ("MaxDiskRead", 12, true),
+    ("MaxDiskWrite", 12, true),
+    ("MaxRSS", 10, true),
+    ("MaxVMSize", 10, true),
+    ("NCPUS", 10, true),
+    ("NNodes", 8, true),
+    ("NodeList", 15, true),
+    ("NTasks", 8, true),
+    ("Partition", 10, true),
+    ("Planned", 10, true),
+    ("Priority", 10, true),
+    ("QOS", 10, true),
+    ("Reason", 22, true),
+    ("ReqCPUS", 8, true),
+    ("ReqMem", 10, true),
+    ("ReqNodes", 8, true),
+    ("ReqTRES", 10, true),
+    ("Reserved", 10, true),
+    ("Restarts", 8, true),
+    ("Start", 19, true),
+    ("State", 10, true),
+    ("StdErr", 20, true),
+    ("StdOut", 20, true),
+    ("Submit", 19, true),
+    ("SubmitLine", 20, true),
+    ("Suspended", 10, true),
+    ("SystemCPU", 10, true),
+    ("Timelimit", 10, true),
+    ("TimelimitRaw", 12, true),
+    ("TotalCPU", 10, true),
+    ("TRESUsageInMax", 14, true),
+    ("TRESUsageInTot", 14, true),
+    ("UID", 6, true),
+    ("User", 9, true),
+    ("UserCPU", 10, true),
+    ("WCKey", 10, true),
+    ("WorkDir", 20, true),
+];
+
+const DEFAULT: &str = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode";
+const BRIEF: &str = "JobID,State,ExitCode";
+const LONG: &str = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,AveVMSize,MaxRSS,AveRSS,NTasks,\
+                    AllocCPUS,Elapsed,State,ExitCode,MaxDiskRead,MaxDiskWrite,AllocTRES";
+
+/// Fields that need more than a list of jobs has.
+const DETAILED: [&str; 10] = [
+    "NodeList",
+    "NNodes",
+    "AllocNodes",
+    "ReqMem",
+    "WorkDir",
+    "StdOut",
+    "StdErr",
+    "SubmitLine",
+    "ReqNodes",
+    "AllocTRES",
+];
+
+/// The most jobs for which details are asked one by one.
+const DETAILS_MAX: usize = 10_000;
+
+/// How values stand in a line.
+enum Style {
+    Columns,
+    /// Between separators, with one at the end or not.
+    Separated {
+        separator: String,
+        at_end: bool,
+    },
+}
+
+pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
+    let mut line = read(OPTIONS, Order::Mixed, words);
+    if line.has("help") || line.has("usage") {
+        print(HELP)?;
+        return Ok(0);
+    }
+    if line.has("version") {
+        return print_version();
+    }
+    if line.has("helpformat") {
+        let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
+        print(&format!("{}\n", names.join("\n")))?;
+        return Ok(0);
+    }
+    if let Some(json) = ["json", "yaml"].into_iter().find(|name| line.has(name)) {
+        line.problems
+            .push(format!("--{json} is not available; `tutti history --json` has all fields"));
+    }
+    let fields = fields_of(&line).map_err(|problem| line.problems.push(problem));
+    let which = Which::of(&line).map_err(|problem| line.problems.push(problem));
+    let (Ok(fields), Ok(which), true) = (fields, which, line.problems.is_empty()) else {
+        return Ok(wrong(NAME, &line.problems));
+    };
+    let mut jobs = found(&which)?;
+    let needs_details = fields.iter().any(|(field, _)| DETAILED.contains(&field.0));
+    if needs_details && jobs.len() <= DETAILS_MAX {
+        for job in jobs.iter_mut().filter(|job| job.details.is_none()) {
+            if let Some(known) = jobs::one(job.id())? {
+                job.details = known.details;
+            }
+        }
+    }
+    print(&table(&jobs, &fields, &line))?;
+    Ok(0)
+}
+
+/// The fields, each with the width that the user gave it: to the right, if it is positive.
+fn fields_of(line: &Line) -> Result<Vec<(Field, Option<isize>)>, String> {
+    let set = std::env::var("SACCT_FORMAT").ok().filter(|format| !format.is_empty());
+    let mut given: Vec<String> = line.items("format");
+    if given.is_empty() {
+        let format = match (line.has("brief"), line.has("long")) {
+            (true, _) => BRIEF.to_owned(),
+            (_, true) => LONG.to_owned(),
+            _ => set.unwrap_or_else(|| DEFAULT.to_owned()),
+        };
+        given = format.split(',').map(str::to_owned).collect();
+    }
+    let mut fields = Vec::new();
+    for item in given {
+        let (name, width) = item.split_once('%').unwrap_or((&item, ""));
+        let is_it = |field: &&(&str, usize, bool)| field.0.eq_ignore_ascii_case(name);
+        if name.eq_ignore_ascii_case("all") {
+            fields.extend(FIELDS.iter().map(|field| (field, None)));
+            continue;
+        }
+        let field = FIELDS.iter().find(is_it);
+        let field = field.ok_or_else(|| format!("Invalid field requested: \"{name}\""))?;
+        fields.push((field, width.parse().ok().filter(|width| *width != 0)));
+    }
+    Ok(fields)
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Default)]
+struct Which {
+    jobs: Vec<tutti_types::JobId>,
+    names_jobs: bool,
+    since_ms: u64,
+    until_ms: Option<u64>,
+    states: Option<Vec<State>>,
+    /// `None`: all users.
+    users: Option<Vec<String>>,
+    names: Vec<String>,
+    partitions: Vec<String>,
+    nodes: Vec<String>,
+}
+
+impl Which {
+    fn of(line: &Line) -> Result<Self, String> {
+        let mut which = Self { names_jobs: line.has("jobs"), ..Self::default() };
+        for item in line.items("jobs") {
+            // An element of an array, or a range of them, names its job.
+            let job = item.split(['_', '+']).next().unwrap_or_default();
+            which.jobs.push(jobs::number(job).ok_or(format!("Invalid job id: {item}"))?);
+        }
+        let at = |option: &str| line.last(option).map(slurm_moment).transpose();
+        which.since_ms = match at("starttime")? {
+            Some(since) => since,
+            None if which.names_jobs => 0,
+            None => moment_ms("today")?,
+        };
+        which.until_ms = at("endtime")?;
+        let states = line.items("state");
+        if !states.is_empty() {
+            which.states = jobs::states(&states)?;
+        }
+        let users: Vec<String> = line.items("user").iter().map(|user| name_of(user)).collect();
+        let is_all = line.has("allusers") || which.names_jobs || nix::unistd::geteuid().is_root();
+        which.users = match users.is_empty() {
+            false => Some(users),
+            true => (!is_all).then(|| vec![own_name()]),
+        };
+        which.names = line.items("name");
+        which.partitions = line.items("partition");
+        if let Some(list) = line.last("nodelist") {
+            which.nodes = super::hosts::unfolded(list)?;
+        }
+        Ok(which)
+    }
+
+    fn has(&self, job: &Job) -> bool {
+        let listed =
+            |list: &[String], name: &str| list.is_empty() || list.iter().any(|it| it == name);
+        self.users.as_ref().is_none_or(|users| users.contains(&job.report.user))
+            && listed(&self.names, &job.report.name)
+            && listed(&self.partitions, job.partition())
+            && self.states.as_ref().is_none_or(|states| states.contains(&job.state))
+            && self.until_ms.is_none_or(|until| job.submitted_ms <= until)
+            && (self.nodes.is_empty()
+                || job.nodes().iter().any(|node| self.nodes.iter().any(|it| it == node)))
+    }
+}
+
+/// A time as `sacct` takes it: `2026-03-28`, `2026-03-28T14:30`, `14:30`, `now-2hours`, `today`.
+fn slurm_moment(text: &str) -> Result<u64, String> {
+    let wrong = || format!("Invalid time specification (pos=0): {text}");
+    if let Some(ago) = text.strip_prefix("now") {
+        let now = wall_ms();
+        if ago.is_empty() {
+            return Ok(now);
+        }
+        let (is_before, length) = match (ago.strip_prefix('-'), ago.strip_prefix('+')) {
+            (Some(length), _) => (true, length),
+            (_, Some(length)) => (false, length),
+            _ => return Err(wrong()),
+        };
+        let digits = length.len() - length.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let count: u64 = length[..digits].parse().map_err(|_| wrong())?;
+        let unit_s = match &length[digits..] {
+            "" => 1,
+            unit if unit.starts_with('s') => 1,
+            unit if unit.starts_with('m') => 60,
+            unit if unit.starts_with('h') => 3_600,
+            unit if unit.starts_with('d') => 86_400,
+            unit if unit.starts_with('w') => 7 * 86_400,
+            _ => return Err(wrong()),
+        };
+        let ms = count.saturating_mul(unit_s).saturating_mul(1000);
+        return Ok(if is_before { now.saturating_sub(ms) } else { now.saturating_add(ms) });
+    }
+    match text {
+        "midnight" => moment_ms("today"),
+        "noon" => moment_ms("12:00"),
+        "epoch" => Ok(0),
+        text => moment_ms(text),
+    }
+    .map_err(|_| wrong())
+}
+
+fn found(which: &Which) -> anyhow::Result<Vec<Job>> {
+    let mut all = BTreeMap::new();
+    if which.names_jobs {
+        for &job in &which.jobs {
+            all.extend(jobs::one(job)?.map(|it| (job, it)));
+        }
+    } else {
+        let user = match which.users.as_deref() {
+            Some([user]) => Some(user.as_str()),
+            _ => None,
+        };
+        for job in jobs::listed(Some(which.since_ms), user)? {
+            all.insert(job.id(), job);
+        }
+    }
+    let mut all: Vec<Job> = all.into_values().collect();
+    all.retain(|job| which.has(job));
+    Ok(all)
+}
+
+/// A job, or its one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Row {
+    Job,
+    Step,
+}
+
+fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], line: &Line) -> String {
+    let separator = line.last("delimiter").unwrap_or("|").to_owned();
+    let style = match (line.has("parsable2"), line.has("parsable")) {
+        (true, _) => Style::Separated { separator, at_end: false },
+        (_, true) => Style::Separated { separator, at_end: true },
+        _ => Style::Columns,
+    };
+    let mut text = String::new();
+    if !line.has("noheader") {
+        text.push_str(&row(fields, &style, |field| field.0.to_owned()));
+        if matches!(style, Style::Columns) {
+            text.push_str(&row(fields, &style, |_| "-".repeat(WIDEST)));
+        }
+    }
+    for job in jobs {
+        text.push_str(&row(fields, &style, |field| cell(job, Row::Job, field.0)));
+        if !line.has("allocations") && job.started_ms.is_some() {
+            text.push_str(&row(fields, &style, |field| cell(job, Row::Step, field.0)));
+        }
+    }
+    text
+}
+
+/// The widest column.
+const WIDEST: usize = 4096;
+
+fn row(
+    fields: &[(Field, Option<isize>)],
+    style: &Style,
+    value: impl Fn(Field) -> String,
+) -> String {
+    let mut cells = Vec::new();
+    for (field, width) in fields {
+        let text = value(field);
+        cells.push(match style {
+            Style::Separated { .. } if text.len() >= WIDEST => String::new(),
+            Style::Separated { .. } => plain(&text),
+            Style::Columns => {
+                let to_the_right = width.map_or(field.2, |width| width > 0);
+                let width = width.map_or(field.1, isize::unsigned_abs).min(WIDEST);
+                let text = plain(&text);
+                // What was cut is marked.
+                let is_cut = text.chars().count() > width && !text.starts_with("--");
+                let mut shown = fitted(&text, width, to_the_right);
+                if is_cut && width > 1 {
+                    shown.pop();
+                    shown.push('+');
+                }
+                shown
+            }
+        });
+    }
+    let mut line = match style {
+        Style::Columns => cells.iter().map(|cell| format!("{cell} ")).collect(),
+        Style::Separated { separator, at_end } => {
+            cells.join(separator) + if *at_end { separator } else { "" }
+        }
+    };
+    line.push('\n');
+    line
+}
+
+fn cell(job: &Job, row: Row, field: &str) -> String {
+    let report = &job.report;
+    let at = |ms: Option<u64>| ms.map_or_else(|| "Unknown".into(), moment);
+    let is_job = row == Row::Job;
+    match field {
+        "JobID" | "JobIDRaw" if is_job => job.id().to_string(),
+        "JobID" | "JobIDRaw" if job.is_batch() => format!("{}.batch", job.id()),
+        "JobID" | "JobIDRaw" => format!("{}.0", job.id()),
+        "JobName" if !is_job && job.is_batch() => "batch".into(),
+        "JobName" => report.name.clone(),
+        // These are a job's own.
+        "Partition" | "User" | "UID" | "Timelimit" | "TimelimitRaw" | "QOS" | "Reason"
+        | "WorkDir" | "ReqMem" | "Priority" | "StdOut" | "StdErr" | "SubmitLine"
+        | "DerivedExitCode" | "ReqTRES" | "Group" | "GID" | "Planned" | "Reserved" | "Restarts"
+            if !is_job =>
+        {
+            String::new()
+        }
+        "Partition" => job.partition().into(),
+        "Cluster" => tutti_client::slurm::cluster_name(),
+        "AllocCPUS" if job.state == State::Pending => "0".into(),
+        "AllocCPUS" | "NCPUS" | "ReqCPUS" => report.processors.to_string(),
+        "NNodes" | "AllocNodes" | "ReqNodes" => job.node_count().to_string(),
+        "NTasks" => {
+            if is_job {
+                String::new()
+            } else {
+                report.tasks.to_string()
+            }
+        }
+        "NodeList" => match format_host_list(job.nodes()) {
+            nodes if nodes.is_empty() => "None assigned".into(),
+            nodes => nodes,
+        },
+        "AllocTRES" | "ReqTRES" => format!("cpu={},node={}", report.processors, job.node_count()),
+        "State" => state(job),
+        "ExitCode" => job.exit_code(),
+        "DerivedExitCode" => "0:0".into(),
+        "Submit" | "Eligible" => moment(job.submitted_ms),
+        "Start" => at(job.started_ms),
+        "End" => at(job.ended_ms),
+        "Elapsed" => duration(job.elapsed_s()),
+        "ElapsedRaw" => job.elapsed_s().to_string(),
+        "Planned" | "Reserved" => duration(report.waited_ms / 1000),
+        "Suspended" => duration(report.suspended_ms / 1000),
+        "CPUTime" => duration(job.elapsed_s().saturating_mul(report.processors.into())),
+        "CPUTimeRAW" => job.elapsed_s().saturating_mul(report.processors.into()).to_string(),
+        "Timelimit" => report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration(ms / 1000)),
+        "TimelimitRaw" => {
+            report.time_limit_ms.map_or("UNLIMITED".into(), |ms| (ms / 60_000).to_string())
+        }
+        "User" => report.user.clone(),
+        "UID" => job.uid.map_or_else(String::new, |uid| uid.to_string()),
+        "Account" => "(null)".into(),
+        "QOS" => "normal".into(),
+        "Priority" => "1".into(),
+        "Restarts" => job.details.as_ref().map_or(0, |details| details.requeues).to_string(),
+        "Reason" => job.reason().into(),
+        _ => used(job, row, field).or_else(|| detail(job, field)).unwrap_or_default(),
+    }
+}
+
+/// The state, with the user that cancelled where that is known.
+fn state(job: &Job) -> String {
+    match (job.state, job.uid) {
+        (State::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
+        (state, _) => state.words().0.into(),
+    }
+}
+
+/// What a job used. As Slurm has it, memory and I/O stand in the row of the step.
+fn used(job: &Job, row: Row, field: &str) -> Option<String> {
+    let usage = job.report.usage.as_ref()?;
+    let kib = |bytes: u64| format!("{}K", bytes >> 10);
+    let time = |us: u64| match us / 1_000_000 {
+        seconds if seconds >= 3_600 => duration(seconds),
+        seconds => format!("{:02}:{:02}.{:03}", seconds / 60, seconds % 60, us / 1000 % 1000),
+    };
+    let is_step = row == Row::Step;
+    Some(match field {
+        "TotalCPU" => time(usage.user_us.saturating_add(usage.system_us)),
+        "UserCPU" => time(usage.user_us),
+        "SystemCPU" => time(usage.system_us),
+        "AveCPU" if is_step => {
+            let all = usage.user_us.saturating_add(usage.system_us);
+            duration(all / 1_000_000 / u64::from(job.report.tasks.max(1)))
+        }
+        "MaxRSS" | "AveRSS" | "MaxVMSize" | "AveVMSize" if is_step => kib(usage.memory_peak_bytes),
+        "MaxDiskRead" if is_step => kib(usage.read_bytes),
+        "MaxDiskWrite" if is_step => kib(usage.written_bytes),
+        _ => return None,
+    })
+}
+
+fn detail(job: &Job, field: &str) -> Option<String> {
+    let details = job.details.as_ref()?;
+    Some(match field {
+        "WorkDir" => String::from_utf8_lossy(&details.directory).into_owned(),
+        "StdOut" | "StdErr" => super::files(details, field == "StdOut"),
+        "SubmitLine" => details.command.join(" "),
+        "ReqMem" => match details.asked.memory_per_task_bytes {
+            Some(bytes) => format!("{}M", bytes >> 20),
+            None => "0".into(),
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fields_of, slurm_moment};
+    use crate::slurm::options::{Order, read};
+    use std::ffi::OsString;
+    use tutti_node::platform::time::wall_ms;
+
+    fn fields(words: &[&str]) -> Result<Vec<(&'static str, Option<isize>)>, String> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let line = read(super::OPTIONS, Order::Mixed, &words);
+        let fields = fields_of(&line)?;
+        Ok(fields.into_iter().map(|(field, width)| (field.0, width)).collect())
+    }
+
+    #[test]
+    fn fields_have_any_case_and_a_width_on_either_side() {
+        let wanted = [("JobIDRaw", None), ("State", Some(20)), ("NodeList", Some(-256))];
+        assert_eq!(fields(&["--format=jobidraw,state%20", "-o", "nodelist%-256"]).unwrap(), wanted);
+        assert!(fields(&["-o", "nosuch"]).is_err());
+        assert_eq!(fields(&[]).unwrap().len(), 7);
+    }
+
+    #[test]
+    fn times_are_read_as_sacct_reads_them() {
+        let now = wall_ms();
+        let near = |text: &str, ago_s: u64| {
+            let at = slurm_moment(text).unwrap();
+            at.abs_diff(now - ago_s * 1000) < 60_000
+        };
+        assert!(near("now", 0) && near("now-2hours", 7_200) && near("now-1days", 86_400));
+        assert!(near("now-90", 90));
+        for text in ["2026-03-28", "2026-03-28T14:30", "2026-03-28T14:30:05", "today", "14:30"] {
+            assert!(slurm_moment(text).is_ok(), "{text}");
+        }
+        for text in ["now-x", "now*", "never", ""] {
+            assert!(slurm_moment(text).is_err(), "{text}");
+        }
+    }
+}

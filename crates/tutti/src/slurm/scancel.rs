@@ -1,0 +1,189 @@
+//! `scancel`.
+
+use super::jobs::{self, Job, State};
+use super::options::{Known, Line, Order, flag, read, value};
+use super::squeue::{name_of, own_name};
+use super::{print_version, wrong};
+use std::ffi::OsString;
+use tutti_client::ask::{ask, unexpected};
+use tutti_client::output::print;
+use tutti_client::parse_signal;
+use tutti_node::codes::code_of;
+use tutti_wire::code::Code;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::Target;
+
+const NAME: &str = "scancel";
+
+const OPTIONS: &[Known] = &[
+    value("account", Some('A')),
+    flag("batch", Some('b')),
+    flag("ctld", None),
+    value("clusters", Some('M')),
+    flag("cron", Some('c')),
+    flag("full", Some('f')),
+    flag("help", None),
+    flag("hurry", Some('H')),
+    flag("interactive", Some('i')),
+    flag("me", None),
+    value("name", Some('n')),
+    value("jobname", None),
+    value("nodelist", Some('w')),
+    value("partition", Some('p')),
+    value("qos", Some('q')),
+    flag("quiet", Some('Q')),
+    value("reservation", Some('R')),
+    value("sibling", None),
+    value("signal", Some('s')),
+    value("state", Some('t')),
+    flag("usage", None),
+    value("user", Some('u')),
+    flag("verbose", Some('v')),
+    flag("version", Some('V')),
+    value("wckey", None),
+];
+
+const HELP: &str = "\
+scancel: end jobs, or send them a signal; `tutti cancel` and `tutti signal` do the same.
+
+  scancel 7 8                end two jobs: SIGTERM, then SIGKILL after their grace
+  scancel --me -t PENDING    all of yours that wait
+  scancel -n solver          your jobs of that name
+  scancel -s USR1 7          send a signal to all tasks of job 7
+
+Which jobs: numbers, -u/--user, --me, -n/--name, -p/--partition, -t/--state,
+-w/--nodelist. How: -s/--signal, -b/--batch, -f/--full, -Q/--quiet, -v/--verbose.
+";
+
+pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
+    let mut line = read(OPTIONS, Order::Mixed, words);
+    if line.has("help") || line.has("usage") {
+        print(HELP)?;
+        return Ok(0);
+    }
+    if line.has("version") {
+        return print_version();
+    }
+    if line.has("interactive") {
+        line.problems.push("--interactive is not available; name the jobs".into());
+    }
+    let what = What::of(&line).map_err(|problem| line.problems.push(problem));
+    let states = jobs::states(&line.items("state")).map_err(|problem| line.problems.push(problem));
+    let mut targets = Vec::new();
+    for word in line.rest.iter().map(|word| word.to_string_lossy()) {
+        for item in word.split([',', ' ']).filter(|item| !item.is_empty()) {
+            match target(item) {
+                Some(target) => targets.push(target),
+                None => line.problems.push(format!("Invalid job id {item}")),
+            }
+        }
+    }
+    let (Ok(what), Ok(states), true) = (what, states, line.problems.is_empty()) else {
+        return Ok(wrong(NAME, &line.problems));
+    };
+    let has_filter = FILTERS.iter().any(|name| line.has(name));
+    if targets.is_empty() && !has_filter {
+        say!("{NAME}: error: No job identification provided");
+        return Ok(1);
+    }
+    if targets.is_empty() || has_filter {
+        let states = states.filter(|states| !states.is_empty());
+        targets = matching(&line, states.as_deref(), &targets)?;
+    }
+    let mut exit = 0;
+    for target in targets {
+        exit = exit.max(one(target, &what, &line)?);
+    }
+    Ok(exit)
+}
+
+const FILTERS: [&str; 7] = ["user", "me", "name", "jobname", "partition", "state", "nodelist"];
+
+/// What is done with a job.
+#[derive(Debug)]
+enum What {
+    Cancel { at_once: bool },
+    Signal { signal: u8, every_process: bool },
+}
+
+impl What {
+    fn of(line: &Line) -> Result<Self, String> {
+        let Some(signal) = line.last("signal") else { return Ok(Self::Cancel { at_once: false }) };
+        match parse_signal(signal)? {
+            9 => Ok(Self::Cancel { at_once: true }),
+            signal => Ok(Self::Signal { signal, every_process: line.has("full") }),
+        }
+    }
+}
+
+/// A job, or one of its steps, which is the whole job: a job has one step here.
+fn target(item: &str) -> Option<Target> {
+    jobs::number(item).map(Target::from)
+}
+
+/// The jobs that options name, of these if some are named.
+fn matching(
+    line: &Line,
+    states: Option<&[State]>,
+    named: &[Target],
+) -> anyhow::Result<Vec<Target>> {
+    let users: Vec<String> = match line.items("user") {
+        users if line.has("me") || users.is_empty() && !nix::unistd::geteuid().is_root() => {
+            vec![own_name()]
+        }
+        users => users.iter().map(|user| name_of(user)).collect(),
+    };
+    let mut names = line.items("name");
+    names.extend(line.items("jobname"));
+    let partitions = line.items("partition");
+    let nodes = line.last("nodelist").map(super::hosts::unfolded);
+    let nodes = nodes.transpose().map_err(anyhow::Error::msg)?.unwrap_or_default();
+    let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|it| it == name);
+    let is_meant = |job: &Job| {
+        !job.state.has_ended()
+            && listed(&users, &job.report.user)
+            && listed(&names, &job.report.name)
+            && listed(&partitions, job.partition())
+            && states.is_none_or(|states| states.contains(&job.state))
+            && (nodes.is_empty()
+                || job.nodes().iter().any(|node| nodes.iter().any(|it| it == node)))
+            && (named.is_empty() || named.iter().any(|target| target.job == job.id()))
+    };
+    let jobs = jobs::listed(None, None)?;
+    Ok(jobs.iter().filter(|job| is_meant(job)).map(|job| Target::from(job.id())).collect())
+}
+
+/// Ends a job, or sends it a signal; the exit code.
+fn one(target: Target, what: &What, line: &Line) -> anyhow::Result<u8> {
+    if line.has("verbose") {
+        match what {
+            What::Cancel { .. } => say!("{NAME}: Terminating job {target}"),
+            What::Signal { signal, .. } => say!("{NAME}: Signal {signal} to job {target}"),
+        }
+    }
+    let request = match what {
+        What::Cancel { at_once } => Request::Cancel { target, at_once: *at_once },
+        What::Signal { signal, every_process } => {
+            Request::Signal { target, signal: *signal, every_process: *every_process }
+        }
+    };
+    let error = match ask(&request) {
+        Ok(Reply::Done) => return Ok(0),
+        Ok(_) => return unexpected(),
+        Err(error) => error,
+    };
+    let job = jobs::one(target.job)?;
+    if job.is_some_and(|job| job.state.has_ended()) {
+        // To end what has ended is no error of the caller's.
+        if line.has("verbose") {
+            say!("{NAME}: Job {target} has ended already");
+        }
+        return Ok(0);
+    }
+    let is_unknown = code_of(&error) == Code::NoJob || super::has_no_instance(&error);
+    if !line.has("quiet") || !is_unknown {
+        let why = if is_unknown { "Invalid job id specified".into() } else { format!("{error:#}") };
+        say!("{NAME}: error: Kill job error on job id {target}: {why}");
+    }
+    Ok(u8::from(!(is_unknown && line.has("quiet"))))
+}

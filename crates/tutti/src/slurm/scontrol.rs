@@ -1,0 +1,655 @@
+//! `scontrol`: shows jobs, nodes, partitions and the configuration, and changes what Tutti can
+//! change.
+
+use super::cluster::{Partition, nodes, partitions};
+use super::format::{duration, moment, plain};
+use super::hosts::{folded, unfolded};
+use super::jobs::{self, Job, MIN_JOB_AGE_S};
+use super::options::{Known, Line, Order, flag, read, value};
+use super::{or_null, print_version, sinfo, wrong};
+use std::ffi::OsString;
+use tutti_client::ask::{ask, unexpected};
+use tutti_client::output::print;
+use tutti_types::ClassName;
+use tutti_wire::host_list::format_host_list;
+use tutti_wire::local::{NodeChange, Reply, Request};
+use tutti_wire::report::{NodeReport, Target};
+
+const NAME: &str = "scontrol";
+
+const OPTIONS: &[Known] = &[
+    flag("all", Some('a')),
+    value("cluster", None),
+    value("clusters", Some('M')),
+    flag("details", Some('d')),
+    flag("federation", Some('F')),
+    flag("future", None),
+    flag("help", Some('h')),
+    flag("hide", None),
+    flag("json", None),
+    flag("local", None),
+    flag("oneliner", Some('o')),
+    flag("quiet", Some('Q')),
+    flag("sibling", None),
+    value("uid", Some('u')),
+    flag("usage", None),
+    flag("verbose", Some('v')),
+    flag("version", Some('V')),
+    flag("yaml", None),
+];
+
+const HELP: &str = "\
+scontrol: show and change jobs, nodes and partitions in the words of Slurm's
+scontrol; `tutti show`, `tutti nodes` and `tutti params` show more.
+
+  scontrol show job 7                a job; -o: in one line
+  scontrol show node a1              a node; also partition, config, reservation
+  scontrol show hostnames 'a[1-3]'   a list of nodes, unfolded; hostlist folds
+  scontrol hold 7                    also release, suspend, resume
+  scontrol update JobId=7 Partition=standby
+  scontrol update NodeName=a1 State=DRAIN Reason='new memory'
+  scontrol ping
+";
+
+pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
+    let mut line = read(OPTIONS, Order::Mixed, words);
+    if line.has("help") || line.has("usage") {
+        print(HELP)?;
+        return Ok(0);
+    }
+    if line.has("version") {
+        return print_version();
+    }
+    if line.has("json") || line.has("yaml") {
+        line.problems.push("--json is not available; `tutti show --json` has all fields".into());
+    }
+    if !line.problems.is_empty() {
+        return Ok(wrong(NAME, &line.problems));
+    }
+    let rest: Vec<String> =
+        line.rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match rest[..] {
+        [] => failed("name a command, such as show job 7; `scontrol --help` lists them"),
+        ["version"] => print_version(),
+        ["ping"] => ping(),
+        [verb, ref words @ ..] if is_short(verb, "show", 2) => show(words, &line),
+        [verb, ref words @ ..] => change(verb, words, &line),
+    }
+}
+
+/// Says why something failed; the exit code.
+fn failed(why: &str) -> anyhow::Result<u8> {
+    say!("{NAME}: error: {why}");
+    Ok(1)
+}
+
+/// Whether a word is cut short from another, and has so many letters at least.
+fn is_short(word: &str, whole: &str, least: usize) -> bool {
+    let word = word.to_ascii_lowercase();
+    word.len() >= least && whole.starts_with(&word)
+}
+
+fn ping() -> anyhow::Result<u8> {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let is_up = ask(&Request::Status).is_ok();
+    let word = if is_up { "UP" } else { "DOWN" };
+    print(&format!("Slurmctld(primary) at {} is {word}\n", host.to_string_lossy()))?;
+    Ok(u8::from(!is_up))
+}
+
+fn show(words: &[&str], line: &Line) -> anyhow::Result<u8> {
+    let [what, ref named @ ..] = *words else {
+        return failed("show what? job, node, partition, config");
+    };
+    // As `show job=7`.
+    let (what, inner) = what.split_once('=').map_or((what, None), |(what, id)| (what, Some(id)));
+    let named: Vec<&str> = inner.into_iter().chain(named.iter().copied()).collect();
+    match what.to_ascii_lowercase().as_str() {
+        "hostnames" | "hostname" => hostnames(named.first().copied()),
+        "hostlist" | "hostlistsorted" => hostlist(&named),
+        "config" | "configuration" | "conf" => config(),
+        "job" | "jobs" | "jobid" => show_jobs(&named, line),
+        "step" | "steps" | "stepid" => show_steps(&named),
+        "node" | "nodes" | "nodename" => show_nodes(&named, line),
+        "partition" | "partitions" | "part" | "partitionname" => show_partitions(&named, line),
+        "reservation" | "reservations" | "res" => match named.first() {
+            None => {
+                print("No reservations in the system\n")?;
+                Ok(0)
+            }
+            Some(name) => {
+                print(&format!("Reservation {} not found\n", plain(name)))?;
+                Ok(1)
+            }
+        },
+        "licenses" | "license" | "lic" => show_licences(line),
+        other => failed(&format!("show {other}: there is nothing of that kind here")),
+    }
+}
+
+fn hostnames(list: Option<&str>) -> anyhow::Result<u8> {
+    let set = std::env::var("SLURM_JOB_NODELIST").or_else(|_| std::env::var("SLURM_NODELIST"));
+    let Some(list) = list.map(str::to_owned).or(set.ok()) else {
+        return failed("name a list of nodes: SLURM_JOB_NODELIST is not set here");
+    };
+    match unfolded(&list) {
+        Ok(names) => {
+            print(&names.iter().map(|name| format!("{}\n", plain(name))).collect::<String>())?;
+            Ok(0)
+        }
+        Err(why) => failed(&why),
+    }
+}
+
+fn hostlist(named: &[&str]) -> anyhow::Result<u8> {
+    let text = match named.first() {
+        Some(path) if path.starts_with('/') => std::fs::read_to_string(path)?,
+        Some(_) => named.join(" "),
+        None => return failed("name nodes, such as a1,a2,a3"),
+    };
+    match folded(&text) {
+        Ok(list) => {
+            print(&format!("{}\n", plain(&list)))?;
+            Ok(0)
+        }
+        Err(why) => failed(&why),
+    }
+}
+
+fn config() -> anyhow::Result<u8> {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.to_string_lossy();
+    let directory = tutti_node::instance::Instance::locate().directory().display().to_string();
+    let all: [(&str, String); 19] = [
+        ("AccountingStorageType", "accounting_storage/tutti".into()),
+        ("ClusterName", tutti_client::slurm::cluster_name()),
+        ("DefMemPerNode", "UNLIMITED".into()),
+        ("GresTypes", gres_types()),
+        ("JobAcctGatherType", "jobacct_gather/cgroup".into()),
+        ("KillWait", "5 sec".into()),
+        // No arrays: an index would be beyond it.
+        ("MaxArraySize", "1".into()),
+        ("MaxJobCount", tutti_types::limits::JOBS_MAX.to_string()),
+        ("MinJobAge", format!("{MIN_JOB_AGE_S} sec")),
+        ("MpiDefault", "none".into()),
+        ("PreemptMode", "GANG,SUSPEND".into()),
+        ("ProctrackType", "proctrack/cgroup".into()),
+        ("SchedulerType", "sched/tutti".into()),
+        ("SelectType", "select/cons_tres".into()),
+        ("SelectTypeParameters", "CR_CPU_MEMORY".into()),
+        ("SLURM_VERSION", super::VERSION.into()),
+        ("SlurmctldHost[0]", host.into_owned()),
+        ("StateSaveLocation", directory),
+        ("TaskPlugin", "task/affinity,task/cgroup".into()),
+    ];
+    let mut text =
+        format!("Configuration data as of {}\n", moment(tutti_node::platform::time::wall_ms()));
+    for (name, value) in all {
+        text.push_str(&format!("{name:<23} = {}\n", plain(&value)));
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+fn gres_types() -> String {
+    match crate::cmd::ask_of_the_past(&Request::Resources) {
+        Ok(Reply::Resources(all)) => {
+            or_null(all.into_iter().map(|it| it.resource).collect::<Vec<String>>().join(","))
+        }
+        _ => "(null)".into(),
+    }
+}
+
+/// Prints blocks: lines of fields, or each block in one line.
+fn print_blocks(blocks: &[Vec<Vec<(&str, String)>>], line: &Line) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for block in blocks {
+        let lines = block.iter().map(|fields| {
+            let shown = |(name, value): &(&str, String)| format!("{name}={}", plain(value));
+            fields.iter().map(shown).collect::<Vec<String>>().join(" ")
+        });
+        let lines: Vec<String> = lines.collect();
+        text.push_str(&match line.has("oneliner") {
+            true => lines.join(" ") + "\n",
+            false => lines.join("\n   ") + "\n\n",
+        });
+    }
+    print(&text)
+}
+
+fn show_jobs(named: &[&str], line: &Line) -> anyhow::Result<u8> {
+    let mut found = Vec::new();
+    for word in named.iter().flat_map(|word| word.split(',')) {
+        let Some(job) = jobs::number(word) else {
+            return failed(&format!("Invalid job id {word}"));
+        };
+        let Some(job) = jobs::one(job)? else {
+            say!("slurm_load_jobs error: Invalid job id specified");
+            return Ok(1);
+        };
+        found.push(job);
+    }
+    if named.is_empty() {
+        for job in jobs::listed(None, None)? {
+            found.extend(jobs::one(job.id())?);
+        }
+        if found.is_empty() {
+            print("No jobs in the system\n")?;
+            return Ok(0);
+        }
+    }
+    print_blocks(&found.iter().map(job_block).collect::<Vec<_>>(), line)?;
+    Ok(0)
+}
+
+fn job_block(job: &Job) -> Block {
+    let mut block = job_itself(job);
+    block.extend(job_place(job));
+    block
+}
+
+/// Lines of fields with their values.
+type Block = Vec<Vec<(&'static str, String)>>;
+
+/// What a job is, its state and its times.
+fn job_itself(job: &Job) -> Block {
+    let report = &job.report;
+    let uid = job.uid.map_or_else(|| "?".into(), |uid| uid.to_string());
+    let at = |ms: Option<u64>| ms.map_or_else(|| "Unknown".into(), moment);
+    let limit = report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration(ms / 1000));
+    let details = job.details.as_deref();
+    let asked = details.map(|details| &details.asked);
+    let requeue = asked.is_some_and(|it| it.on_node_loss == tutti_types::OnNodeLoss::Requeue);
+    vec![
+        vec![("JobId", job.id().to_string()), ("JobName", report.name.clone())],
+        vec![
+            ("UserId", format!("{}({uid})", report.user)),
+            ("GroupId", "(null)".into()),
+            ("MCS_label", "N/A".into()),
+        ],
+        vec![
+            ("Priority", "1".into()),
+            ("Nice", details.map_or(0, |it| it.nice).to_string()),
+            ("Account", "(null)".into()),
+            ("QOS", "normal".into()),
+        ],
+        vec![
+            ("JobState", job.state.words().0.into()),
+            ("Reason", job.reason().into()),
+            ("Dependency", "(null)".into()),
+        ],
+        vec![
+            ("Requeue", u8::from(requeue).to_string()),
+            ("Restarts", details.map_or(0, |it| it.requeues).to_string()),
+            ("BatchFlag", u8::from(job.is_batch()).to_string()),
+            ("Reboot", "0".into()),
+            ("ExitCode", job.exit_code()),
+        ],
+        vec![
+            ("RunTime", duration(job.elapsed_s())),
+            ("TimeLimit", limit),
+            ("TimeMin", "N/A".into()),
+        ],
+        vec![("SubmitTime", moment(job.submitted_ms)), ("EligibleTime", moment(job.submitted_ms))],
+        vec![
+            ("StartTime", at(job.started_ms)),
+            ("EndTime", at(job.ended_ms)),
+            ("Deadline", "N/A".into()),
+        ],
+    ]
+}
+
+/// Where a job is, what it asked for and what it runs.
+fn job_place(job: &Job) -> Block {
+    let report = &job.report;
+    let details = job.details.as_deref();
+    let asked = details.map(|details| &details.asked);
+    let each = asked.and_then(|asked| asked.processors_per_task).unwrap_or(1);
+    let memory = asked.and_then(|asked| asked.memory_per_task_bytes);
+    let directory = details.map(|it| String::from_utf8_lossy(&it.directory).into_owned());
+    let file = |is_output| details.map_or("(null)".into(), |it| super::files(it, is_output));
+    let nodes = job.nodes();
+    let mut block = vec![
+        vec![("Partition", job.partition().into()), ("AllocNode:Sid", "N/A".into())],
+        vec![
+            ("ReqNodeList", or_null(asked.and_then(|it| it.only.clone()).unwrap_or_default())),
+            ("ExcNodeList", or_null(asked.and_then(|it| it.exclude.clone()).unwrap_or_default())),
+        ],
+        vec![("NodeList", or_null(format_host_list(nodes.iter().copied())))],
+        vec![("BatchHost", or_null(nodes.first().map_or(String::new(), |it| (*it).to_owned())))],
+        vec![
+            ("NumNodes", job.node_count().to_string()),
+            ("NumCPUs", report.processors.to_string()),
+            ("NumTasks", report.slots.unwrap_or(report.tasks).to_string()),
+            ("CPUs/Task", each.to_string()),
+            ("ReqB:S:C:T", "0:0:*:*".into()),
+        ],
+        vec![("TRES", format!("cpu={},node={}", report.processors, job.node_count()))],
+        vec![
+            ("MinCPUsNode", each.to_string()),
+            ("MinMemoryCPU", memory.map_or("0".into(), |bytes| format!("{}M", bytes >> 20))),
+            ("MinTmpDiskNode", "0".into()),
+        ],
+        vec![("Features", "(null)".into()), ("DelayBoot", "00:00:00".into())],
+        vec![
+            ("OverSubscribe", "YES".into()),
+            ("Contiguous", "0".into()),
+            ("Licenses", or_null(report.resources.join(","))),
+            ("Network", "(null)".into()),
+        ],
+    ];
+    block
+        .push(vec![("Command", or_null(details.map_or(String::new(), |it| it.command.join(" "))))]);
+    block.push(vec![("WorkDir", or_null(directory.unwrap_or_default()))]);
+    block.push(vec![("StdErr", file(false))]);
+    block.push(vec![("StdIn", "/dev/null".into())]);
+    block.push(vec![("StdOut", file(true))]);
+    block
+}
+
+fn show_steps(named: &[&str]) -> anyhow::Result<u8> {
+    let mut text = String::new();
+    for word in named {
+        let found = jobs::number(word).map(jobs::one).transpose()?.flatten();
+        let Some(job) = found.filter(|job| !job.state.has_ended() && job.started_ms.is_some())
+        else {
+            say!("slurm_get_job_steps error: Invalid job id specified");
+            return Ok(1);
+        };
+        let step = if job.is_batch() { "batch" } else { "0" };
+        text.push_str(&format!(
+            "StepId={}.{step} UserId={} StartTime={} TimeLimit=UNLIMITED State={} Partition={} \
+             NodeList={} Nodes={} CPUs={} Tasks={} Name={} Network=(null)\n",
+            job.id(),
+            job.uid.unwrap_or_default(),
+            job.started_ms.map_or_else(|| "Unknown".into(), moment),
+            job.state.words().0,
+            job.partition(),
+            or_null(format_host_list(job.nodes())),
+            job.node_count(),
+            job.report.processors,
+            job.report.tasks,
+            plain(&job.report.name),
+        ));
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+fn show_nodes(named: &[&str], line: &Line) -> anyhow::Result<u8> {
+    let mut wanted = Vec::new();
+    for list in named {
+        match unfolded(list) {
+            Ok(names) => wanted.extend(names),
+            Err(why) => return failed(&why),
+        }
+    }
+    let nodes = nodes();
+    if let Some(missing) = wanted.iter().find(|name| !nodes.iter().any(|it| it.name == **name)) {
+        print(&format!("Node {} not found\n", plain(missing)))?;
+        return Ok(1);
+    }
+    let partitions: Vec<String> = partitions().into_iter().map(|it| it.name).collect();
+    let partitions = partitions.join(",");
+    let shown = nodes.iter().filter(|node| wanted.is_empty() || wanted.contains(&node.name));
+    print_blocks(&shown.map(|node| node_block(node, &partitions)).collect::<Vec<_>>(), line)?;
+    Ok(0)
+}
+
+fn node_block(node: &NodeReport, partitions: &str) -> Vec<Vec<(&'static str, String)>> {
+    let state = match (sinfo::state(node).0, node.drained.is_some()) {
+        ("draining", _) => "MIXED+DRAIN".into(),
+        ("drained", _) => "IDLE+DRAIN".into(),
+        (state, true) => format!("{}+DRAIN", state.to_ascii_uppercase()),
+        (state, false) => state.to_ascii_uppercase(),
+    };
+    let load = node
+        .load_averages_milli
+        .map_or("N/A".into(), |[one, ..]| format!("{}.{:02}", one / 1000, one % 1000 / 10));
+    let mib = |bytes: u64| (bytes >> 20).to_string();
+    let sets = or_null(node.sets.join(","));
+    let mut block = vec![
+        vec![
+            ("NodeName", node.name.clone()),
+            ("Arch", std::env::consts::ARCH.into()),
+            ("CoresPerSocket", "1".into()),
+        ],
+        vec![
+            ("CPUAlloc", node.processors_used.to_string()),
+            ("CPUEfctv", node.processors.to_string()),
+            ("CPUTot", node.processors.to_string()),
+            ("CPULoad", load),
+        ],
+        vec![("AvailableFeatures", sets.clone())],
+        vec![("ActiveFeatures", sets)],
+        vec![("Gres", "(null)".into())],
+        vec![
+            ("NodeAddr", node.name.clone()),
+            ("NodeHostName", node.name.clone()),
+            ("Version", super::VERSION.into()),
+        ],
+        vec![
+            ("RealMemory", mib(node.memory_bytes)),
+            ("AllocMem", mib(node.memory_promised_bytes)),
+            ("FreeMem", node.memory_free_bytes.map_or("N/A".into(), mib)),
+            ("Sockets", node.processors.to_string()),
+            ("Boards", "1".into()),
+        ],
+        vec![
+            ("State", state),
+            ("ThreadsPerCore", "1".into()),
+            ("TmpDisk", "0".into()),
+            ("Weight", "1".into()),
+            ("Owner", "N/A".into()),
+            ("MCS_label", "N/A".into()),
+        ],
+        vec![("Partitions", partitions.to_owned())],
+    ];
+    if let Some(reason) = node.drained.as_ref().filter(|reason| !reason.is_empty()) {
+        block.push(vec![("Reason", reason.clone())]);
+    }
+    block
+}
+
+fn show_partitions(named: &[&str], line: &Line) -> anyhow::Result<u8> {
+    let all = partitions();
+    if let Some(missing) = named.iter().find(|name| !all.iter().any(|it| it.name == **name)) {
+        print(&format!("Partition {} not found\n", plain(missing)))?;
+        return Ok(1);
+    }
+    let nodes = nodes();
+    let shown = all.iter().filter(|it| named.is_empty() || named.contains(&it.name.as_str()));
+    let blocks: Vec<_> = shown.map(|partition| partition_block(partition, &nodes)).collect();
+    print_blocks(&blocks, line)?;
+    Ok(0)
+}
+
+fn partition_block(
+    partition: &Partition,
+    nodes: &[NodeReport],
+) -> Vec<Vec<(&'static str, String)>> {
+    let processors: u64 = nodes.iter().map(|node| u64::from(node.processors)).sum();
+    let limit = partition.most_s.map_or("UNLIMITED".into(), duration);
+    let default = if partition.is_default { "YES" } else { "NO" };
+    vec![
+        vec![("PartitionName", partition.name.clone())],
+        vec![
+            ("AllowGroups", "ALL".into()),
+            ("AllowAccounts", "ALL".into()),
+            ("AllowQos", "ALL".into()),
+        ],
+        vec![("AllocNodes", "ALL".into()), ("Default", default.into()), ("QoS", "N/A".into())],
+        vec![
+            ("DefaultTime", "NONE".into()),
+            ("DisableRootJobs", "NO".into()),
+            ("ExclusiveUser", "NO".into()),
+            ("Hidden", "NO".into()),
+        ],
+        vec![
+            ("MaxNodes", "UNLIMITED".into()),
+            ("MaxTime", limit),
+            ("MinNodes", "0".into()),
+            ("MaxCPUsPerNode", "UNLIMITED".into()),
+        ],
+        vec![("Nodes", or_null(format_host_list(nodes.iter().map(|node| node.name.as_str()))))],
+        vec![
+            ("PriorityTier", "1".into()),
+            ("RootOnly", "NO".into()),
+            ("OverSubscribe", "FORCE".into()),
+        ],
+        vec![("PreemptMode", "GANG,SUSPEND".into())],
+        vec![
+            ("State", "UP".into()),
+            ("TotalCPUs", processors.to_string()),
+            ("TotalNodes", nodes.len().to_string()),
+        ],
+    ]
+}
+
+fn show_licences(line: &Line) -> anyhow::Result<u8> {
+    let Ok(Reply::Resources(all)) = crate::cmd::ask_of_the_past(&Request::Resources) else {
+        print("No licenses configured in Slurm.\n")?;
+        return Ok(0);
+    };
+    let blocks: Vec<_> = all
+        .iter()
+        .map(|it| {
+            let free = it.count.saturating_sub(it.in_use);
+            vec![
+                vec![("LicenseName", it.resource.clone())],
+                vec![
+                    ("Total", it.count.to_string()),
+                    ("Used", it.in_use.to_string()),
+                    ("Free", free.to_string()),
+                    ("Reserved", "0".into()),
+                    ("Remote", "no".into()),
+                ],
+            ]
+        })
+        .collect();
+    match blocks.is_empty() {
+        true => print("No licenses configured in Slurm.\n")?,
+        false => print_blocks(&blocks, line)?,
+    }
+    Ok(0)
+}
+
+/// Changes jobs or nodes.
+fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
+    let lower = verb.to_ascii_lowercase();
+    let request: fn(Target) -> Request = match lower.as_str() {
+        "hold" | "uhold" | "holdu" => |target| Request::Hold { job: target.job },
+        "release" => |target| Request::Release { job: target.job },
+        "suspend" => |target| Request::Suspend { target },
+        "resume" => |target| Request::Resume { target },
+        "update" => return update(words),
+        "requeue" | "requeuehold" => {
+            return failed("requeue is not available; submit the script again");
+        }
+        "reconfigure" => {
+            return failed(
+                "there is no configuration file; `tutti params` changes settings at once",
+            );
+        }
+        "shutdown" => return failed("`tutti down` ends the instance"),
+        other => {
+            return failed(&format!(
+                "invalid keyword: {other}; `scontrol --help` lists the commands"
+            ));
+        }
+    };
+    if words.is_empty() {
+        return failed(&format!("{verb} which job? write {verb} 7"));
+    }
+    let mut exit = 0;
+    for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
+        let word = word.split_once('=').map_or(word, |(_, id)| id);
+        let targets = targets(word)?;
+        if targets.is_empty() {
+            say!("Job {} not found; slurm_{lower} error: Invalid job id specified", plain(word));
+            exit = 1;
+        }
+        for target in targets {
+            exit = exit.max(order(&request(target), line)?);
+        }
+    }
+    Ok(exit)
+}
+
+/// The jobs that a number or a name names.
+fn targets(word: &str) -> anyhow::Result<Vec<Target>> {
+    if let Some(job) = jobs::number(word) {
+        return Ok(vec![job.into()]);
+    }
+    let own = super::squeue::own_name();
+    let jobs = jobs::listed(None, Some(&own))?;
+    Ok(jobs.iter().filter(|job| job.report.name == word).map(|job| job.id().into()).collect())
+}
+
+/// Sends an order; the exit code.
+fn order(request: &Request, line: &Line) -> anyhow::Result<u8> {
+    match ask(request) {
+        Ok(Reply::Done | Reply::Nodes { .. }) => Ok(0),
+        Ok(_) => unexpected(),
+        Err(error) => {
+            if !line.has("quiet") {
+                say!("{NAME}: error: {error:#}");
+            }
+            Ok(1)
+        }
+    }
+}
+
+fn update(words: &[&str]) -> anyhow::Result<u8> {
+    let mut settings: Vec<(String, &str)> = Vec::new();
+    for word in words {
+        let Some((name, value)) = word.split_once('=') else {
+            return failed(&format!("update: write NAME=VALUE, not {word}"));
+        };
+        settings.push((name.to_ascii_lowercase(), value));
+    }
+    let value = |name: &str| settings.iter().find(|(it, _)| it == name).map(|(_, value)| *value);
+    if let Some(list) = value("nodename") {
+        return update_nodes(list, &settings);
+    }
+    let Some(list) = value("jobid").or_else(|| value("job")) else {
+        return failed("update: name JobId= or NodeName=");
+    };
+    let known = ["jobid", "job", "partition"];
+    if let Some((name, _)) = settings.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        return failed(&format!(
+            "update: a job's {name} can't be changed here; its Partition can, to another class"
+        ));
+    }
+    let Some(class) = value("partition") else { return failed("update: nothing to change") };
+    let is_class = partitions().iter().any(|it| it.name == class && !it.is_queue);
+    if !is_class {
+        return failed(&format!("update: {class} is no class; a job keeps its queue"));
+    }
+    let mut exit = 0;
+    for word in list.split(',') {
+        let Some(job) = jobs::number(word) else {
+            return failed(&format!("Invalid job id {word}"));
+        };
+        let request = Request::SetJobClass { job, class: ClassName::new(class) };
+        exit = exit.max(order(&request, &Line::default())?);
+    }
+    Ok(exit)
+}
+
+fn update_nodes(list: &str, settings: &[(String, &str)]) -> anyhow::Result<u8> {
+    let known = ["nodename", "state", "reason"];
+    if let Some((name, _)) = settings.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        return failed(&format!("update: a node's {name} can't be changed here; its State can"));
+    }
+    let value = |name: &str| settings.iter().find(|(it, _)| it == name).map(|(_, value)| *value);
+    let state = value("state").unwrap_or_default().to_ascii_lowercase();
+    let reason = value("reason").unwrap_or_default().trim_matches('"').to_owned();
+    let change = match state.as_str() {
+        "drain" => NodeChange::Drain { reason },
+        "resume" | "undrain" | "idle" => NodeChange::Resume,
+        _ => return failed("update: a node's State can be DRAIN or RESUME"),
+    };
+    order(&Request::ChangeNodes { nodes: list.to_owned(), change }, &Line::default())
+}

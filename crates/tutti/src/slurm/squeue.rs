@@ -1,0 +1,457 @@
+//! `squeue`.
+
+use super::format::{self, Piece, duration_short, moment};
+use super::jobs::{self, Job, MIN_JOB_AGE_S, State};
+use super::options::{Known, Line, Order, flag, read, value};
+use super::{print_version, wrong};
+use std::ffi::OsString;
+use tutti_client::output::print;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::JobId;
+use tutti_wire::host_list::format_host_list;
+use tutti_wire::show::JobDetails;
+
+const NAME: &str = "squeue";
+
+const OPTIONS: &[Known] = &[
+    flag("all", Some('a')),
+    value("account", Some('A')),
+    value("clusters", Some('M')),
+    flag("array", Some('r')),
+    flag("array-unique", None),
+    flag("federation", None),
+    value("format", Some('o')),
+    value("Format", Some('O')),
+    flag("help", None),
+    flag("hide", None),
+    value("iterate", Some('i')),
+    value("jobs", Some('j')),
+    flag("json", None),
+    value("licenses", Some('L')),
+    flag("local", None),
+    flag("long", Some('l')),
+    flag("me", None),
+    value("name", Some('n')),
+    flag("noconvert", None),
+    flag("noheader", Some('h')),
+    value("nodelist", Some('w')),
+    flag("notme", None),
+    flag("only-job-state", None),
+    value("partition", Some('p')),
+    flag("priority", Some('P')),
+    value("qos", Some('q')),
+    value("reservation", Some('R')),
+    flag("sibling", None),
+    value("sort", Some('S')),
+    flag("start", None),
+    value("states", Some('t')),
+    value("steps", Some('s')),
+    flag("usage", None),
+    value("user", Some('u')),
+    flag("verbose", Some('v')),
+    flag("version", Some('V')),
+    flag("yaml", None),
+];
+
+const HELP: &str = "\
+squeue: list jobs in the columns of Slurm's squeue; `tutti ps` shows more.
+
+  squeue                          jobs that have not ended
+  squeue --me -t all              yours, with those that ended lately
+  squeue -j 7,8 -h -o '%i %T %R'  two jobs, in columns of your own
+  squeue -O JobID,State:12        columns by name
+
+Which jobs: -j/--jobs, -u/--user, --me, -n/--name, -p/--partition, -t/--states,
+-w/--nodelist. How: -h/--noheader, -l/--long, -o/--format, -O/--Format, -S/--sort,
+--start. Ended jobs are listed for 300 seconds, with -t.
+SQUEUE_FORMAT, SQUEUE_FORMAT2, SQUEUE_STATES, SQUEUE_USERS and SLURM_TIME_FORMAT count.
+";
+
+const DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
+
+/// A column: its letter, its names for `-O` and its heading.
+type Column = &'static (Option<char>, &'static [&'static str], &'static str);
+
+/// All columns; the first name is what [`cell`] knows.
+const COLUMNS: &[(Option<char>, &[&str], &str)] = &[
+    (Some('i'), &["jobid", "jobarrayid"], "JOBID"),
+    (Some('A'), &["jobidraw"], "JOBID"),
+    (Some('F'), &["arrayjobid"], "ARRAY_JOB_ID"),
+    (Some('K'), &["arraytaskid"], "ARRAY_TASK_ID"),
+    (Some('P'), &["partition"], "PARTITION"),
+    (Some('j'), &["name"], "NAME"),
+    (Some('u'), &["username"], "USER"),
+    (Some('U'), &["userid"], "USER"),
+    (Some('g'), &["groupname"], "GROUP"),
+    (Some('G'), &["groupid"], "GROUP"),
+    (Some('t'), &["statecompact"], "ST"),
+    (Some('T'), &["state"], "STATE"),
+    (Some('M'), &["timeused"], "TIME"),
+    (Some('l'), &["timelimit"], "TIME_LIMIT"),
+    (Some('L'), &["timeleft"], "TIME_LEFT"),
+    (Some('D'), &["numnodes"], "NODES"),
+    (Some('C'), &["numcpus"], "CPUS"),
+    (None, &["numtasks"], "TASKS"),
+    (Some('R'), &["reasonlist"], "NODELIST(REASON)"),
+    (Some('N'), &["nodelist"], "NODELIST"),
+    (Some('r'), &["reason"], "REASON"),
+    (Some('B'), &["batchhost"], "EXEC_HOST"),
+    (Some('S'), &["starttime"], "START_TIME"),
+    (Some('e'), &["endtime"], "END_TIME"),
+    (Some('V'), &["submittime"], "SUBMIT_TIME"),
+    (Some('a'), &["account"], "ACCOUNT"),
+    (Some('q'), &["qos"], "QOS"),
+    (Some('Q'), &["priority", "prioritylong"], "PRIORITY"),
+    (Some('p'), &["prioritynormal"], "PRIORITY"),
+    (Some('m'), &["minmemory"], "MIN_MEMORY"),
+    (Some('c'), &["mincpus"], "MIN_CPUS"),
+    (Some('d'), &["mintmpdisk"], "MIN_TMP_DISK"),
+    (Some('o'), &["command"], "COMMAND"),
+    (Some('Z'), &["workdir"], "WORK_DIR"),
+    (Some('k'), &["comment"], "COMMENT"),
+    (Some('E'), &["dependency"], "DEPENDENCY"),
+    (Some('f'), &["feature"], "FEATURES"),
+    (Some('n'), &["reqnodes"], "REQ_NODES"),
+    (Some('x'), &["excnodes"], "EXC_NODES"),
+    (Some('v'), &["reservation"], "RESERVATION"),
+    (Some('w'), &["wckey"], "WCKEY"),
+    (Some('y'), &["nice"], "NICE"),
+    (Some('h'), &["oversubscribe"], "OVER_SUBSCRIBE"),
+    (Some('H'), &["sockets"], "SOCKETS"),
+    (Some('I'), &["cores"], "CORES"),
+    (Some('J'), &["threads"], "THREADS"),
+    (Some('O'), &["contiguous"], "CONTIGUOUS"),
+    (Some('s'), &["selectjobinfo"], "SELECT_JOBINFO"),
+    (Some('X'), &["corespec"], "CORE_SPEC"),
+    (Some('Y'), &["schednodes"], "SCHEDNODES"),
+    (Some('z'), &["sct"], "S:C:T"),
+    (Some('b'), &["tres-per-node", "gres"], "TRES_PER_NODE"),
+    (None, &["licenses"], "LICENSES"),
+    (None, &["stdout"], "STDOUT"),
+    (None, &["stderr"], "STDERR"),
+    (None, &["exit_code"], "EXIT_CODE"),
+    (None, &["restartcnt"], "RESTARTCNT"),
+    (None, &["cluster"], "CLUSTER"),
+    (None, &["tres-alloc"], "TRES_ALLOC"),
+];
+
+/// Columns whose cells need more than a list of jobs has.
+const DETAILED: [&str; 9] = [
+    "minmemory",
+    "mincpus",
+    "command",
+    "workdir",
+    "reqnodes",
+    "excnodes",
+    "nice",
+    "stdout",
+    "stderr",
+];
+
+pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
+    let mut line = read(OPTIONS, Order::Mixed, words);
+    if line.has("help") || line.has("usage") {
+        print(HELP)?;
+        return Ok(0);
+    }
+    if line.has("version") {
+        return print_version();
+    }
+    if let Some(word) = line.rest.first() {
+        line.problems.push(format!("Unrecognized option: {}", word.to_string_lossy()));
+    }
+    if let Some(json) = ["json", "yaml"].into_iter().find(|name| line.has(name)) {
+        line.problems.push(format!("--{json} is not available; `tutti ps --json` has all fields"));
+    }
+    let columns = format_of(&line).map_err(|problem| line.problems.push(problem));
+    let which = Which::of(&line).map_err(|problem| line.problems.push(problem));
+    let (Ok(columns), Ok(which), true) = (columns, which, line.problems.is_empty()) else {
+        return Ok(wrong(NAME, &line.problems));
+    };
+    match found(&which)? {
+        Some(mut jobs) => {
+            sort(&mut jobs, line.last("sort"));
+            with_details(&mut jobs, &columns)?;
+            print(&table(&jobs, &columns, !line.has("noheader")))?;
+            Ok(0)
+        }
+        None => {
+            say!("slurm_load_jobs error: Invalid job id specified");
+            Ok(1)
+        }
+    }
+}
+
+fn format_of(line: &Line) -> Result<Vec<Piece<Column>>, String> {
+    let letter = |c| COLUMNS.iter().find(|(letter, ..)| *letter == Some(c));
+    let name = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        COLUMNS.iter().find(|(_, names, _)| names.contains(&&*name))
+    };
+    let last = line.given.iter().rev().find(|it| ["format", "Format"].contains(&it.name));
+    if let Some((option, Some(format))) = last.map(|it| (it.name, it.value.as_ref())) {
+        return match option {
+            "format" => format::letters(format, letter),
+            _ => format::names(format, name),
+        };
+    }
+    let set = |name: &str| std::env::var(name).ok().filter(|format| !format.is_empty());
+    match (line.has("long"), line.has("start")) {
+        (true, _) => format::letters(LONG, letter),
+        (_, true) => format::letters(START, letter),
+        _ => match (set("SQUEUE_FORMAT"), set("SQUEUE_FORMAT2")) {
+            (Some(format), _) => format::letters(&format, letter),
+            (None, Some(format)) => format::names(&format, name),
+            (None, None) => format::letters(DEFAULT, letter),
+        },
+    }
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Default)]
+struct Which {
+    jobs: Vec<JobId>,
+    /// `None`: those that have not ended.
+    states: Option<Vec<State>>,
+    all_states: bool,
+    users: Vec<String>,
+    not_user: Option<String>,
+    names: Vec<String>,
+    partitions: Vec<String>,
+    nodes: Vec<String>,
+}
+
+impl Which {
+    fn of(line: &Line) -> Result<Self, String> {
+        let mut which = Self::default();
+        for item in line.items("jobs") {
+            which.jobs.push(jobs::number(&item).ok_or(format!("Invalid job id: {item}"))?);
+        }
+        let set = |name: &str| std::env::var(name).unwrap_or_default();
+        let or_set = |option: &str, variable: &str| match line.items(option) {
+            items if items.is_empty() => {
+                set(variable).split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
+            }
+            items => items,
+        };
+        let states = or_set("states", "SQUEUE_STATES");
+        if !states.is_empty() {
+            which.states = jobs::states(&states)?;
+            which.all_states = which.states.is_none();
+        }
+        which.users = or_set("user", "SQUEUE_USERS").iter().map(|user| name_of(user)).collect();
+        if line.has("me") {
+            which.users = vec![own_name()];
+        }
+        which.not_user = line.has("notme").then(own_name);
+        which.names = line.items("name");
+        which.partitions = or_set("partition", "SQUEUE_PARTITION");
+        if let Some(list) = line.last("nodelist") {
+            which.nodes = super::hosts::unfolded(list)?;
+        }
+        Ok(which)
+    }
+
+    fn has(&self, job: &Job) -> bool {
+        let listed =
+            |list: &[String], name: &str| list.is_empty() || list.iter().any(|it| it == name);
+        let state = match &self.states {
+            Some(states) => states.contains(&job.state),
+            // A job that is named is shown in any state: it is there.
+            None => self.all_states || !job.state.has_ended(),
+        };
+        state
+            && (self.jobs.is_empty() || self.jobs.contains(&job.id()))
+            && listed(&self.users, &job.report.user)
+            && self.not_user.as_ref().is_none_or(|user| *user != job.report.user)
+            && listed(&self.names, &job.report.name)
+            && listed(&self.partitions, job.partition())
+            && (self.nodes.is_empty()
+                || job.nodes().iter().any(|node| self.nodes.iter().any(|it| it == node)))
+    }
+}
+
+/// The user's name, of a name or number.
+pub(super) fn name_of(user: &str) -> String {
+    let number = user.parse().ok().map(nix::unistd::Uid::from_raw);
+    let found = number.and_then(|uid| nix::unistd::User::from_uid(uid).ok().flatten());
+    found.map_or_else(|| user.to_owned(), |user| user.name)
+}
+
+/// The name of the user that asks.
+pub(super) fn own_name() -> String {
+    name_of(&nix::unistd::geteuid().to_string())
+}
+
+/// The jobs; `None` if one alone is asked for by its number, and there is none.
+fn found(which: &Which) -> anyhow::Result<Option<Vec<Job>>> {
+    let wants_ended = which.all_states
+        || which.states.as_ref().is_some_and(|states| states.iter().any(|it| it.has_ended()))
+        || !which.jobs.is_empty();
+    let since = wants_ended.then(|| wall_ms().saturating_sub(MIN_JOB_AGE_S * 1000));
+    let mut jobs = jobs::listed(since, None)?;
+    if let [only] = which.jobs[..]
+        && !jobs.iter().any(|job| job.id() == only)
+    {
+        return Ok(None);
+    }
+    jobs.retain(|job| which.has(job));
+    Ok(Some(jobs))
+}
+
+/// Sorts by letters such as `-t,i`; as squeue does by itself without any.
+fn sort(jobs: &mut [Job], by: Option<&str>) {
+    let Some(by) = by else {
+        jobs.sort_by_key(|job| {
+            (job.partition().to_owned(), std::cmp::Reverse(job.state), job.id())
+        });
+        return;
+    };
+    let letters = by.split(',').flat_map(|item| {
+        let down = item.starts_with('-');
+        item.trim_start_matches(['-', '+']).chars().map(move |letter| (letter, down))
+    });
+    for (letter, down) in letters.collect::<Vec<_>>().into_iter().rev() {
+        let key = |job: &Job| -> (u64, String) {
+            match letter {
+                'i' | 'A' | 'F' => (job.id().0, String::new()),
+                'M' => (job.elapsed_s(), String::new()),
+                'S' => (job.started_ms.unwrap_or(u64::MAX), String::new()),
+                'V' => (job.submitted_ms, String::new()),
+                'D' => (job.node_count() as u64, String::new()),
+                'C' => (job.report.processors.into(), String::new()),
+                _ => {
+                    let column = COLUMNS.iter().find(|(it, ..)| *it == Some(letter));
+                    (0, column.map_or(String::new(), |(_, names, _)| cell(job, names[0])))
+                }
+            }
+        };
+        jobs.sort_by_cached_key(key);
+        if down {
+            jobs.reverse();
+        }
+    }
+}
+
+/// Asks for what a list of jobs does not have, if a column needs it.
+fn with_details(jobs: &mut [Job], columns: &[Piece<Column>]) -> anyhow::Result<()> {
+    let is_detailed = |piece: &Piece<Column>| match piece {
+        Piece::Field { field, .. } => DETAILED.contains(&field.1[0]),
+        Piece::Text(_) => false,
+    };
+    let lists_nodes = |piece: &Piece<Column>| match piece {
+        Piece::Field { field, .. } => ["nodelist", "batchhost", "reasonlist"].contains(&field.1[0]),
+        Piece::Text(_) => false,
+    };
+    let all = columns.iter().any(is_detailed);
+    let ended = columns.iter().any(lists_nodes);
+    for job in jobs.iter_mut().filter(|job| all || ended && job.state.has_ended()) {
+        if let Some(known) = jobs::one(job.id())? {
+            job.details = known.details;
+        }
+    }
+    Ok(())
+}
+
+fn table(jobs: &[Job], columns: &[Piece<Column>], header: bool) -> String {
+    let mut text = String::new();
+    if header {
+        text.push_str(&format::line(columns, |column| column.2.to_owned()));
+        text.push('\n');
+    }
+    for job in jobs {
+        text.push_str(&format::line(columns, |column| cell(job, column.1[0])));
+        text.push('\n');
+    }
+    text
+}
+
+fn cell(job: &Job, column: &str) -> String {
+    let report = &job.report;
+    let nodes = || format_host_list(job.nodes());
+    let at = |ms: Option<u64>| ms.map_or_else(|| "N/A".into(), moment);
+    match column {
+        "jobid" | "jobidraw" | "arrayjobid" => job.id().to_string(),
+        "arraytaskid" | "mintmpdisk" | "priority" | "restartcnt" => match column {
+            "arraytaskid" => "N/A".into(),
+            "priority" => "1".into(),
+            _ => "0".into(),
+        },
+        "prioritynormal" => "0.00000000023283".into(),
+        "partition" => job.partition().into(),
+        "name" => report.name.clone(),
+        "username" => report.user.clone(),
+        "userid" => job.uid.map_or_else(|| report.user.clone(), |uid| uid.to_string()),
+        "groupname" | "groupid" => group(job, column == "groupname"),
+        "statecompact" => job.state.words().1.into(),
+        "state" => job.state.words().0.into(),
+        "timeused" => duration_short(job.elapsed_s()),
+        "timelimit" => {
+            report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration_short(ms / 1000))
+        }
+        "timeleft" => {
+            report.time_left_ms.map_or("UNLIMITED".into(), |ms| duration_short(ms / 1000))
+        }
+        "numnodes" => job.node_count().to_string(),
+        "numcpus" => report.processors.to_string(),
+        "numtasks" => report.slots.unwrap_or(report.tasks).to_string(),
+        "reasonlist" => match nodes() {
+            nodes if nodes.is_empty() => format!("({})", job.reason()),
+            nodes => nodes,
+        },
+        "nodelist" => nodes(),
+        "reason" => job.reason().into(),
+        "batchhost" => job.nodes().first().map_or("n/a".into(), |node| (*node).to_owned()),
+        "starttime" => at(job.started_ms),
+        "endtime" => at(job.ended_ms.or_else(|| expected_end(job))),
+        "submittime" => moment(job.submitted_ms),
+        "qos" => "normal".into(),
+        "oversubscribe" => "FORCE".into(),
+        "contiguous" => "0".into(),
+        "sockets" | "cores" | "threads" => "*".into(),
+        "sct" => "*:*:*".into(),
+        "exit_code" => report.exit_code.unwrap_or(0).to_string(),
+        "cluster" => tutti_client::slurm::cluster_name(),
+        "corespec" | "tres-per-node" => "N/A".into(),
+        "licenses" => super::or_null(report.resources.join(",")),
+        "tres-alloc" => format!("cpu={},node={}", report.processors, job.node_count()),
+        _ => match &job.details {
+            Some(details) => detail(details, column),
+            None => "(null)".into(),
+        },
+    }
+}
+
+/// When a job ends at the latest, if it gets all of the time.
+fn expected_end(job: &Job) -> Option<u64> {
+    let left = job.report.time_left_ms.filter(|_| !job.state.has_ended())?;
+    (job.state == State::Running).then(|| wall_ms().saturating_add(left))
+}
+
+fn group(job: &Job, by_name: bool) -> String {
+    let user = job.uid.map(nix::unistd::Uid::from_raw);
+    let user = user.and_then(|uid| nix::unistd::User::from_uid(uid).ok().flatten());
+    let Some(user) = user else { return "(null)".into() };
+    let found = nix::unistd::Group::from_gid(user.gid).ok().flatten().filter(|_| by_name);
+    found.map_or_else(|| user.gid.to_string(), |group| group.name)
+}
+
+fn detail(details: &JobDetails, column: &str) -> String {
+    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    match column {
+        "minmemory" => match details.asked.memory_per_task_bytes {
+            Some(bytes) => format!("{}M", bytes >> 20),
+            None => "0".into(),
+        },
+        "mincpus" => details.asked.processors_per_task.unwrap_or(1).to_string(),
+        "command" => details.command.join(" "),
+        "workdir" => String::from_utf8_lossy(&details.directory).into_owned(),
+        "reqnodes" => text(&details.asked.only),
+        "excnodes" => text(&details.asked.exclude),
+        "nice" => details.nice.to_string(),
+        "stdout" | "stderr" => super::files(details, column == "stdout"),
+        _ => "(null)".into(),
+    }
+}

@@ -1,0 +1,291 @@
+//! `srun` and `salloc`: `tutti run` with Slurm's options.
+
+use super::asked::{Asked, Source, names_something, understand};
+use super::cluster::Cluster;
+use super::options::{Known, Line, Order, flag, of_sbatch, perhaps, read, value};
+use super::{print_version, wrong};
+use crate::cmd::run::{self, RunArgs};
+use anyhow::Context;
+use clap::{Args, FromArgMatches};
+use std::ffi::OsString;
+use tutti_client::output::print;
+
+const NAME: &str = "srun";
+
+const HELP: &str = "\
+srun: run tasks with Slurm's options, and show their output; `tutti run` is the
+same verb.
+
+  srun -n 4 ./solver in.dat       four tasks
+  srun -N 2 --ntasks-per-node 4 -l ./solver
+  srun -n 1 -c 8 -t 1:00:00 ./threads
+
+The job is interactive (`-p CLASS` names another). It ends with the highest exit
+code of its tasks.
+";
+
+/// Options of `srun` that `sbatch` does not have, or has with another value.
+const OPTIONS: &[Known] = &[
+    perhaps("accel-bind", None),
+    value("bcast", None),
+    value("compress", None),
+    value("cpu-bind", None),
+    flag("disable-status", Some('X')),
+    value("epilog", None),
+    flag("exact", None),
+    perhaps("het-group", None),
+    perhaps("immediate", Some('I')),
+    flag("interactive", None),
+    value("jobid", None),
+    perhaps("kill-on-bad-exit", Some('K')),
+    flag("label", Some('l')),
+    value("mpi", None),
+    flag("multi-prog", None),
+    flag("no-allocate", Some('Z')),
+    flag("overlap", None),
+    flag("preserve-env", Some('E')),
+    value("prolog", None),
+    perhaps("pty", None),
+    flag("quit-on-interrupt", None),
+    value("relative", Some('r')),
+    value("slurmd-debug", None),
+    value("task-epilog", None),
+    value("task-prolog", None),
+    value("threads", Some('T')),
+    flag("unbuffered", Some('u')),
+    value("wait", Some('W')),
+    value("het-step", None),
+];
+
+/// Of these, those that can't change what runs here.
+const QUIET: [&str; 17] = [
+    "accel-bind",
+    "compress",
+    "cpu-bind",
+    "disable-status",
+    "exact",
+    "interactive",
+    "immediate",
+    "mpi",
+    "no-allocate",
+    "overlap",
+    "preserve-env",
+    "quit-on-interrupt",
+    "slurmd-debug",
+    "threads",
+    "kill-on-bad-exit",
+    "label",
+    "unbuffered",
+];
+
+/// Options about the command itself, and those that are translated here.
+const OF_SRUN: [&str; 14] = [
+    "help",
+    "usage",
+    "version",
+    "quiet",
+    "verbose",
+    "input",
+    "output",
+    "error",
+    "parsable",
+    "wait",
+    "test-only",
+    "jobid",
+    "het-group",
+    "het-step",
+];
+
+/// Options that a job has which is submitted, and none that is run.
+const OF_SUBMITTED: [&str; 4] = ["hold", "open-mode", "requeue", "no-requeue"];
+
+/// Variables with options, in Slurm's words. Those of an outer job's size are not among them: they
+/// are about that job.
+const VARIABLES: [(&str, &str); 8] = [
+    ("SRUN_CPUS_PER_TASK", "cpus-per-task"),
+    ("SLURM_PARTITION", "partition"),
+    ("SLURM_ACCOUNT", "account"),
+    ("SLURM_QOS", "qos"),
+    ("SLURM_TIMELIMIT", "time"),
+    ("SLURM_EXCLUSIVE", "exclusive"),
+    ("SLURM_GRES", "gres"),
+    ("SLURM_MEM_PER_CPU", "mem-per-cpu"),
+];
+
+fn known() -> Vec<Known> {
+    let mut known = OPTIONS.to_vec();
+    let is_own = |it: &Known| OPTIONS.iter().any(|own| own.long == it.long);
+    let of_scripts = ["wrap", "ignore-pbs", "batch", "export-file", "array"];
+    known
+        .extend(of_sbatch().into_iter().filter(|it| !is_own(it) && !of_scripts.contains(&it.long)));
+    known
+}
+
+pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
+    let mut line = read(&known(), Order::Strict, words);
+    if line.has("help") || line.has("usage") {
+        print(HELP)?;
+        return Ok(0);
+    }
+    if line.has("version") {
+        return print_version();
+    }
+    if line.last("mpi") == Some("list") {
+        print("MPI plugin types are...\n\tnone\n\tpmi2\n")?;
+        return Ok(0);
+    }
+    line.problems.extend(refusals(&line));
+    if line.rest.is_empty() && !line.has("test-only") && line.problems.is_empty() {
+        line.problems.push("no program is named; write it behind the options".into());
+    }
+    if line.rest.iter().any(|word| word == ":") {
+        line.problems.push("':' is not available: a job has tasks of one program".into());
+    }
+    if !line.problems.is_empty() {
+        return Ok(wrong(NAME, &line.problems));
+    }
+    let sources = sources(&line);
+    let cluster = match sources.iter().any(|source| names_something(source.name)) {
+        true => Cluster::now(),
+        false => Cluster::default(),
+    };
+    let asked = understand(sources, &cluster);
+    let notes = asked.notes.iter().filter(|_| !line.has("quiet"));
+    notes.for_each(|note| say!("{NAME}: {note}"));
+    if line.has("verbose") {
+        asked.quiet.iter().for_each(|note| say!("{NAME}: {note} has no effect"));
+    }
+    let found = all_problems(&asked);
+    if !found.is_empty() {
+        return Ok(wrong(NAME, &found));
+    }
+    let words = words_of(&asked, &line)?;
+    let command = RunArgs::augment_args(clap::Command::new("run").no_binary_name(true))
+        .args_override_self(true);
+    let args = command.try_get_matches_from(words).and_then(|it| RunArgs::from_arg_matches(&it));
+    match args.and_then(|args| args.check().map(|()| args)) {
+        Ok(args) => {
+            if let Some(file) = line.last("input").filter(|file| !is_tasks(file)) {
+                let opened = std::fs::File::open(file);
+                let opened =
+                    opened.with_context(|| format!("cannot read the input file {file}"))?;
+                nix::unistd::dup2_stdin(opened)?;
+            }
+            run::execute(args).map(tutti_node::exit::Exit::code)
+        }
+        Err(error) => Ok(wrong(NAME, &[crate::cmd::usage::what_is_wrong(&error, NAME)])),
+    }
+}
+
+/// `salloc`: a job that holds processors and runs a command or shell beside them.
+pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
+    let line = read(&known(), Order::Strict, words);
+    if line.has("version") {
+        return print_version();
+    }
+    say!(
+        "salloc: error: allocations without a program are not available; `srun -n N PROGRAM` \
+         runs one, and `sbatch` takes a script"
+    );
+    Ok(u8::from(!line.has("help")))
+}
+
+/// What `srun` has and `tutti run` has not.
+fn refusals(line: &Line) -> Vec<String> {
+    let mut problems = Vec::new();
+    for name in
+        ["multi-prog", "pty", "relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"]
+    {
+        if line.has(name) {
+            problems.push(format!("--{name} is not available"));
+        }
+    }
+    if let Some(job) = line.last("jobid")
+        && std::env::var("SLURM_JOB_ID").ok().as_deref() != Some(job)
+    {
+        problems.push(format!("--jobid={job}: a step can be started only from inside its job"));
+    }
+    problems
+}
+
+fn sources(line: &Line) -> Vec<Source> {
+    let is_inner = tutti_client::slurm::is_inside();
+    let set = VARIABLES.iter().filter(|_| !is_inner).filter_map(|(variable, name)| {
+        let value = Some(std::env::var(variable).ok()?).filter(|value| !value.is_empty());
+        Some(Source { origin: format!("{variable}: "), name, value })
+    });
+    let given = line.given.iter().filter(|it| {
+        let is_quiet = QUIET.contains(&it.name);
+        let is_own = OF_SRUN.contains(&it.name) || OF_SUBMITTED.contains(&it.name);
+        !is_quiet && !is_own
+    });
+    let given =
+        given.map(|it| Source { origin: String::new(), name: it.name, value: it.value.clone() });
+    set.chain(given).collect()
+}
+
+/// What is wrong, each problem with its place.
+fn all_problems(asked: &Asked) -> Vec<String> {
+    let mut all = asked.problems.clone();
+    let found = asked.script.problems.iter();
+    all.extend(found.map(|it| format!("{}{}", asked.origin(it.line), it.problem)));
+    all
+}
+
+/// Whether the value of `--input` names tasks, not a file.
+fn is_tasks(value: &str) -> bool {
+    ["all", "none"].contains(&value) || value.parse::<u32>().is_ok()
+}
+
+/// The name of a file in which the number is that of the job that this one runs in, if any.
+fn of_outer_job(name: &str) -> String {
+    match std::env::var("SLURM_JOB_ID") {
+        Ok(job) if tutti_client::slurm::is_inside() && job.parse::<u64>().is_ok() => {
+            let parts: Vec<String> =
+                name.split("%%").map(|part| part.replace("%j", &job)).collect();
+            parts.join("%%")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// The words of `tutti run`.
+fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
+    let mut words: Vec<OsString> = vec!["--slurm".into()];
+    for word in asked.script.directives.iter().flat_map(|it| &it.words) {
+        words.push(word.into());
+    }
+    if line.has("label") {
+        words.push("--label".into());
+    } else if line.has("unbuffered") {
+        words.push("--raw".into());
+    }
+    if line.has("kill-on-bad-exit") && line.last("kill-on-bad-exit") != Some("0") {
+        words.push("--kill-on-bad-exit".into());
+    }
+    let input = line.last("input").filter(|value| is_tasks(value)).unwrap_or("all");
+    words.push(format!("--input={input}").into());
+    for name in ["output", "error"] {
+        match line.last(name) {
+            None | Some("all") => {}
+            Some("none") => words.push(format!("--{name}=/dev/null").into()),
+            Some(file) => {
+                let script = tutti_wire::script::from_sbatch([(0, name, Some(file))]);
+                if let Some(problem) = script.problems.first() {
+                    anyhow::bail!("{}", problem.problem);
+                }
+                let names = script.directives.iter().flat_map(|it| &it.words);
+                words.extend(names.map(|name| OsString::from(of_outer_job(name))));
+            }
+        }
+    }
+    if line.has("test-only") {
+        words.push("--when".into());
+    }
+    words.push("--".into());
+    words.extend(match line.rest.is_empty() {
+        true => vec![OsString::from("true")],
+        false => line.rest.clone(),
+    });
+    Ok(words)
+}

@@ -1,0 +1,191 @@
+//! The Slurm face: the names of Slurm's commands, against real instances.
+
+use crate::harness::{Done, Instance, Running, eventually};
+use std::fs;
+
+/// An instance with the face's names in its directory of work.
+fn faced() -> Instance {
+    let instance = Instance::new().up();
+    instance.tutti(&["slurm", "link", "face"]).expect(0);
+    instance
+}
+
+/// A command of the face.
+fn start(instance: &Instance, words: &[&str]) -> Running {
+    let command = instance.command(&[]);
+    let mut face = std::process::Command::new(instance.work.join("face").join(words[0]));
+    face.args(&words[1..]).current_dir(&instance.work).stdin(std::process::Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => face.env(name, value),
+            None => face.env_remove(name),
+        };
+    }
+    Running::start(face)
+}
+
+#[track_caller]
+fn slurm(instance: &Instance, words: &[&str]) -> Done {
+    start(instance, words).wait()
+}
+
+#[test]
+fn a_script_of_slurm_is_submitted_listed_and_accounted() {
+    let instance = faced();
+    instance.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -J solver --ntasks=2\n#SBATCH --time=5\n#SBATCH --output=%x-%j.txt\n\
+         #SBATCH --account=none --mail-type=END\n\
+         echo $1 $SLURM_JOB_ID $SLURM_NTASKS $SLURM_JOB_NAME $SLURM_PROCID $SLURM_SUBMIT_DIR\n\
+         which srun; while [ ! -e stop ]; do sleep 0.05; done; exit 3\n",
+    );
+    let done = slurm(&instance, &["sbatch", "job.sh", "arg"]).expect(0);
+    assert_eq!(done.text(), "Submitted batch job 1\n", "and nothing else");
+    // It is there before sbatch has ended.
+    let listed =
+        slurm(&instance, &["squeue", "-h", "-j", "1", "-o", "%i|%j|%P|%l|%D|%C"]).expect(0);
+    assert_eq!(listed.text(), "1|solver|production|5:00|1|2\n");
+    let known = slurm(&instance, &["sacct", "-X", "-n", "-P", "-j", "1", "-o", "jobid,jobname"]);
+    assert_eq!(known.expect(0).text(), "1|solver\n");
+    eventually("the job runs", || {
+        let state = slurm(&instance, &["squeue", "--noheader", "--job", "1", "--format=%t"]);
+        (state.text() == "R\n").then_some(())
+    });
+    let table = slurm(&instance, &["squeue"]).expect(0).text();
+    let columns = ["JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "NODELIST(REASON)"];
+    let heading: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(heading, columns);
+    let shown = slurm(&instance, &["scontrol", "show", "job", "-o", "1"]).expect(0).text();
+    for says in ["JobId=1 JobName=solver", "JobState=RUNNING", "NumTasks=2", "BatchFlag=1"] {
+        assert!(shown.contains(says), "no {says} in: {shown}");
+    }
+    fs::write(instance.work.join("stop"), "").unwrap();
+    instance.tutti(&["wait", "1"]).expect(3);
+    let text = fs::read_to_string(instance.work.join("solver-1.txt")).unwrap();
+    let (work, face) = (instance.work.display(), instance.work.join("face/srun"));
+    assert_eq!(text, format!("arg 1 2 solver 0 {work}\n{}\n", face.display()));
+    let rows = slurm(&instance, &["sacct", "--parsable2", "-j", "1", "-o", "JobID,State,ExitCode"]);
+    let expected = "JobID|State|ExitCode\n1|FAILED|3:0\n1.batch|FAILED|3:0\n";
+    assert_eq!(rows.expect(0).text(), expected);
+    let states = slurm(&instance, &["squeue", "-h", "-t", "all", "-o", "%i %T"]).expect(0);
+    assert_eq!(states.text(), "1 FAILED\n");
+    assert_eq!(slurm(&instance, &["squeue", "-h"]).expect(0).text(), "");
+}
+
+#[test]
+fn jobs_are_ended_by_number_and_name_and_an_unknown_one_is_an_error() {
+    let instance = faced();
+    let nap = ["sbatch", "--parsable", "-o", "/dev/null", "-J", "nap", "--wrap", "sleep $NAP"];
+    for number in 1..=3 {
+        assert_eq!(slurm(&instance, &nap).expect(0).text(), format!("{number}\n"));
+    }
+    slurm(&instance, &["scancel", "-v", "1"]).expect(0).says("Terminating job 1");
+    instance.tutti(&["wait", "1"]);
+    let state = slurm(&instance, &["sacct", "-n", "-X", "-P", "-j", "1", "-o", "state"]).expect(0);
+    assert!(state.text().starts_with("CANCELLED by "), "{}", state.text());
+    slurm(&instance, &["scancel", "--me", "--name=nap"]).expect(0);
+    instance.tutti(&["wait", "2", "3"]);
+    slurm(&instance, &["scancel", "1"]).expect(0);
+    slurm(&instance, &["scancel", "99"]).expect(1).says("Invalid job id specified");
+    slurm(&instance, &["squeue", "-j", "99"]).expect(1).says("Invalid job id specified");
+    slurm(&instance, &["squeue", "-j", "98,99"]).expect(0);
+    slurm(&instance, &["sacct", "-j", "99"]).expect(0);
+}
+
+#[test]
+fn sbatch_waits_tests_only_and_names_all_problems() {
+    let instance = faced();
+    slurm(&instance, &["sbatch", "--wait", "-o", "/dev/null", "--wrap", "exit 7"]).expect(7);
+    let tested =
+        slurm(&instance, &["sbatch", "--test-only", "-n", "2", "-c", "1", "--wrap", "true"]);
+    tested.expect(0).says("using 2 processors in partition production");
+    instance
+        .script("bad.sh", "#!/bin/sh\n#SBATCH --array=1-3\n#SBATCH -t soon\ntrue\n#SBATCH -n 2\n");
+    let done = slurm(&instance, &["sbatch", "bad.sh"]).expect(1);
+    assert_eq!(done.text(), "");
+    let done = done.says("sbatch: error: line 2: ").says("sbatch: error: line 3: ");
+    assert!(!done.err.contains("line 5"), "{}", done.err);
+    let checked = instance.tutti(&["slurm", "check", "bad.sh"]).expect(1).text();
+    assert!(checked.contains("line 5: option lines below"), "{checked}");
+    assert_eq!(instance.jobs().len(), 1, "nothing else was submitted");
+}
+
+#[test]
+fn nodes_partitions_and_lists_are_shown() {
+    let instance = faced();
+    let text = slurm(&instance, &["sinfo", "-h", "-o", "%P %a %l %D %t"]).expect(0).text();
+    assert!(text.lines().any(|line| line.starts_with("production* up infinite 1 ")), "{text}");
+    let node = slurm(&instance, &["scontrol", "show", "-o", "nodes"]).expect(0).text();
+    assert!(node.starts_with("NodeName=") && node.lines().count() == 1, "{node}");
+    let config = slurm(&instance, &["scontrol", "show", "config"]).expect(0).text();
+    for name in ["ClusterName", "MaxArraySize", "MinJobAge", "SLURM_VERSION", "ProctrackType"] {
+        assert!(config.contains(name), "no {name} in: {config}");
+    }
+    let names = slurm(&instance, &["scontrol", "show", "hostnames", "a[1-3]"]).expect(0);
+    assert_eq!(names.text(), "a1\na2\na3\n");
+    let list = slurm(&instance, &["scontrol", "show", "hostlist", "a1,a2,a3"]).expect(0);
+    assert_eq!(list.text(), "a[1-3]\n");
+    slurm(&instance, &["scontrol", "ping"]).expect(0);
+    assert_eq!(slurm(&instance, &["srun", "--version"]).expect(0).text(), "slurm 24.11.5\n");
+    for name in ["sbatch", "srun", "squeue", "sacct", "scancel", "scontrol", "sinfo"] {
+        assert!(slurm(&instance, &[name, "--help"]).expect(0).text().contains(name));
+    }
+    for words in [["squeue", "--nosuch"], ["sinfo", "--nosuch"], ["sacct", "--nosuch"]] {
+        slurm(&instance, &words).expect(1).says("unrecognized option '--nosuch'");
+    }
+}
+
+#[test]
+fn srun_runs_tasks_that_know_their_place() {
+    let instance = faced();
+    let line = "echo $SLURM_PROCID of $SLURM_NTASKS $SLURM_LOCALID";
+    let done = slurm(&instance, &["srun", "-n", "2", "sh", "-c", line]).expect(0);
+    assert_eq!(done.sorted(), ["0 of 2 0", "1 of 2 1"]);
+    slurm(&instance, &["srun", "sh", "-c", "exit 4"]).expect(4);
+    slurm(&instance, &["srun", "--pty", "sh"]).expect(1).says("--pty is not available");
+    // Without the face, and without --slurm, a job finds none of Slurm's variables.
+    let plain = ["run", "sh", "-c", "echo ${SLURM_JOB_ID:-none}"];
+    assert_eq!(instance.tutti(&plain).expect(0).text(), "none\n");
+    let with = ["run", "--slurm", "sh", "-c", "echo ${SLURM_NTASKS:-none}"];
+    assert_eq!(instance.tutti(&with).expect(0).text(), "1\n");
+}
+
+#[test]
+fn a_job_out_of_its_turn_runs_and_one_that_a_user_suspended_does_not() {
+    let instance = faced();
+    let nap = ["sbatch", "-n", "2", "-o", "/dev/null", "--wrap", "sleep $NAP"];
+    for _ in 0..2 {
+        slurm(&instance, &nap).expect(0);
+    }
+    let states = || slurm(&instance, &["squeue", "-h", "-S", "i", "-o", "%t"]).expect(0).text();
+    eventually("both run", || (states() == "R\nR\n").then_some(()));
+    // One of them has no turn at any moment.
+    for _ in 0..5 {
+        assert_eq!(states(), "R\nR\n");
+    }
+    slurm(&instance, &["scontrol", "suspend", "1"]).expect(0);
+    eventually("one is suspended", || (states() == "S\nR\n").then_some(()));
+    slurm(&instance, &["scontrol", "resume", "1"]).expect(0);
+    eventually("both run again", || (states() == "R\nR\n").then_some(()));
+    let held = ["sbatch", "--parsable", "-H", "-o", "/dev/null", "--wrap", "true"];
+    assert_eq!(slurm(&instance, &held).expect(0).text(), "3\n");
+    let waits = slurm(&instance, &["squeue", "-h", "-j", "3", "-o", "%T %r"]).expect(0);
+    assert_eq!(waits.text(), "PENDING JobHeldUser\n");
+    slurm(&instance, &["scontrol", "release", "3"]).expect(0);
+    instance.tutti(&["wait", "3"]).expect(0);
+    let after = ["sbatch", "-d", "afterok:1", "-o", "/dev/null", "--wrap", "true"];
+    assert_eq!(slurm(&instance, &after).expect(0).text(), "Submitted batch job 4\n");
+    let waits = slurm(&instance, &["squeue", "-h", "-j", "4", "-o", "%t %r"]).expect(0);
+    assert_eq!(waits.text(), "PD Dependency\n");
+    slurm(&instance, &["scancel", "--me"]).expect(0);
+}
+
+#[test]
+fn srun_in_a_job_has_the_number_of_that_job() {
+    let instance = faced();
+    let line = "srun -o inner-%j sh -c 'echo $SLURM_JOB_ID $SLURM_PROCID'; scontrol show hostnames";
+    slurm(&instance, &["sbatch", "--wait", "-o", "outer", "--wrap", line]).expect(0);
+    assert_eq!(fs::read_to_string(instance.work.join("inner-1")).unwrap(), "1 0\n");
+    let node = slurm(&instance, &["sinfo", "-h", "-o", "%n"]).expect(0).text();
+    assert_eq!(fs::read_to_string(instance.work.join("outer")).unwrap(), node);
+}
