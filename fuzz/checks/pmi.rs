@@ -32,7 +32,7 @@ fn check(server: &Server, effects: &[Effect]) {
 
 /// See the file.
 pub fn pmi(input: &[u8]) {
-    let launch = LaunchId { job: JobId(7), number: 0 };
+    let launch = LaunchId::first(JobId(7));
     let mut nodes = [server([0, 1]), server([2, 3])];
     let mut names = Names::new();
     for line in input.split(|byte| *byte == b'\n') {

@@ -20,7 +20,7 @@ use tutti_linux::pidfd::{Held, for_each_listed};
 use tutti_node::log::PROVOKED;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time as clock;
-use tutti_types::{JobId, ProcessorSet, Rank, Timetable};
+use tutti_types::{JobId, ProcessorSet, Rank, StepKey, Timetable};
 use tutti_wire::code::Code;
 use tutti_wire::launch::Launch;
 
@@ -136,7 +136,7 @@ impl Agent {
         }
         let task = |&rank: &Rank| {
             let own = job.own_processors(rank).unwrap_or_else(|| new.clone());
-            Some((self.processes.tracker.list_of((id, rank))?, own))
+            Some((self.processes.tracker.list_of((StepKey::first(id), rank))?, own))
         };
         let tasks: Vec<(List, Vec<u32>)> = job.roots.keys().filter_map(task).collect();
         let change = job.masks.begin();
@@ -181,7 +181,7 @@ impl Agent {
         let tasks = |(&id, job): (&JobId, &Job)| -> Vec<Unheld> {
             let lives = |rank: &&Rank| !job.ended.contains_key(rank);
             let unheld = |&rank: &Rank| {
-                let (task, change) = ((id, rank), job.masks.current());
+                let (task, change) = ((StepKey::first(id), rank), job.masks.current());
                 let (list, processors) =
                     (self.processes.tracker.list_of(task)?, job.processors.iter());
                 Some(Unheld { task, list, processors: processors.collect(), change })
@@ -241,7 +241,7 @@ impl Unheld {
         if !strays.is_empty() {
             let is_stray = |pid: &i32| strays.contains(pid);
             let list = || self.list.read().into_iter().filter(is_stray).collect();
-            self.change.confine(self.task.0, list, &self.processors);
+            self.change.confine(self.task.0.job, list, &self.processors);
         }
         stopped_at
     }
@@ -391,6 +391,7 @@ mod tests {
             counted: Usage::default(),
             masks: Masks::default(),
             cleared: None,
+            clearing: None,
             frozen: BTreeSet::new(),
             output_lost: String::new(),
             strange: false,

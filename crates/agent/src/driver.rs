@@ -10,6 +10,7 @@ use super::job::{Job, grip};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::orders::Order;
+use super::steps::Step;
 use super::subtree_control::Ending;
 use super::switch::Switch;
 use super::track::Tracker;
@@ -33,7 +34,9 @@ use tutti_node::membership::{Membership, Place};
 use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::{hardware, time as clock, ways};
 use tutti_node::signal_origin::answers_for;
-use tutti_types::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
+use tutti_types::{
+    ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, StepKey, Traversal,
+};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
@@ -192,6 +195,8 @@ pub(super) struct Agent {
     /// How far the agent is in service: joined, stopping, upgrading.
     pub(super) service: Service,
     pub(super) jobs: BTreeMap<JobId, Job>,
+    /// Further steps of them.
+    pub(super) steps: BTreeMap<StepKey, Step>,
 }
 
 /// How to switch, until the controller says.
@@ -289,6 +294,7 @@ impl Agent {
                 upgrade: None,
             },
             jobs: BTreeMap::new(),
+            steps: BTreeMap::new(),
             options,
         })
     }
@@ -348,8 +354,8 @@ impl Agent {
         }
         let now_ns = clock::monotonic_ns();
         if self.processes.tracker.on_time(now_ns, &self.poller, EVENTS) {
-            for ((job, _), name) in self.processes.tracker.new_strays() {
-                self.switch.root(job, Root::from(name));
+            for ((key, _), name) in self.processes.tracker.new_strays() {
+                self.switch.root(key.job, Root::from(name));
             }
         }
         self.watch_affinity(now_ns);
@@ -393,7 +399,7 @@ impl Agent {
         if self.keeping.keeper.is_none() {
             self.keeping.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
             self.leases.told = Told::default();
-            self.keeping.unsure = self.jobs.values().map(|job| job.launch).collect();
+            self.keeping.unsure = self.all_launches().into_iter().collect();
             if let Some(keeper) = &self.keeping.keeper {
                 self.keeping.keeper_process = self.watch_end(keeper);
                 self.keeping.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
@@ -442,7 +448,7 @@ impl Agent {
 
     fn join(&mut self) {
         let processors = hardware::usable_processors().into_iter().collect();
-        let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
+        let held = self.all_launches();
         self.service.joined_with.clone_from(&held);
         let join = FromAgent::Join(Join {
             spec: NodeSpec {
@@ -637,9 +643,10 @@ impl Agent {
         self.external.load = LoadReports::default();
         self.external.taken.forget_told(clock::monotonic_ns());
         self.take_settings(settings);
-        let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
-        for launch in held {
-            if known.contains(&launch) {
+        for launch in self.all_launches() {
+            if launch.is_further() {
+                self.meet_step(launch, known.contains(&launch));
+            } else if known.contains(&launch) {
                 self.report_again(launch.job);
             } else {
                 info!("the controller has done with job {launch}; ending it here");
@@ -650,7 +657,7 @@ impl Agent {
         // node that was lost would be waited for.
         let joined_with = std::mem::take(&mut self.service.joined_with);
         for &launch in &joined_with {
-            if self.launched(launch).is_none() && !known.contains(&launch) {
+            if !known.contains(&launch) && !self.is_here(launch) {
                 self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
             }
         }
@@ -697,6 +704,9 @@ impl Agent {
     /// The order matters: the group exists and is frozen before the first process can be born into it. The keeper,
     /// which has the most to do, hears of it before it is seen whether it is the job's turn.
     fn on_launch(&mut self, launch: Launch) {
+        if launch.id().is_further() {
+            return self.on_launch_step(launch);
+        }
         let id = launch.job;
         if !self.makes_way(launch.id()) {
             return;
@@ -716,6 +726,7 @@ impl Agent {
             control: launch.control,
             owner: Some(launch.credentials.uid),
             ipc_before: IpcBefore::look(&launch),
+            clearing: None,
             step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
             is_held: self.processes.affinity.hold(id, group.as_deref(), &processors),
             processors,
@@ -735,7 +746,12 @@ impl Agent {
             strange: false,
         };
         job.check_control(id);
-        self.processes.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
+        self.processes.tracker.begin(
+            StepKey::first(id),
+            job.ranks.iter().copied(),
+            &self.poller,
+            EVENTS,
+        );
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.tell_lease();
         let (number, grip) = (job.launch, grip(&job));
@@ -754,7 +770,7 @@ impl Agent {
         }
     }
 
-    fn tell_keeper_at_once(&mut self, order: &ToKeeper) {
+    pub(super) fn tell_keeper_at_once(&mut self, order: &ToKeeper) {
         self.tell_keeper(order);
         // If it is gone, that is found out when all is flushed.
         let _ = self.keeping.keeper.as_mut().map(Link::flush);
@@ -784,6 +800,9 @@ impl Agent {
     }
 
     fn on_kill(&mut self, launch: LaunchId) {
+        if launch.is_further() {
+            return self.on_kill_step(launch);
+        }
         if self.launched(launch).is_some() {
             self.tell_keeper(&ToKeeper::Kill { launch });
         } else {
@@ -794,6 +813,9 @@ impl Agent {
 
     /// How it ended is not needed any more. What has not is ended first.
     pub(super) fn on_forget(&mut self, launch: LaunchId) {
+        if launch.is_further() {
+            return self.on_forget_step(launch);
+        }
         if self.launched(launch).is_some_and(|job| job.cleared.is_none()) {
             return self.end_strange(launch.job);
         }
@@ -809,6 +831,6 @@ impl Agent {
     }
 }
 
-fn bytes_of(path: &Path) -> serde_bytes::ByteBuf {
+pub(super) fn bytes_of(path: &Path) -> serde_bytes::ByteBuf {
     serde_bytes::ByteBuf::from(path.as_os_str().as_bytes())
 }

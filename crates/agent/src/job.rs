@@ -50,6 +50,8 @@ pub(super) struct Job {
     /// What the tasks that have ended used, as far as the agent counts it.
     pub(super) counted: Usage,
     pub(super) cleared: Option<Usage>,
+    /// What the keeper has said that it used, once no further step of it may begin.
+    pub(super) clearing: Option<Usage>,
     /// What of its output is not in its files.
     pub(super) output_lost: String,
     /// The controller never heard of it, so no `Forget` will come.

@@ -17,7 +17,7 @@ use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_node::layout;
 use tutti_node::platform::groups::Cgroup;
-use tutti_types::{JobId, LaunchId, Rank, TaskStatus};
+use tutti_types::{JobId, LaunchId, Rank, StepKey, TaskStatus};
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
@@ -60,6 +60,9 @@ impl Agent {
                 self.keeping.tasks_max = tasks_max;
                 self.on_keeper_welcome(incarnation);
             }
+            FromKeeper::TaskStarted { launch, rank, root } if launch.is_further() => {
+                self.on_step_started(launch, rank, root);
+            }
             FromKeeper::TaskStarted { launch, rank, root } => {
                 let minder = self.minder_named(root);
                 if let Some(record) = self.launched(launch) {
@@ -88,13 +91,16 @@ impl Agent {
                 }
                 self.tell_controller(FromAgent::OutputLost { launch, what });
             }
+            FromKeeper::Cleared { launch, usage } if launch.is_further() => {
+                self.on_step_cleared(launch, usage);
+            }
             FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
             FromKeeper::Lapsed => self.on_keeper_lapse(),
         }
     }
 
     /// A minder that lives, by its number and start time: it is a child of the keeper.
-    fn minder_named(&self, pid: i32) -> Option<Name> {
+    pub(super) fn minder_named(&self, pid: i32) -> Option<Name> {
         let stat = ProcessStat::read(pid).ok()?;
         let is_child = self.keeping.keeper_pid == 0 || stat.ppid == self.keeping.keeper_pid;
         is_child.then_some((pid, stat.start_time))
@@ -119,11 +125,11 @@ impl Agent {
         if !job.is_held {
             self.processes.affinity.watch();
         }
-        self.processes.tracker.started((id, rank), root, place, begun);
+        self.processes.tracker.started((StepKey::first(id), rank), root, place, begun);
     }
 
     fn on_task_ended(&mut self, launch: LaunchId, rank: Rank, end: (TaskStatus, String, Usage)) {
-        let left = self.what_is_left((launch.job, rank));
+        let left = self.what_is_left((launch.key(), rank));
         if left.is_empty() {
             return self.task_has_ended(launch, rank, end);
         }
@@ -145,7 +151,8 @@ impl Agent {
     /// What a task leaves that its keeper does not end. Without a cgroup only the genealogy knows what adopted processes
     /// have left behind, and it knows which processes have left a cgroup.
     fn what_is_left(&mut self, task: TaskId) -> Vec<Name> {
-        let strays = self.jobs.get(&task.0).is_some_and(|it| it.group.is_none() && it.is_adopted());
+        let strays =
+            self.jobs.get(&task.0.job).is_some_and(|it| it.group.is_none() && it.is_adopted());
         let mut left = self.processes.tracker.runaways(task);
         if strays {
             left.extend(self.processes.tracker.members(task).iter().filter_map(name));
@@ -160,8 +167,11 @@ impl Agent {
         rank: Rank,
         (status, detail, mut usage): (TaskStatus, String, Usage),
     ) {
-        let (job, task) = (launch.job, (launch.job, rank));
+        let (job, task) = (launch.job, (launch.key(), rank));
         self.processes.tracker.end_task(task).put_into(&mut usage);
+        if launch.is_further() {
+            return self.step_task_has_ended(launch, rank, (status, detail, usage));
+        }
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
             record.counted.add(&usage);
@@ -173,13 +183,16 @@ impl Agent {
 
     /// Nothing of a job runs here any more. Before the controller hears of it, what the job has left
     /// is removed: beside the loop, since that takes a look at all processes.
-    fn on_cleared(&mut self, launch: LaunchId, usage: Usage) {
+    pub(super) fn on_cleared(&mut self, launch: LaunchId, usage: Usage) {
         let id = launch.job;
         if self.launched(launch).is_none() {
             return self.tell_controller(FromAgent::Cleared { launch, usage });
         }
+        if self.ends_steps_first(id, usage) {
+            return;
+        }
         self.switch.remove(id);
-        let lives = self.processes.tracker.end(id, &self.poller);
+        let lives = self.processes.tracker.end(StepKey::first(id), &self.poller);
         let owned =
             self.jobs.get_mut(&id).and_then(|job| Some((job.owner?, job.ipc_before.take())));
         let left =
@@ -240,21 +253,23 @@ impl Agent {
             self.keeping.unsure.remove(&held.launch);
         }
         for launch in std::mem::take(&mut self.keeping.unsure) {
-            if self.launched(launch).is_some() {
+            if launch.is_further() {
+                self.lose_step(launch.key());
+            } else if self.launched(launch).is_some() {
                 self.lose_job(launch.job);
             }
         }
-        for job in held {
-            self.adopt(job);
-        }
+        let (further, first): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|it| it.launch.is_further());
+        first.into_iter().for_each(|job| self.adopt(job));
+        further.into_iter().for_each(|step| self.adopt_step(step));
         self.leases.former = Former::Known;
         self.remove_strange_groups();
         if is_another {
             self.tell_controller(FromAgent::Keeper(incarnation));
         }
         if self.has_joined() {
-            let launches: Vec<_> = self.jobs.values().map(|job| job.launch).collect();
-            for launch in launches {
+            for launch in self.all_launches() {
                 self.tell_keeper(&ToKeeper::SendExchanges { launch });
             }
         }
@@ -302,6 +317,7 @@ impl Agent {
             // Earlier use was not counted.
             counted: Usage::unknown(),
             cleared: held.cleared,
+            clearing: None,
             output_lost: String::new(),
             strange: false,
         };
@@ -316,7 +332,7 @@ impl Agent {
             }
             job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
             // Those that it holds have begun; it reports those to come before long.
-            self.processes.tracker.begin(launch.job, [], &self.poller, EVENTS);
+            self.processes.tracker.begin(StepKey::first(launch.job), [], &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }
@@ -366,8 +382,9 @@ impl Agent {
 
     /// The tasks of a job went with their keeper.
     pub(super) fn lose_job(&mut self, id: JobId) {
+        self.lose_steps(id);
         self.switch.remove(id);
-        self.processes.tracker.end(id, &self.poller);
+        self.processes.tracker.end(StepKey::first(id), &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.keeping.held_back.remove(&job.launch);
         job.masks.close();

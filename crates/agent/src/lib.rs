@@ -35,6 +35,7 @@ mod processor_time;
 mod routes;
 #[cfg(feature = "simulation")]
 mod stepped;
+mod steps;
 mod subtree_control;
 mod suspend;
 mod switch;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tutti_linux::proc;
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{JobId, Rank};
+use tutti_types::{JobId, Rank, StepKey};
 use tutti_wire::limits::PROCESSES_REPORTED_MAX;
 use tutti_wire::report::{AgentStatus, Target};
 use tutti_wire::tree::{Answer, Fares, Question};
@@ -63,7 +63,7 @@ impl Agent {
                 return (id, usage);
             }
             let mut usage = job.counted;
-            self.processes.tracker.count(id).add_to(&mut usage);
+            self.processes.tracker.count(StepKey::first(id)).add_to(&mut usage);
             usage.switches = job.switches.load(Ordering::Relaxed);
             match job.group.as_ref().and_then(|group| group.cpu_usage().ok()) {
                 Some(cpu) => {
@@ -95,7 +95,7 @@ impl Agent {
         let mut tasks = Vec::new();
         let mut room = PROCESSES_REPORTED_MAX;
         for rank in job.roots.keys().filter(wanted).copied().collect::<Vec<_>>() {
-            let task = (target.job, rank);
+            let task = (StepKey::first(target.job), rank);
             let members = match target.pid {
                 Some(pid) => self.processes.tracker.subtree(task, pid),
                 None => self.processes.tracker.members(task),

@@ -8,7 +8,7 @@ use super::driver::Agent;
 use super::subtree_control::PartError;
 use super::track::TaskId;
 use std::collections::VecDeque;
-use tutti_types::{JobId, LaunchId, Nanos, Rank};
+use tutti_types::{JobId, LaunchId, Nanos, Rank, StepKey};
 use tutti_wire::report::Target;
 use tutti_wire::tree::{Answer, FromAgent};
 
@@ -116,7 +116,7 @@ impl Agent {
             };
             let is_here = self.launched(launch).is_some_and(|it| it.roots.contains_key(&rank));
             let result = match is_here {
-                true => self.begin(kind, target, (id, rank)),
+                true => self.begin(kind, target, (StepKey::first(id), rank)),
                 false => Err(PartError::NoTask(id, rank)),
             };
             if self.is_beside(id, result) {

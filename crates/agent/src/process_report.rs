@@ -31,7 +31,7 @@ pub(super) fn report(
         })
     };
     TaskReport {
-        job: task.0,
+        job: task.0.job,
         rank: task.1,
         node: node.into(),
         processes: members[..count].iter().filter_map(look).collect(),

@@ -162,7 +162,7 @@ impl Agent {
         if self.job_of(task).is_ok_and(|job| !job.is_frozen_at_switches())
             && let Ok(found) = self.processes_of(target, task)
         {
-            self.switch.undo(task.0, found.into_iter().collect());
+            self.switch.undo(task.0.job, found.into_iter().collect());
         }
     }
 
@@ -185,7 +185,7 @@ impl Agent {
         }
         // What is found later may have been stopped by the walk before.
         let learns = if stop.done.is_empty() { Learns::Yes } else { Learns::No };
-        self.tell_of_stopped_now(task.0, learns);
+        self.tell_of_stopped_now(task.0.job, learns);
         stop.done = all;
         let spent = Duration::from_nanos(clock::monotonic_ns().saturating_sub(stop.begun_ns));
         let walk = walk_of_stop(self.settings, found.len(), spent);
@@ -249,7 +249,7 @@ impl Agent {
         let found = self.processes_of(target, task)?;
         let number = i32::from(signal);
         if stops_or_continues(number) && !self.job_of(task)?.is_frozen_at_switches() {
-            self.stop_or_continue(task.0, found.into_iter().collect(), number);
+            self.stop_or_continue(task.0.job, found.into_iter().collect(), number);
             return Ok(Step::Done);
         }
         let work = move || signal_forest(&found, i32::from(signal));
@@ -271,7 +271,7 @@ impl Agent {
         meant.retain(|rank| ranks.is_empty() || ranks.contains(rank));
         let mut names = BTreeSet::new();
         for rank in meant {
-            let members = self.processes.tracker.members((launch.job, rank));
+            let members = self.processes.tracker.members((launch.key(), rank));
             let is_meant = |it: &&Member| number == SIGCONT || is_in_group_of_a_top(it, &members);
             names.extend(members.iter().filter(is_meant).filter_map(name));
         }
@@ -290,8 +290,12 @@ impl Agent {
     /// A job is asked to end: SIGTERM for its tasks, which must be able to act upon it. So nothing
     /// of it stays suspended, whether its users have done that or the job itself.
     pub(super) fn on_terminate(&mut self, launch: LaunchId) {
-        let (ranks, signal) = (Vec::new(), u8::try_from(SIGTERM).unwrap_or(15));
-        self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
+        let signal = u8::try_from(SIGTERM).unwrap_or(15);
+        self.tell_keeper(&ToKeeper::Signal { launch, ranks: Vec::new(), signal });
+        if launch.is_further() {
+            return;
+        }
+        self.signal_steps(launch.job, signal);
         let Some(job) = self.launched(launch) else { return };
         let stopped = std::mem::take(&mut job.stopped);
         let frozen = std::mem::take(&mut job.frozen);
@@ -360,7 +364,7 @@ impl Agent {
             }
         }
         if !job.is_frozen_at_switches() {
-            self.switch.go_on(task.0, Some(found.into_iter().collect()));
+            self.switch.go_on(task.0.job, Some(found.into_iter().collect()));
             return Ok(Step::Done);
         }
         let others = job.all_stopped();
@@ -408,7 +412,7 @@ impl Agent {
             }
         }
         let found: Vec<Name> = found.into_iter().collect();
-        let (job, is_frozen) = (ending.task.0, self.is_frozen(ending.task));
+        let (job, is_frozen) = (ending.task.0.job, self.is_frozen(ending.task));
         self.processes.beside.start(self.owner_of(job), move || {
             // No process can make another in a group that is frozen.
             let killed = match is_frozen {
@@ -423,8 +427,8 @@ impl Agent {
         Ok(())
     }
 
-    fn job_of(&mut self, (job, rank): TaskId) -> Result<&mut Job, PartError> {
-        self.jobs.get_mut(&job).ok_or(PartError::NoTask(job, rank))
+    fn job_of(&mut self, (key, rank): TaskId) -> Result<&mut Job, PartError> {
+        self.jobs.get_mut(&key.job).ok_or(PartError::NoTask(key.job, rank))
     }
 
     fn means(&mut self, target: Target, task: TaskId) -> Result<Means, PartError> {
@@ -470,8 +474,8 @@ impl Agent {
     }
 
     /// The cgroup of a task, if it has one.
-    fn task_group(&self, (job, rank): TaskId) -> Option<Cgroup> {
-        let job = self.jobs.get(&job).filter(|job| job.group.is_some())?;
+    fn task_group(&self, (key, rank): TaskId) -> Option<Cgroup> {
+        let job = self.jobs.get(&key.job).filter(|job| job.group.is_some())?;
         Cgroup::open(&job.group_of(rank)).ok()
     }
 

@@ -497,7 +497,7 @@ impl Thread {
     fn add(&mut self, launch: LaunchId, grip: Grip, begun: Begun, switches: Arc<AtomicU64>) {
         let fresh = matches!(begun, Begun::Not);
         let state = if fresh { State::Runs } else { grip.state() };
-        let LaunchId { job, number } = launch;
+        let LaunchId { job, number, .. } = launch;
         let mut member = Member::new(number, grip, state, switches);
         if let Begun::Before { stopped } = begun {
             member.stopped = stopped;
@@ -599,7 +599,7 @@ impl Thread {
         if running.contains(&job) {
             return State::Runs;
         }
-        let launch = LaunchId { job, number: member.number };
+        let launch = LaunchId { number: member.number, ..LaunchId::first(job) };
         let named = || self.current.slots.iter().flat_map(|slot| &slot.candidates);
         match member.grip {
             Grip::Weigh(_)

@@ -28,11 +28,11 @@ use tutti_linux::track::{
 };
 use tutti_node::link::{Interest, Poller};
 use tutti_node::platform::time as clock;
-use tutti_types::{JobId, Orphans, Rank};
+use tutti_types::{Orphans, Rank, StepKey};
 use tutti_wire::launch::Usage;
 
 /// Names a task on this node.
-pub(super) type TaskId = (JobId, Rank);
+pub(super) type TaskId = (StepKey, Rank);
 
 /// How old an event is when it is taken in, and how often events are read.
 const SETTLE_NS: u64 = 10_000_000;
@@ -215,11 +215,11 @@ impl Counted {
 pub(super) struct Tracker {
     forest: Forest<TaskId>,
     places: BTreeMap<TaskId, Place>,
-    jobs: BTreeSet<JobId>,
+    jobs: BTreeSet<StepKey>,
     /// When the processes of their ended tasks lived.
-    past: BTreeMap<JobId, BTreeMap<i32, Life>>,
+    past: BTreeMap<StepKey, BTreeMap<i32, Life>>,
     /// Those of which not every process was told.
-    missed: BTreeSet<JobId>,
+    missed: BTreeSet<StepKey>,
     source: Source,
     /// A subscription that no job needs now, and until when it is kept.
     kept: Option<(Subscription, u64)>,
@@ -232,7 +232,7 @@ pub(super) struct Tracker {
     /// What was reported of I/O.
     io: Io,
     /// Those of which not every report was taken in.
-    io_missed: BTreeSet<JobId>,
+    io_missed: BTreeSet<StepKey>,
     /// When to read again; with events, nothing is read before that.
     due_ns: Option<u64>,
     /// For processes that leave their groups.
@@ -292,7 +292,7 @@ impl Tracker {
     /// keeper is about to start.
     pub(super) fn begin(
         &mut self,
-        job: JobId,
+        job: StepKey,
         tasks: impl IntoIterator<Item = Rank>,
         poller: &Poller,
         token: u64,
@@ -413,19 +413,19 @@ impl Tracker {
         }
     }
 
-    fn counts_all_io(&self, job: JobId) -> bool {
+    fn counts_all_io(&self, job: StepKey) -> bool {
         let is_reported = |subscription: &Subscription| subscription.reports.is_some();
         matches!(&self.source, Source::Events(subscription) if is_reported(subscription))
             && self.counts_all(job)
             && !self.io_missed.contains(&job)
     }
 
-    fn counts_all(&self, job: JobId) -> bool {
+    fn counts_all(&self, job: StepKey) -> bool {
         matches!(self.source, Source::Events(_)) && !self.missed.contains(&job)
     }
 
     /// Forgets a job; says which processes its tasks had that have ended, and when they lived.
-    pub(super) fn end(&mut self, job: JobId, poller: &Poller) -> BTreeMap<i32, Life> {
+    pub(super) fn end(&mut self, job: StepKey, poller: &Poller) -> BTreeMap<i32, Life> {
         for rank in self.ranks(job) {
             self.places.remove(&(job, rank));
             self.forest.remove_task((job, rank));
@@ -478,7 +478,7 @@ impl Tracker {
         Some(List { place: place.clone(), known })
     }
 
-    fn ranks(&self, job: JobId) -> Vec<Rank> {
+    fn ranks(&self, job: StepKey) -> Vec<Rank> {
         self.places.keys().filter(|(of, _)| *of == job).map(|&(_, rank)| rank).collect()
     }
 
@@ -641,7 +641,7 @@ impl Tracker {
     }
 
     /// How many processes the tasks of a job that have not ended have had until now.
-    pub(super) fn count(&self, job: JobId) -> Counted {
+    pub(super) fn count(&self, job: StepKey) -> Counted {
         let tallies = self.ranks(job).into_iter().map(|rank| {
             let minder = matches!(self.places.get(&(job, rank)), Some(Place::Minder(_)));
             let tally = self.forest.tally((job, rank));

@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tutti_node::link::LinkError;
-use tutti_types::{JobId, NodeId, Rank};
+use tutti_types::{NodeId, Rank, StepKey};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 
 /// What went wrong on the way.
@@ -37,7 +37,7 @@ pub(super) enum Trouble {
 
 /// The keepers of a job and the output that comes from them.
 pub(super) struct Intake {
-    pub(super) job: JobId,
+    pub(super) key: StepKey,
     pub(super) keepers: Vec<Keeper>,
     pub(super) output: Output,
     /// After a failure what still comes is thrown away.
@@ -48,8 +48,8 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    pub(super) const fn new(job: JobId, output: Output) -> Self {
-        Self { job, keepers: Vec::new(), output, discards: false, asks_again: false }
+    pub(super) const fn new(key: StepKey, output: Output) -> Self {
+        Self { key, keepers: Vec::new(), output, discards: false, asks_again: false }
     }
 
     /// Writes all that waits to be sent, as far as it is taken.
@@ -103,7 +103,7 @@ impl Intake {
         if keeper.finished {
             return;
         }
-        if !keeper.look_for(self.job, ended) {
+        if !keeper.look_for(self.key, ended) {
             return self.give_up(index, LinkError::Closed, troubles);
         }
         let Some(link) = &mut keeper.link else { return };

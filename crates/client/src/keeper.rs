@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
 use tutti_node::link::{Link, LinkError};
-use tutti_types::{EndReason, JobId, NodeId};
+use tutti_types::{EndReason, NodeId, StepKey};
 use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::branch::Through;
@@ -130,13 +130,13 @@ impl Keeper {
     ///
     /// # Errors
     /// If no descriptor is left for that: nothing that is waited for would change it.
-    pub(super) fn attach(at: &KeeperAt, job: JobId) -> anyhow::Result<Self> {
+    pub(super) fn attach(at: &KeeperAt, key: StepKey) -> anyhow::Result<Self> {
         let (pipes, far) = match at {
             KeeperAt::Here(_) => (Pipes::default(), None),
             KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
         };
         let asked = dial(at).and_then(|mut link| {
-            link.send(&FromFrontEnd::Attach { job, received: far.map(|_| 0) });
+            link.send(&FromFrontEnd::Attach { key, received: far.map(|_| 0) });
             link.flush().context("the keeper went away")?;
             Ok(link)
         });
@@ -161,7 +161,7 @@ impl Keeper {
     }
 
     /// One of this node, with which there is a connection.
-    pub(super) fn over(link: Link, job: JobId) -> Self {
+    pub(super) fn over(link: Link, key: StepKey) -> Self {
         let mut keeper = Self {
             away: None,
             link: Some(link),
@@ -174,7 +174,7 @@ impl Keeper {
             counts_from: None,
             sent: Sent::default(),
         };
-        keeper.send(&FromFrontEnd::Attach { job, received: None });
+        keeper.send(&FromFrontEnd::Attach { key, received: None });
         keeper
     }
 
@@ -245,7 +245,7 @@ impl Keeper {
 
     /// Tries again, when it is time to; false when that has been done for too long. `ended` is when
     /// the job did.
-    pub(super) fn look_for(&mut self, job: JobId, ended: Option<Instant>) -> bool {
+    pub(super) fn look_for(&mut self, job: StepKey, ended: Option<Instant>) -> bool {
         let Some(away) = &mut self.away else { return true };
         let is_late = away.since.elapsed() > PATIENCE
             || ended.is_some_and(|ended| ended.max(away.since).elapsed() > PATIENCE_AT_END);
@@ -267,7 +267,7 @@ impl Keeper {
             away.tried = Instant::now();
             if let Ok(mut link) = dial(&self.at) {
                 let received = self.far.map(|_| self.received);
-                link.send(&FromFrontEnd::Attach { job, received });
+                link.send(&FromFrontEnd::Attach { key: job, received });
                 // One that has ended meanwhile is found out when it does not answer.
                 let _ = link.flush();
                 self.link = Some(link);
@@ -322,11 +322,12 @@ pub(super) fn dial(keeper: &KeeperAt) -> anyhow::Result<Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tutti_types::JobId;
 
     #[test]
     fn who_has_not_said_a_word_is_waited_for_if_its_tasks_have_run() {
         let nowhere = KeeperAt::Here(b"/none".to_vec().into());
-        let mut keeper = Keeper::attach(&nowhere, JobId(1)).unwrap();
+        let mut keeper = Keeper::attach(&nowhere, StepKey::first(JobId(1))).unwrap();
         let now = Instant::now();
         let long_ago = now.checked_sub(PATIENCE_UNATTACHED * 2).unwrap();
         let owes = |keeper: &Keeper, ended| {

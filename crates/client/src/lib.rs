@@ -52,7 +52,7 @@ pub use preflight::{check_launch, output_file};
 pub use request::{
     FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, pattern_parser,
 };
-pub use run::{RunOptions, run};
+pub use run::{Inside, RunOptions, run};
 pub use sink::OutputOptions;
 pub use submission::{new_key, submit};
 pub use unenforced_limits::Asked;

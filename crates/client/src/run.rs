@@ -5,7 +5,7 @@ use super::input::Input;
 use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
 use super::open_mpi::Suspect;
-use super::signals::{SignalTarget, hold_signals, pass_on_signals};
+use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
 use super::unenforced_limits::Asked;
@@ -19,10 +19,10 @@ use tutti_node::codes::{coded, is_away};
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::link::{Link, LinkError};
-use tutti_types::{JobId, Outcome};
+use tutti_types::{OnNodeLoss, Outcome, Rank, StepKey, StepSpec};
 use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
-use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
+use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request, StepRequest};
 use tutti_wire::report::JobReport;
 
 /// How `run` shows the job, beyond what the job is.
@@ -34,6 +34,17 @@ pub struct RunOptions {
     pub input: InputTo,
     /// Whether to say in the end what the job used.
     pub summary: bool,
+    /// What is asked for a step of the job that this process is in.
+    pub inside: Inside,
+}
+
+/// What a run inside a job asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inside {
+    /// Whether it is to be a job of its own all the same.
+    pub outside: bool,
+    /// Whether it shares processors with other steps.
+    pub overlap: bool,
 }
 
 /// Input that waits for slow tasks before more is read.
@@ -52,6 +63,8 @@ const INPUT_BYTES_FIRST: usize = 4 << 10;
 const INPUT_BYTES_MOST: usize = 64 << 10;
 
 struct Front {
+    /// What is asked of the next controller, should this one end.
+    again: Request,
     /// Nothing while it is away: its supervisor starts another.
     controller: Option<Link>,
     /// When it went away.
@@ -85,7 +98,10 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     let (size, name) = (request.tasks, request.launch.name.clone());
     let grace = request.grace;
     let asked = Asked::of(&request);
-    let request = Request::Run(request);
+    let (mut request, mut of_its_own) = match step_of(&request, options.inside)? {
+        Some(step) => (Request::RunStep(Box::new(step)), Some(Request::Run(request))),
+        None => (Request::Run(request), None),
+    };
     let mut controller = ask(connect_or_start()?, &request);
     // The controller is at work meanwhile.
     have_descriptors();
@@ -97,19 +113,35 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
         controller = ask(connect_again()?, &request);
         submission::answer(&mut controller)
     })?;
-    let job = match on_reply(reply, &target)? {
-        Ok(job) => job,
+    // The job that the environment names is of another instance, or long gone.
+    let reply = match (of_its_own.take(), reply) {
+        (Some(own), Reply::Failed { code: Code::NoJob | Code::JobEnded, .. }) => {
+            request = own;
+            controller = ask(connect_again()?, &request);
+            submission::answer(&mut controller)?
+        }
+        (_, reply) => reply,
+    };
+    let key = match on_reply(reply, &target)? {
+        Ok(key) => key,
         Err(exit) => return Ok(exit),
     };
+    let job = key.job;
     asked.say_unheld(Some(&controller));
     if let Some(suspect) = suspect {
         suspect.watch(job, size);
     }
     let input = Input::new(options.input, size);
     let front = Front {
+        again: match request {
+            Request::RunStep(step) => {
+                Request::RunStep(Box::new(StepRequest { again: true, ..*step }))
+            }
+            _ => Request::Return { job },
+        },
         controller: Some(controller),
         away_since: None,
-        intake: Intake::new(job, Output::new(options.output, size, job, name)),
+        intake: Intake::new(key, Output::new(options.output, size, job, name)),
         signals: target,
         input_open: input.wanted() && may_read_terminal(),
         input_room: Vec::new(),
@@ -122,6 +154,57 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
         output_lost: false,
     };
     front.serve()
+}
+
+/// The request for a step, if this process is in a job and is to start one.
+///
+/// # Errors
+/// If it asks for what a step can't have.
+fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRequest>> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let Some(job) = request.within.filter(|_| !inside.outside) else {
+        anyhow::ensure!(!inside.overlap, "--overlap is for a `tutti run` inside a job");
+        return Ok(None);
+    };
+    let only_for_jobs = [
+        ("--class", request.names_class),
+        ("-q", request.queue.is_some() && std::env::var_os("TUTTI_QUEUE").is_none()),
+        ("-t", request.time_limit.is_some()),
+        ("-d", request.deadline.is_some()),
+        ("--resource", !request.resources.is_empty()),
+        ("-w", request.nodes.only.is_some()),
+        ("-x", request.nodes.exclude.is_some()),
+        ("--spread", request.nodes.spread),
+        ("--exclusive", request.nodes.exclusive),
+        ("--on-node-loss", request.on_node_loss != OnNodeLoss::Kill),
+        ("--weights", request.weights.is_some()),
+    ];
+    if let Some((option, _)) = only_for_jobs.iter().find(|(_, is_asked)| *is_asked) {
+        let reason = format!(
+            "{option} is for a job, and this `tutti run` is inside job {job}: leave it out to start \
+             a step of that job, or start a job of its own with --outside"
+        );
+        return Err(coded(Code::BadValue, reason));
+    }
+    // The task that waits for the step lends its processors; a step's own tasks lend nothing.
+    let is_first = number("TUTTI_STEP").is_none_or(|step| step == 0);
+    let lender = number("TUTTI_RANK").and_then(|rank| u32::try_from(rank).ok()).map(Rank);
+    Ok(Some(StepRequest {
+        job,
+        key: submission::new_key()?,
+        again: false,
+        spec: StepSpec {
+            tasks: request.tasks,
+            processors_per_task: request.processors_per_task,
+            overlap: inside.overlap,
+            nodes: request.nodes.count,
+            grace: request.grace,
+            on_bad_exit: request.on_bad_exit,
+            lender: lender.filter(|_| is_first),
+        },
+        memory_per_task_bytes: request.memory_per_task_bytes,
+        launch: request.launch.clone(),
+    }))
 }
 
 /// There is a connection for each node of the job, and a pipe for each rank: as many as may be had.
@@ -149,15 +232,21 @@ fn ask(mut controller: Link, request: &Request) -> Link {
 }
 
 /// The job, if there is one now, or how the front end ends without.
-fn on_reply(reply: Reply, target: &SignalTarget) -> anyhow::Result<Result<JobId, Exit>> {
+fn on_reply(reply: Reply, target: &SignalTarget) -> anyhow::Result<Result<StepKey, Exit>> {
     match reply {
         Reply::Accepted { job, waits } => {
+            let key = StepKey::first(job);
             target.set_waiting(!waits.is_empty());
-            target.set(job);
+            target.set(key);
             if !waits.is_empty() {
                 say!("tutti: job {job} is queued: {waits}");
             }
-            Ok(Ok(job))
+            Ok(Ok(key))
+        }
+        Reply::StepAccepted { key, waits } => {
+            target.set_waiting(!waits.is_empty());
+            target.set(key);
+            Ok(Ok(key))
         }
         Reply::Declined { reason, code } => {
             say!("tutti: declined: {}", code.mark(&reason));
@@ -224,7 +313,7 @@ impl Front {
         let Some((outcome, _)) = &self.ended else { return };
         if self.intake.keepers.iter().any(|keeper| keeper.was_missed(outcome.reason)) {
             let lost =
-                format!("a node did not pass on what its tasks of job {} wrote", self.intake.job);
+                format!("a node did not pass on what its tasks of job {} wrote", self.intake.key);
             say!("tutti: {}", Code::OutputLost.mark(&lost));
             self.output_lost = true;
         }
@@ -344,14 +433,14 @@ impl Front {
             Reply::Accepted { waits, .. }
                 if !waits.is_empty() && !self.intake.keepers.is_empty() =>
             {
-                let job = self.intake.job;
+                let job = self.intake.key;
                 let reason = format!(
                     "the journal could not be written when job {job} began, and the controller after that \
                      would begin it once more; it is ended, and what became of it is not known"
                 );
                 return Err(coded(Code::JournalUnusable, reason));
             }
-            Reply::Starting { .. } | Reply::Accepted { .. } => {}
+            Reply::Starting { .. } | Reply::Accepted { .. } | Reply::StepAccepted { .. } => {}
             Reply::Notice { text } => say!("tutti: {text}"),
             Reply::Ended { outcome, report, .. } => {
                 self.summary = self.wants_summary.then(|| account::summary(&report));
@@ -359,7 +448,7 @@ impl Front {
                 self.ended_at = Some(Instant::now());
             }
             Reply::Failed { reason, code } => {
-                let job = self.intake.job;
+                let job = self.intake.key;
                 let reason = format!("what became of job {job} is not known: {reason}");
                 return Err(coded(code, reason));
             }
@@ -383,7 +472,7 @@ impl Front {
         let in_time = self.away_since.is_some_and(|since| since.elapsed() < patience);
         match super::connect::dial(&instance) {
             Ok(mut controller) if in_time => {
-                controller.send(&Request::Return { job: self.intake.job });
+                controller.send(&self.again);
                 // One that has ended meanwhile is found out when it does not answer.
                 let _ = controller.flush();
                 self.controller = Some(controller);
@@ -391,7 +480,7 @@ impl Front {
             }
             Err(_) if in_time => Ok(()),
             _ => {
-                let job = self.intake.job;
+                let job = self.intake.key;
                 let reason = format!(
                     "the controller went away and did not come back; what became of job {job} is not \
                      known"
@@ -402,7 +491,7 @@ impl Front {
     }
 
     fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
-        let attach = |keeper| Keeper::attach(keeper, self.intake.job);
+        let attach = |keeper| Keeper::attach(keeper, self.intake.key);
         self.intake.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
@@ -415,7 +504,7 @@ impl Front {
     }
 
     fn on_trouble(&mut self, trouble: &Trouble) {
-        let job = self.intake.job;
+        let job = self.intake.key;
         match trouble {
             Trouble::Output(error) => self.on_output_error(error),
             Trouble::InputLost => {
@@ -450,7 +539,7 @@ impl Front {
         self.failed = Some(match error {
             OutputError::ReaderGone => Exit::READER_GONE,
             OutputError::Failed(error) => {
-                let lost = format!("{error:#}; ending job {}", self.intake.job);
+                let lost = format!("{error:#}; ending job {}", self.intake.key);
                 say!("tutti: {}", Code::OutputLost.mark(&lost));
                 Exit::OUTPUT_LOST
             }
@@ -463,7 +552,7 @@ impl Front {
 
     fn cancel(&self) {
         if let Ok(mut link) = super::connect::connect() {
-            link.send(&Request::Cancel { target: self.intake.job.into(), at_once: false });
+            link.send(&cancel(self.intake.key, false));
             // A job that has ended meanwhile needs no end.
             let _ = link.call::<Reply>();
         }

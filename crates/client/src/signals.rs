@@ -11,11 +11,11 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tutti_linux::disposition::is_ignored;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{JobId, Nanos, Rank};
+use tutti_types::{JobId, Nanos, Rank, StepId, StepKey};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;
 use tutti_wire::units::format_duration_short;
@@ -24,15 +24,23 @@ use tutti_wire::units::format_duration_short;
 #[derive(Clone, Debug, Default)]
 pub(super) struct SignalTarget {
     job: Arc<AtomicU64>,
+    /// Which step of it.
+    step: Arc<AtomicU32>,
     /// It has not begun, as far as is known here.
     waits: Arc<AtomicBool>,
     last: Arc<AtomicU8>,
 }
 
 impl SignalTarget {
-    /// From now on signals go to this job.
-    pub(super) fn set(&self, job: JobId) {
-        self.job.store(job.0, Ordering::SeqCst);
+    /// From now on signals go to this step.
+    pub(super) fn set(&self, key: StepKey) {
+        self.step.store(key.step.0, Ordering::SeqCst);
+        self.job.store(key.job.0, Ordering::SeqCst);
+    }
+
+    fn key(&self) -> StepKey {
+        let job = JobId(self.job.load(Ordering::SeqCst));
+        StepKey { job, step: StepId(self.step.load(Ordering::SeqCst)) }
     }
 
     /// Whether the job waits in the queue: there is no task to pass a signal on to.
@@ -115,12 +123,12 @@ impl Ladder {
         self.due_ns = None;
         if self.interrupts == 1 {
             self.interrupts = 2;
-            let job = target.job.load(Ordering::SeqCst);
+            let job = target.key();
             let grace = format_duration_short(self.grace);
             say!(
                 "tutti: job {job} did not end of SIGINT within {grace}: ending it; SIGINT kills it"
             );
-            send(&Request::Cancel { target: JobId(job).into(), at_once: false });
+            send(&cancel(job, false));
         }
     }
 }
@@ -150,17 +158,19 @@ fn next_signal(signals: &SignalFd, due_ns: Option<u64>) -> Option<Signal> {
 fn on_signal(target: &SignalTarget, signal: Signal, ladder: &mut Ladder) {
     let number = signal as u8;
     target.last.store(number, Ordering::SeqCst);
-    let job = target.job.load(Ordering::SeqCst);
-    if job == 0 {
+    let job = target.key();
+    if job.job.0 == 0 {
         // Nothing was accepted yet: the controller ends what it may still accept, since its front
         // end is gone.
         std::process::exit(128 + i32::from(number));
     }
-    let id = JobId(job);
-    let pass = Request::Signal {
-        target: Target { job: id, rank: None::<Rank>, pid: None },
-        signal: number,
-        every_process: false,
+    let pass = match job.step {
+        StepId::FIRST => Request::Signal {
+            target: Target { job: job.job, rank: None::<Rank>, pid: None },
+            signal: number,
+            every_process: false,
+        },
+        _ => Request::SignalStep { key: job, signal: number },
     };
     let request = match signal {
         Signal::SIGINT => {
@@ -169,7 +179,7 @@ fn on_signal(target: &SignalTarget, signal: Signal, ladder: &mut Ladder) {
             match ladder.interrupts {
                 1 if target.waits.load(Ordering::SeqCst) => {
                     say!("tutti: job {job} is taken out of the queue");
-                    Request::Cancel { target: id.into(), at_once: false }
+                    cancel(job, false)
                 }
                 1 => {
                     let grace = format_duration_short(ladder.grace);
@@ -181,15 +191,23 @@ fn on_signal(target: &SignalTarget, signal: Signal, ladder: &mut Ladder) {
                 }
                 2 => {
                     say!("tutti: ending job {job}; once more kills it");
-                    Request::Cancel { target: id.into(), at_once: false }
+                    cancel(job, false)
                 }
-                _ => Request::Cancel { target: id.into(), at_once: true },
+                _ => cancel(job, true),
             }
         }
-        Signal::SIGTERM | Signal::SIGHUP => Request::Cancel { target: id.into(), at_once: false },
+        Signal::SIGTERM | Signal::SIGHUP => cancel(job, false),
         _ => pass,
     };
     send(&request);
+}
+
+/// The request to end a job, or a further step of one.
+pub(super) fn cancel(key: StepKey, at_once: bool) -> Request {
+    match key.step {
+        StepId::FIRST => Request::Cancel { target: key.job.into(), at_once },
+        _ => Request::CancelStep { key, at_once },
+    }
 }
 
 fn send(request: &Request) {

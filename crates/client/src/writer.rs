@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tutti_linux::inherited::Inherited;
 use tutti_node::exit::Exit;
 use tutti_node::link::Link;
-use tutti_types::{JobId, NodeId};
+use tutti_types::{JobId, NodeId, StepKey};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::launch::cut;
@@ -150,15 +150,15 @@ fn answer(link: &mut Link) -> anyhow::Result<Option<ToFrontEnd>> {
 impl Writer {
     fn new(order: WriterOrder, files: [Option<NamedFile>; 2], link: Link) -> Self {
         let output = Output::into_files(files, order.size, order.job);
-        let mut intake = Intake::new(order.job, output);
+        let mut intake = Intake::new(StepKey::first(order.job), output);
         intake.asks_again = true;
-        intake.keepers.push(Keeper::over(link, order.job));
+        intake.keepers.push(Keeper::over(link, StepKey::first(order.job)));
         Self { order, intake, killed: None, told: (0, Instant::now()), failure: None }
     }
 
     fn serve(mut self) -> anyhow::Result<Exit> {
         for &node in &self.order.nodes {
-            let keeper = Keeper::attach(&KeeperAt::Node(node), self.order.job)?;
+            let keeper = Keeper::attach(&KeeperAt::Node(node), StepKey::first(self.order.job))?;
             self.intake.keepers.push(keeper);
         }
         while self.failure.is_none() {

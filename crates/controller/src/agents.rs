@@ -16,7 +16,7 @@ use tutti_node::link::Link;
 use tutti_secure::Fingerprint;
 use tutti_types::{
     ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss, ProcessorSet,
-    Rank, TaskStatus, Timetable,
+    Rank, StepId, TaskStatus, Timetable,
 };
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
@@ -159,7 +159,8 @@ impl NodeEntry {
     /// Nothing more is to be known of the job there; gives which launch of it was there, if any
     /// was.
     pub(super) fn forget(&mut self, job: JobId) -> Option<LaunchId> {
-        let launch = self.launches.launched.iter().find(|launch| launch.job == job).copied()?;
+        let mut launches = self.launches.launched.iter();
+        let launch = launches.find(|launch| launch.job == job && !launch.is_further()).copied()?;
         self.launches.unconfirmed.remove(&launch);
         self.launches.remembered.remove(&launch);
         self.launches.launched.remove(&launch);
@@ -236,6 +237,7 @@ impl Driver {
                 }
                 true
             }
+            Err(TooLong { .. }) if launch.step != StepId::FIRST => false,
             Err(TooLong { bytes }) => {
                 let detail = format!(
                     "its launch on a node takes {bytes} bytes, and at most {ITEM_BYTES_MAX} are possible; use fewer \
@@ -386,6 +388,15 @@ impl Driver {
             | FromAgent::OutputLost { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(launch) || !self.is_launched(node, launch) => {}
+            FromAgent::TaskStarted { launch, .. }
+            | FromAgent::TaskEnded { launch, .. }
+            | FromAgent::Cleared { launch, .. }
+            | FromAgent::OutputLost { launch, .. }
+                if launch.is_further() =>
+            {
+                self.confirm(node, launch);
+                self.on_step_report(node, report);
+            }
             FromAgent::TaskStarted { launch, .. } => {
                 self.confirm(node, launch);
                 self.note_begun(launch.job);
@@ -453,7 +464,8 @@ impl Driver {
 
     /// The latest launch of a job.
     pub(super) fn latest(&self, job: JobId) -> LaunchId {
-        LaunchId { job, number: self.jobs.get(&job).map_or(0, |entry| entry.requeues) }
+        let number = self.jobs.get(&job).map_or(0, |entry| entry.requeues);
+        LaunchId { number, ..LaunchId::first(job) }
     }
 
     fn confirm(&mut self, node: NodeId, launch: LaunchId) {
@@ -605,6 +617,10 @@ impl Driver {
     ) {
         let now = self.now();
         for &launch in launched.iter().filter(|launch| !held.contains(launch)) {
+            if launch.is_further() {
+                self.reconcile_step(node, launch, same_keeper);
+                continue;
+            }
             let job = launch.job;
             if self.has_cleared(node, job) {
                 // The machine was restarted since, and remembers nothing of it.
@@ -634,6 +650,12 @@ impl Driver {
             self.apply(&Event::JobCleared { job, nodes: [node].into() });
         }
         for &launch in launched.iter().filter(|launch| held.contains(launch)) {
+            if launch.is_further() {
+                if self.core.is_step_killed(launch.key()) {
+                    self.tell_node(node, ToAgent::Kill { launch });
+                }
+                continue;
+            }
             let killed =
                 |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
             if self.core.job(launch.job, now).is_some_and(killed) {

@@ -28,7 +28,7 @@ use tutti_node::platform::time::wall_ms;
 use tutti_node::state_dir;
 use tutti_types::{
     ClusterTime, EndReason, FirstStep, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId,
-    Timetable, default_classes,
+    StepId, StepKey, Timetable, default_classes,
 };
 use tutti_wire::event::What;
 use tutti_wire::launch::{JobNode, Launch, Share};
@@ -124,6 +124,10 @@ pub(super) struct Pending {
     /// Whether they wait: until a node has joined since this controller began; others it may remember.
     pub(super) waits_for_nodes: bool,
     pub(super) questions: super::node_queries::Questions,
+    /// The request for a step while the core decides on it.
+    pub(super) stepping: Option<super::steps::Stepping>,
+    /// Steps whose front ends are away, and until when they may be.
+    pub(super) steps_abandoned: BTreeMap<StepKey, ClusterTime>,
 }
 
 /// The decision in progress: the core's actions, and events that follow.
@@ -289,6 +293,8 @@ impl Driver {
                 early: Vec::new(),
                 waits_for_nodes: true,
                 questions: super::node_queries::Questions::default(),
+                stepping: None,
+                steps_abandoned: BTreeMap::new(),
             },
             decision: Decision {
                 next_request: 0,
@@ -386,6 +392,9 @@ impl Driver {
         deadline = deadline.min(self.forecasts_due()).min(self.events_due());
         if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
+        }
+        for until in self.pending.steps_abandoned.values() {
+            deadline = deadline.min(*until);
         }
         for abandoned in self.memory.abandoned.values() {
             deadline = deadline.min(abandoned.until);
@@ -561,6 +570,12 @@ impl Driver {
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Kill { launch });
             }
+            Action::AcceptStep { key, .. } => self.on_accept_step(key),
+            Action::DeclineStep { refusal, .. } => self.on_decline_step(refusal),
+            Action::LaunchStep { key } => self.on_launch_step(key),
+            Action::TerminateStep { key, node } => self.end_step_on(key, node, false),
+            Action::KillStep { key, node } => self.end_step_on(key, node, true),
+            Action::StepEnded { key, outcome } => self.on_step_ended(key, outcome),
             Action::Requeued { job } => self.on_requeued(job),
             Action::Reclassed { job, class } => {
                 let class = class.to_string();
@@ -603,6 +618,7 @@ impl Driver {
         let launch = Launch {
             job,
             number: entry.requeues,
+            step: StepId::FIRST,
             control,
             own_ipc: self.core.own_ipc(job),
             credentials: entry.credentials.clone(),

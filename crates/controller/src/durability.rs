@@ -24,10 +24,10 @@ use tutti_wire::show::JobDetails;
 
 /// How long a job waits at least for its front end after its controller has come back: it tries again and
 /// again.
-const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
+pub(super) const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
 
 /// How long for one on another node that is in reach: its connection may be on its way.
-const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
+pub(super) const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
 
 /// So many numbers no job gets when the machine has lost its power, or the journal has taken nothing in: far more than
 /// jobs are accepted before that is on disk (the head of `forgetting.rs`) or noticed.
@@ -341,6 +341,7 @@ impl Driver {
             self.nodes.insert(view.id, entry);
             self.cluster.next_node = self.cluster.next_node.max(view.id.0.saturating_add(1));
         }
+        self.remember_steps();
         for view in self.core.jobs(self.now()) {
             if matches!(view.state, JobState::Queued { .. }) {
                 continue;
@@ -348,7 +349,7 @@ impl Driver {
             let started = self.jobs.get(&view.id).and_then(|entry| entry.started);
             for part in &view.placements {
                 if let Some(entry) = self.nodes.get_mut(&part.node) {
-                    let launch = LaunchId { job: view.id, number: view.requeues };
+                    let launch = LaunchId { number: view.requeues, ..LaunchId::first(view.id) };
                     entry.launches.launched.insert(launch);
                     // What a keeper before this one had begun ended with it, though that was not heard.
                     if started.is_some_and(|started| started >= entry.keeper_since) {
@@ -540,6 +541,7 @@ impl Driver {
             self.memory.abandoned.remove(&job);
             self.apply(&Event::FrontEndLost { job });
         }
+        self.give_up_steps(now);
     }
 
     /// What a job that has ended leaves.

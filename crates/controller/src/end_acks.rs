@@ -159,6 +159,11 @@ const fn patience(event: &Event) -> Nanos {
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
         | Event::SubmitWith { .. }
+        | Event::SubmitStep { .. }
+        | Event::StepTasksEnded { .. }
+        | Event::StepCleared { .. }
+        | Event::CancelStep { .. }
+        | Event::StepFrontEndLost { .. }
         | Event::JobsEnded { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

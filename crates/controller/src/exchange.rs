@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tutti_core::Event;
 use tutti_node::link::Link;
-use tutti_types::{EndReason, JobId, LaunchId, NodeId, OnBadExit, Rank, TaskStatus};
+use tutti_types::{
+    EndReason, JobId, LaunchId, NodeId, OnBadExit, Rank, StepId, StepKey, TaskStatus,
+};
 use tutti_wire::branch::{Passed, ToBranch};
 use tutti_wire::code::Code;
 use tutti_wire::limits::EXCHANGE_BYTES_MAX;
@@ -121,14 +123,15 @@ impl Driver {
         if !self.is_latest(launch) {
             return;
         }
-        let members = self.members(job, &barrier.group);
+        let members = self.members(launch.key(), &barrier.group);
         let is_there = |node: &NodeId| {
             let agent = self.nodes.get(node).and_then(|entry| entry.agent);
             agent == Some(token) && members.contains(node)
         };
         nodes.retain(is_there);
-        let Some(entry) = self.jobs.get_mut(&job).filter(|_| !nodes.is_empty()) else { return };
-        let exchanges = &mut entry.exchanges;
+        let Some(exchanges) = self.exchanges_of(launch.key()).filter(|_| !nodes.is_empty()) else {
+            return;
+        };
         if let Some(known) = exchanges.answered.iter().find(|known| known.barrier == barrier) {
             // All have completed it, and the answer to these nodes was lost.
             let answer = exchange.is_last.then(|| Arc::clone(known));
@@ -139,7 +142,7 @@ impl Driver {
         let whole = senders.iter().filter(|(_, of_sender)| of_sender.is_whole());
         let complete: BTreeSet<NodeId> = whole.flat_map(|(nodes, _)| nodes).copied().collect();
         if exchanges.gathered_bytes() > EXCHANGE_BYTES_MAX {
-            return self.end_greedy(job);
+            return self.end_greedy(launch.key());
         }
         if complete.is_superset(&members) {
             let answer = exchanges.answer(launch, barrier);
@@ -167,7 +170,7 @@ impl Driver {
             return;
         }
         let is_stuck = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
-            let members = self.members(job, &barrier.group);
+            let members = self.members(StepKey::first(job), &barrier.group);
             let has_sent = |node: &NodeId| by.keys().any(|nodes| nodes.contains(node));
             members.intersection(&gone).any(|node| !has_sent(node))
         };
@@ -181,15 +184,31 @@ impl Driver {
         self.apply(&Event::Cancel { job, reason: EndReason::TaskFailed, at_once: false });
     }
 
-    /// A job of nodes that store more before a barrier than one may.
-    fn end_greedy(&mut self, job: JobId) {
+    /// A job whose nodes store more before a barrier than one may.
+    fn end_greedy(&mut self, key: StepKey) {
+        let (job, reason, at_once) = (key.job, EndReason::TaskFailed, true);
+        if key.step != StepId::FIRST {
+            if let Some(exchanges) = self.exchanges_of(key) {
+                *exchanges = Exchanges::default();
+            }
+            return self.apply(&Event::CancelStep { key, reason, at_once });
+        }
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         entry.exchanges = Exchanges::default();
         let mib = EXCHANGE_BYTES_MAX >> 20;
         let detail =
             format!("its tasks stored more than {mib} MiB for each other before a barrier");
         entry.note_detail(Rank(0), Code::TooMuchStored.mark(&detail));
-        self.apply(&Event::Cancel { job, reason: EndReason::TaskFailed, at_once: true });
+        self.apply(&Event::Cancel { job, reason, at_once });
+    }
+
+    /// What is kept of the barriers of a step.
+    fn exchanges_of(&mut self, key: StepKey) -> Option<&mut Exchanges> {
+        let entry = self.jobs.get_mut(&key.job)?;
+        match key.step {
+            StepId::FIRST => Some(&mut entry.exchanges),
+            step => entry.steps.get_mut(&step).map(|step| &mut step.exchanges),
+        }
     }
 
     /// Has an answer sent to nodes; over each branch of the tree it goes once.
@@ -205,8 +224,17 @@ impl Driver {
     }
 
     /// The nodes that take part.
-    fn members(&self, job: JobId, group: &BarrierGroup) -> BTreeSet<NodeId> {
-        let Some(view) = self.core.job(job, self.now()) else { return BTreeSet::new() };
+    fn members(&self, key: StepKey, group: &BarrierGroup) -> BTreeSet<NodeId> {
+        if key.step != StepId::FIRST {
+            let takes_part = |part: &&tutti_core::Part| match group {
+                BarrierGroup::World => true,
+                BarrierGroup::Node => false,
+                BarrierGroup::Ranks(ranks) => ranks.iter().any(|&rank| part.has(rank)),
+            };
+            let parts = self.core.step_parts(key).iter().filter(takes_part);
+            return parts.map(|part| part.node).collect();
+        }
+        let Some(view) = self.core.job(key.job, self.now()) else { return BTreeSet::new() };
         let takes_part = |placed: &&tutti_core::PlacementView| match group {
             BarrierGroup::World => true,
             BarrierGroup::Node => false,

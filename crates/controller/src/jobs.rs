@@ -4,19 +4,21 @@ use super::exchange::Exchanges;
 use super::failures::Failures;
 use super::launch_store::Kept;
 use super::show::Shown;
+use super::steps::StepEntry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::PlacementView;
 use tutti_journal::Job;
 use tutti_node::exit::Exit;
 use tutti_types::{
     ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, Outcome, QueueName, Rank,
-    TaskStatus,
+    StepId, TaskStatus,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
+use tutti_wire::show::StepReport;
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
 pub(super) const ENDED_MAX: usize = 10_000;
@@ -91,6 +93,10 @@ pub(super) struct Entry {
     pub(super) started_on: Vec<NodeId>,
     /// What `tutti show` shows besides.
     pub(super) shown: Shown,
+    /// Its further steps that have not ended.
+    pub(super) steps: BTreeMap<StepId, StepEntry>,
+    /// Those that ended last.
+    pub(super) steps_ended: VecDeque<StepReport>,
 }
 
 /// Tasks of a job of which it is remembered what each used.
@@ -146,6 +152,8 @@ impl Entry {
             exchanges: Exchanges::default(),
             started_on: Vec::new(),
             shown: Shown::default(),
+            steps: BTreeMap::new(),
+            steps_ended: VecDeque::new(),
         }
     }
 

@@ -46,6 +46,7 @@ mod show;
 mod site;
 #[cfg(feature = "simulation")]
 mod stepped;
+mod steps;
 mod time_base;
 mod upgrade;
 mod waits;

@@ -152,6 +152,7 @@ impl Driver {
             ending: None,
             details: launch.as_ref().map(|launch| Box::new(details_of(entry, launch))),
             environment: launch.filter(|_| environment).map(|launch| launch.environment),
+            steps: if is_theirs { self.steps_of(job) } else { Vec::new() },
         })
     }
 
@@ -199,6 +200,7 @@ fn report_of(ended: &Ended, details: Option<JobDetails>) -> ShowReport {
         ending: Some(Ending::of(ended.outcome)),
         details: details.map(Box::new),
         environment: None,
+        steps: Vec::new(),
     }
 }
 

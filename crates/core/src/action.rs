@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::{ClassName, JobId, NodeId, Rank, RequestId};
-use tutti_types::job::{ControlMethod, Outcome};
+use tutti_types::ids::{ClassName, JobId, NodeId, Rank, RequestId, StepKey};
+use tutti_types::job::{ControlMethod, Outcome, StepRefusal};
 use tutti_types::refusal::Refusal;
 use tutti_types::time::ClusterTime;
 
@@ -117,5 +117,46 @@ pub enum Action {
         job: JobId,
         /// Its class.
         class: ClassName,
+    },
+    /// Tell the asker that the step is accepted, or was before, under this number.
+    AcceptStep {
+        /// The request of the `SubmitStep`.
+        request: RequestId,
+        /// The step.
+        key: StepKey,
+    },
+    /// Tell the asker that the step can't be had, and why.
+    DeclineStep {
+        /// The request of the `SubmitStep`.
+        request: RequestId,
+        /// Why.
+        refusal: StepRefusal,
+    },
+    /// Start a step's tasks: where they run is [`Core::step_parts`](crate::Core::step_parts).
+    LaunchStep {
+        /// Which step.
+        key: StepKey,
+    },
+    /// Ask a step to end on a node: SIGTERM to the process groups of the root processes of its
+    /// tasks.
+    TerminateStep {
+        /// Which step.
+        key: StepKey,
+        /// On which node.
+        node: NodeId,
+    },
+    /// End every process of a step on a node, and report `StepCleared`.
+    KillStep {
+        /// Which step.
+        key: StepKey,
+        /// On which node.
+        node: NodeId,
+    },
+    /// Report the end of a step. Nothing of it is left on any node.
+    StepEnded {
+        /// Which step.
+        key: StepKey,
+        /// How.
+        outcome: Outcome,
     },
 }

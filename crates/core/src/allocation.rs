@@ -9,13 +9,17 @@
 //! turns until it is released, whether or not it has a task. The job is released when the last of
 //! the tasks that it started with has ended: its nodes end what is left of it, and the
 //! job ends when all have said that nothing is.
+//!
+//! What is started in a job's slots later is a further step: see [`steps`](crate::steps).
 
 use crate::action::Action;
 use crate::controller::Core;
 use crate::state::record::{Deaths, Residence};
+use crate::steps::{Done, Step};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::JobId;
+use tutti_types::ids::{JobId, StepId};
 use tutti_types::job::{EndReason, FirstStep};
 use tutti_types::time::ClusterTime;
 
@@ -24,13 +28,20 @@ use tutti_types::time::ClusterTime;
 pub struct Allocation {
     /// What it starts with.
     pub first: FirstStep,
+    /// Its further steps that have not ended, by number.
+    pub steps: BTreeMap<StepId, Step>,
+    /// The highest number that a step of it has had.
+    pub made: u32,
+    /// The steps that ended last, at most
+    /// [`STEPS_REMEMBERED`](crate::steps::STEPS_REMEMBERED): a front end may not have heard of it.
+    pub done: Vec<Done>,
 }
 
 impl Core {
     /// Notes what a job starts with, if that is not a task in each slot.
     pub(crate) fn note_first_step(&mut self, job: JobId, first: FirstStep) {
         if first != FirstStep::EachSlot {
-            self.allocations.insert(job, Allocation { first });
+            self.allocations.insert(job, Allocation { first, ..Allocation::default() });
         }
     }
 

@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
-use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepKey};
 use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;
 use tutti_types::params::Params;
@@ -126,6 +126,8 @@ pub struct Core {
     pub(crate) allocations: BTreeMap<JobId, Allocation>,
     /// The waiting jobs that start after others.
     pub(crate) after: JobsAfter,
+    /// When further steps are killed, if they are not done by then.
+    pub(crate) step_deadlines: BTreeSet<(ClusterTime, StepKey)>,
 }
 
 impl Core {
@@ -176,6 +178,7 @@ impl Core {
             overrun: BTreeMap::new(),
             allocations: BTreeMap::new(),
             after: JobsAfter::default(),
+            step_deadlines: BTreeSet::new(),
         };
         core.follow_settings();
         core
@@ -219,6 +222,11 @@ impl Core {
             Event::SubmitWith { request, spec, options } => {
                 self.on_submit(now, *request, (spec, options), actions);
             }
+            Event::SubmitStep { .. }
+            | Event::StepTasksEnded { .. }
+            | Event::StepCleared { .. }
+            | Event::CancelStep { .. }
+            | Event::StepFrontEndLost { .. } => self.on_step_event(now, event, actions),
             Event::TasksEnded { job, ranks, status } => {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
             }
@@ -228,11 +236,8 @@ impl Core {
                     self.on_job_ended(now, job, *status, actions);
                 }
             }
-            Event::Cancel { job, reason, at_once: false } => {
-                self.end_job(now, *job, *reason, actions);
-            }
-            Event::Cancel { job, reason, at_once: true } => {
-                self.kill_job(now, *job, *reason, actions);
+            Event::Cancel { job, reason, at_once } => {
+                self.on_cancel(now, (*job, *reason, *at_once), actions);
             }
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
             Event::Suspend { job } => self.on_suspend(*job),
@@ -306,6 +311,34 @@ impl Core {
         }
         self.publish(now, actions);
         self.ask_to_wake(now, actions);
+    }
+
+    /// A job is to end: after its grace, or at once.
+    fn on_cancel(
+        &mut self,
+        now: ClusterTime,
+        (job, reason, at_once): (JobId, EndReason, bool),
+        actions: &mut Vec<Action>,
+    ) {
+        match at_once {
+            false => self.end_job(now, job, reason, actions),
+            true => self.kill_job(now, job, reason, actions),
+        }
+    }
+
+    /// Something happens to further steps of jobs.
+    fn on_step_event(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
+        if let Event::SubmitStep { request, job, key, spec } = event {
+            self.on_submit_step(now, (*request, *job), (key, spec), actions);
+        } else if let Event::StepTasksEnded { key, ranks, status } = event {
+            self.on_step_tasks_ended(now, (*key, ranks), *status, actions);
+        } else if let Event::StepCleared { key, nodes } = event {
+            self.on_step_cleared(now, (*key, nodes), actions);
+        } else if let Event::CancelStep { key, reason, at_once } = event {
+            self.on_cancel_step(now, (*key, *reason, *at_once), actions);
+        } else if let Event::StepFrontEndLost { key } = event {
+            self.on_step_front_end_lost(now, *key, actions);
+        }
     }
 
     /// What an earlier driver was told to end has ended, and none of its nodes is in reach yet.
@@ -411,6 +444,7 @@ impl Core {
             overrun,
             allocations,
             after,
+            step_deadlines,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -422,7 +456,7 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        (allocations, after).hash(&mut digest);
+        (allocations, after, step_deadlines).hash(&mut digest);
         digest.finish()
     }
 
@@ -539,6 +573,7 @@ impl Core {
             self.after_part_ended(job, node);
         }
         self.release_if_spent(now, job, actions);
+        self.go_on_with_steps(now, job, actions);
     }
 
     /// A job's tasks on a node have all ended: others run in its place from now on.
@@ -576,6 +611,7 @@ impl Core {
             if residence.clear(node).is_none() {
                 continue;
             }
+            self.lose_steps_on(now, (job, node), actions);
             self.answer_loss(now, (job, node, loss), actions);
             self.after_part_ended(job, node);
         }
@@ -786,6 +822,11 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetClassAfter { .. }
         | Event::SetBankPeriod { .. }
         | Event::BankPeriod { .. }
+        | Event::SubmitStep { .. }
+        | Event::StepTasksEnded { .. }
+        | Event::StepCleared { .. }
+        | Event::CancelStep { .. }
+        | Event::StepFrontEndLost { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
@@ -857,6 +898,11 @@ const fn is_interference(event: &Event) -> bool {
         | Event::SetClassAfter { .. }
         | Event::SetBankPeriod { .. }
         | Event::BankPeriod { .. }
+        | Event::SubmitStep { .. }
+        | Event::StepTasksEnded { .. }
+        | Event::StepCleared { .. }
+        | Event::CancelStep { .. }
+        | Event::StepFrontEndLost { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }
         | Event::JobsEnded { .. }

@@ -10,9 +10,9 @@ use tutti_types::account::{BankAccount, BankPeriod, ProcessorTime, Renewal};
 use tutti_types::after::AfterJobs;
 use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
-    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
+    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId, StepKey,
 };
-use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus};
 use tutti_types::node_performance::{Figures, LoadAverages};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
@@ -323,6 +323,48 @@ pub enum Event {
         period: BankPeriod,
         /// When it began, in milliseconds since 1970.
         began_ms: u64,
+    },
+    /// A task of a job, or its owner, asks for a further step in its slots. Answered by
+    /// `AcceptStep` or `DeclineStep` with the same request.
+    SubmitStep {
+        /// The driver's number for the request.
+        request: RequestId,
+        /// The job.
+        job: JobId,
+        /// Drawn by the front end: a step that is asked for again is not made again.
+        key: [u8; 16],
+        /// What is asked.
+        spec: StepSpec,
+    },
+    /// Tasks of a further step have ended alike, and nothing of them is left.
+    StepTasksEnded {
+        /// Which step.
+        key: StepKey,
+        /// Which tasks; empty means all that had not ended.
+        ranks: Vec<Rank>,
+        /// How.
+        status: TaskStatus,
+    },
+    /// Nothing of a further step is left on some of its nodes.
+    StepCleared {
+        /// Which step.
+        key: StepKey,
+        /// On which nodes; empty means all of the step's.
+        nodes: Vec<NodeId>,
+    },
+    /// A request to end a further step: its tasks get SIGTERM, and SIGKILL when the grace is over.
+    CancelStep {
+        /// Which step.
+        key: StepKey,
+        /// Why; becomes the reason of its end.
+        reason: EndReason,
+        /// Whether to leave out the SIGTERM and the grace.
+        at_once: bool,
+    },
+    /// The front end of a further step is gone without a word.
+    StepFrontEndLost {
+        /// Which step.
+        key: StepKey,
     },
 }
 

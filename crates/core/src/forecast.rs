@@ -274,6 +274,12 @@ impl Forecast {
                     | Action::Timetable { .. }
                     | Action::Timetables { .. }
                     | Action::Signal { .. }
+                    | Action::AcceptStep { .. }
+                    | Action::DeclineStep { .. }
+                    | Action::LaunchStep { .. }
+                    | Action::TerminateStep { .. }
+                    | Action::KillStep { .. }
+                    | Action::StepEnded { .. }
                     | Action::Requeued { .. }
                     | Action::PromiseBroken { .. }
                     | Action::Reclassed { .. }

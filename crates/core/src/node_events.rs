@@ -91,6 +91,7 @@ impl Core {
         for job in residents {
             let loss = self.loss_on(job, node);
             if self.residence_mut(job).is_some_and(|residence| residence.lose(node)) {
+                self.lose_steps_on(now, (job, node), actions);
                 self.answer_loss(now, (job, node, loss), actions);
                 self.after_part_ended(job, node);
                 self.release_if_spent(now, job, actions);

@@ -130,7 +130,7 @@ impl Core {
     #[must_use]
     pub fn launch_of(&self, job: JobId) -> LaunchId {
         let number = self.jobs.get(&job).map_or(0, |record| record.requeues);
-        LaunchId { job, number }
+        LaunchId { number, ..LaunchId::first(job) }
     }
 
     /// A node's timetable as it was last sent; `None` for a node that is not up.

@@ -46,6 +46,7 @@ impl Core {
                 }
                 // What is planned counts its grace, but not that it has turns again.
                 self.queue.disturbed |= suspended;
+                self.end_waiting_steps(job, reason, actions);
                 self.expect_end(job);
             }
         }
@@ -114,6 +115,7 @@ impl Core {
         if residence.kill(reason, now, deaths) {
             let nodes = residence.nodes_left();
             actions.extend(nodes.map(|node| Action::Kill { job, node }));
+            self.end_waiting_steps(job, reason, actions);
             self.queue.disturbed = true;
             self.expect_end(job);
         }
@@ -185,6 +187,7 @@ impl Core {
             }
         }
         self.queue.reconsider();
+        self.end_steps(job, residence.outcome(service).reason, actions);
         if record.goes_on_in_line(residence) {
             self.drop_promise(job);
             if let Some(own) = own {
@@ -230,6 +233,7 @@ impl Core {
                 }
             }
         }
+        self.end_due_steps(now, actions);
         let ticks = *event == Event::Tick;
         while let Some((at, job)) = self.ledger.next_due()
             && (at < now || (at == now && ticks))
@@ -260,6 +264,7 @@ impl Core {
     pub(crate) fn ask_to_wake(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
+        at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
         at = at.min(self.settings_until);
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));

@@ -217,7 +217,7 @@ impl World {
         let launch = |view: JobView<'_>| match view.state {
             JobState::Running { since } | JobState::Ending { since, .. } => {
                 let decided_ns = self.now_ns.saturating_sub(now.since(since).0);
-                Some((LaunchId { job: view.id, number: view.requeues }, decided_ns))
+                Some((LaunchId { number: view.requeues, ..LaunchId::first(view.id) }, decided_ns))
             }
             JobState::Queued { .. } => None,
         };
@@ -299,14 +299,15 @@ impl World {
                 // So may be the launch, of which the end is told to a controller that does not know
                 // of it.
                 let is_forgotten = |ran: &Ran| {
-                    let launch = ran.launch.map(|number| LaunchId { job, number });
+                    let launch =
+                        ran.launch.map(|number| LaunchId { number, ..LaunchId::first(job) });
                     launch.is_some_and(|launch| self.lapses.is_launch_forgotten(launch))
                         || self.lapses.is_forgotten(ran.began_ns)
                         || self.lapses.is_forgotten(ran.ended_ns)
                 };
                 all.filter(|ran| !is_forgotten(ran)).count()
             };
-            let twice = (0..plan.tasks).find(|rank| ends(*rank) > 1);
+            let twice = (0..plan.launched()).find(|rank| ends(*rank) > 1);
             if let Some(rank) = twice.filter(|_| plan.on_node_loss != OnNodeLoss::Requeue) {
                 wrong.push(format!("rank {rank} of job {job} has run to its end more than once"));
             }
@@ -320,7 +321,7 @@ impl World {
                     };
                     // A job that is told of lost ranks goes on without them.
                     let may_lack = matches!(plan.on_node_loss, OnNodeLoss::Notify { .. });
-                    if !may_lack && (plan.code != 0 || !(0..plan.tasks).all(has_run)) {
+                    if !may_lack && (plan.code != 0 || !(0..plan.launched()).all(has_run)) {
                         wrong
                             .push(format!("job {job} has not run to its end, and is said to have"));
                     }

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_launch_of_the_last_three_seconds_is_forgotten_whenever_its_tasks_begin() {
-        let [early, late] = [1, 2].map(|job| LaunchId { job: JobId(job), number: 0 });
+        let [early, late] = [1, 2].map(|job| LaunchId::first(JobId(job)));
         let mut lapses = Lapses::default();
         lapses.note_launches(vec![(early, 96 * SEC), (late, 98 * SEC)]);
         lapses.lose_power(100 * SEC);

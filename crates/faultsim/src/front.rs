@@ -7,7 +7,7 @@ use std::path::Path;
 use tutti_node::link::Link;
 use tutti_node::simulated::machine::with_here;
 use tutti_node::simulated::process::line;
-use tutti_types::{EndReason, JobId, Outcome, Rank};
+use tutti_types::{EndReason, JobId, Outcome, Rank, StepKey};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::branch::Through;
@@ -262,7 +262,10 @@ impl Keeper {
             link.send(&Through { node });
         }
         link.greet(Role::FrontEnd);
-        link.send(&FromFrontEnd::Attach { job, received: is_far.then_some(self.received) });
+        link.send(&FromFrontEnd::Attach {
+            key: StepKey::first(job),
+            received: is_far.then_some(self.received),
+        });
         if link.flush().is_ok() {
             self.link = Some(link);
         }

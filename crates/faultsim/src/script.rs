@@ -3,7 +3,7 @@
 
 use tutti_node::simulated::machine::Daemon;
 use tutti_node::simulated::random::Random;
-use tutti_types::OnNodeLoss;
+use tutti_types::{FirstStep, OnNodeLoss};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;
@@ -82,6 +82,21 @@ pub(super) struct Plan {
     /// Whether its owner waits for it, and sees its output.
     pub(super) is_attached: bool,
     pub(super) nodes: Option<u32>,
+}
+
+impl Plan {
+    /// What the job starts with: some are batch jobs, which have one task and hold the rest.
+    pub(super) const fn first(&self) -> FirstStep {
+        match !self.is_attached && self.life_ms % 4 == 3 {
+            true => FirstStep::Once,
+            false => FirstStep::EachSlot,
+        }
+    }
+
+    /// How many tasks it starts with.
+    pub(super) const fn launched(&self) -> u32 {
+        self.first().tasks(self.tasks)
+    }
 }
 
 /// Something that is done.

@@ -9,7 +9,7 @@ use tracing::debug;
 use tutti_node::link::Link;
 use tutti_node::simulated::machine::with_here;
 use tutti_node::simulated::process::arguments;
-use tutti_types::{ClassName, FirstStep, JobId, Nanos, OnBadExit};
+use tutti_types::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_wire::Role;
 use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request, SubmitKey};
@@ -80,7 +80,7 @@ fn request(plan: Plan) -> JobRequest {
         hold: false,
         after: None,
         singleton: false,
-        first: FirstStep::EachSlot,
+        first: plan.first(),
         resources: Vec::new(),
         launch: LaunchSpec {
             name: "job".into(),

@@ -196,7 +196,7 @@ impl Job {
                 let questions = questions + 1;
                 let attaching = Attaching { index, asked, questions, refusal, answer, naps: 0 };
                 self.attaching = Some(attaching);
-                context.beside.insert(launch.job, clock::monotonic_ns() + nap_ns(1));
+                context.beside.insert(launch.key(), clock::monotonic_ns() + nap_ns(1));
             }
         }
     }
@@ -229,7 +229,7 @@ impl Job {
             Err(TryRecvError::Empty) => {
                 attaching.naps = attaching.naps.saturating_add(1);
                 let at_ns = clock::monotonic_ns() + nap_ns(attaching.naps);
-                context.beside.insert(self.launch.job, at_ns);
+                context.beside.insert(self.key(), at_ns);
                 return;
             }
             Err(TryRecvError::Disconnected) => Err(anyhow::anyhow!("it was not asked")),
@@ -288,7 +288,7 @@ impl Job {
         bring_in(&adopted, owner, (group, asked), &processors)?;
         context.children.adopted.extend(pids);
         for process in &mut adopted.processes {
-            let watch = Watch::Adopted(self.launch.job, index);
+            let watch = Watch::Adopted(self.key(), index);
             let token = context.watches.add(&process.held, watch, Interest::READ);
             process.token = Some(token.map_err(|error| {
                 Refusal::new(format!("process {} can't be watched: {error}", process.held.pid()))

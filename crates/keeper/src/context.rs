@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use tutti_linux::ipc_namespace::Maker;
 use tutti_node::platform::hardware;
 use tutti_node::platform::processes::Nursery;
-use tutti_types::JobId;
+use tutti_types::StepKey;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
@@ -19,9 +19,9 @@ use tutti_wire::pmi::Names;
 /// Processes that the keeper reaps: roots and minders, writers, adopted ones.
 pub(super) struct Children {
     /// Which task a process is the root, or minder, of.
-    pub(super) roots: HashMap<i32, (JobId, usize)>,
+    pub(super) roots: HashMap<i32, (StepKey, usize)>,
     /// Of which job a process is the writer.
-    pub(super) writers: HashMap<i32, JobId>,
+    pub(super) writers: HashMap<i32, StepKey>,
     /// Processes with which adopted tasks began, while any of their task's live.
     pub(super) adopted: BTreeSet<i32>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Mpi {
     /// What the PMI servers of each user's jobs keep, in bytes.
     pub(super) pmi_bytes: BTreeMap<u32, usize>,
     /// Jobs of which something is to be sent of barriers, in turn.
-    pub(super) exchanging: VecDeque<JobId>,
+    pub(super) exchanging: VecDeque<StepKey>,
 }
 
 /// What the start of a task needs: rights, limits, directories, namespaces.
@@ -66,13 +66,13 @@ pub(super) struct Context {
     pub(super) reports: Vec<FromKeeper>,
     /// Jobs to look after at the end of the round: something may have to be written, or the job
     /// may be over.
-    pub(super) touched: BTreeSet<JobId>,
+    pub(super) touched: BTreeSet<StepKey>,
     /// Processes that the keeper reaps: roots and minders, writers, adopted ones.
     pub(super) children: Children,
     /// When to look again at a task of which something was left, or that was killed.
-    pub(super) endings: BTreeMap<(JobId, usize), u64>,
+    pub(super) endings: BTreeMap<(StepKey, usize), u64>,
     /// When to look how far threads are with what they do for a job.
-    pub(super) beside: BTreeMap<JobId, u64>,
+    pub(super) beside: BTreeMap<StepKey, u64>,
     /// What MPI programs have stored and published.
     pub(super) mpi: Mpi,
     /// Room for output that is not wanted.
@@ -175,7 +175,7 @@ impl Context {
 
 impl Context {
     /// Something of a job is to be sent of barriers.
-    pub(super) fn note_exchange(&mut self, job: JobId) {
+    pub(super) fn note_exchange(&mut self, job: StepKey) {
         if !self.mpi.exchanging.contains(&job) {
             self.mpi.exchanging.push_back(job);
         }

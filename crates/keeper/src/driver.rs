@@ -11,6 +11,7 @@ use super::job::Job;
 use super::lease_watch::Lease;
 use super::outlet::Outlet;
 use super::scratch;
+use super::script;
 use super::viewers::VIEWERS_OF_USER_MAX;
 use super::watch::{Event, Token, Watch};
 use anyhow::{Context as _, bail};
@@ -36,7 +37,7 @@ use tutti_node::platform::time::{monotonic_ns, process_id};
 use tutti_node::platform::ways::Stream;
 use tutti_node::signal_origin::answers_for;
 use tutti_node::state_dir;
-use tutti_types::{JobId, LaunchId, TaskStatus};
+use tutti_types::{LaunchId, StepId, StepKey, TaskStatus};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::Vouch;
@@ -90,7 +91,7 @@ struct Newcomer {
     token: Token,
     uid: u32,
     outlet: Option<Outlet>,
-    waits: Option<JobId>,
+    waits: Option<StepKey>,
     /// Whether it waits to be a viewer of the job, and not its front end.
     views: bool,
     /// How much of its output it has got already, if it may break off.
@@ -131,7 +132,7 @@ pub(super) struct Keeper {
     agent: Option<(Link, Token, Interest)>,
     /// When reports go out that have waited for others.
     reports_due_ns: Option<u64>,
-    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) jobs: BTreeMap<StepKey, Job>,
     lease: Lease,
     /// How and when this keeper ends, or becomes another executable.
     end: Shutdown,
@@ -215,6 +216,7 @@ impl Keeper {
     /// Tasks that an earlier keeper held have lost their streams, and their status is unknown.
     pub(super) fn remove_leftovers(&self) {
         drop(scratch::remove_all(&self.options.scratch));
+        script::remove_all(&self.options.spool);
         let Some(root) = &self.options.cgroup_root else { return };
         let Ok(hierarchy) = Hierarchy::open(root) else { return };
         for name in hierarchy.children().unwrap_or_default() {
@@ -290,7 +292,7 @@ impl Keeper {
         }
     }
 
-    fn with(&mut self, job: JobId, act: impl FnOnce(&mut Job, &mut Context)) {
+    fn with(&mut self, job: StepKey, act: impl FnOnce(&mut Job, &mut Context)) {
         if let Some(job) = self.jobs.get_mut(&job) {
             act(job, &mut self.context);
         }
@@ -298,13 +300,13 @@ impl Keeper {
 
     /// Whether this launch of a job, and no other of it, is here.
     fn is_launched(&self, launch: LaunchId) -> bool {
-        self.jobs.get(&launch.job).is_some_and(|job| job.launch.id() == launch)
+        self.jobs.get(&launch.key()).is_some_and(|job| job.launch.id() == launch)
     }
 
     /// What is said of a launch is nothing to another of the same job.
     fn with_launch(&mut self, launch: LaunchId, act: impl FnOnce(&mut Job, &mut Context)) {
         if self.is_launched(launch) {
-            self.with(launch.job, act);
+            self.with(launch.key(), act);
         }
     }
 
@@ -427,7 +429,7 @@ impl Keeper {
         };
         // The next keeper knows only what was sent.
         let is_ending = self.end.stop_at_ns.is_some() || self.end.successor.is_some();
-        let runs_on = self.jobs.get(&launch.job).is_some_and(|job| !job.is_cleared());
+        let runs_on = self.jobs.get(&launch.key()).is_some_and(|job| !job.is_cleared());
         detail.is_empty() && runs_on && !is_ending
     }
 
@@ -624,7 +626,7 @@ impl Keeper {
         let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
         match newcomer.link.next::<FromFrontEnd>() {
-            Ok(Some(FromFrontEnd::Attach { job, received })) => {
+            Ok(Some(FromFrontEnd::Attach { key: job, received })) => {
                 newcomer.waits = Some(job);
                 newcomer.received = received;
                 newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
@@ -637,13 +639,17 @@ impl Keeper {
                     let _ = outlet.flush(newcomer.link.stream());
                 }
             }
-            Ok(Some(FromFrontEnd::GiveUp { job, reason })) => self.on_give_up(number, job, reason),
-            Ok(Some(FromFrontEnd::Watch { job })) if self.jobs.contains_key(&job) => {
-                self.view(number, job);
+            Ok(Some(FromFrontEnd::GiveUp { job, reason })) => {
+                self.on_give_up(number, StepKey::first(job), reason);
+            }
+            Ok(Some(FromFrontEnd::Watch { job }))
+                if self.jobs.contains_key(&StepKey::first(job)) =>
+            {
+                self.view(number, StepKey::first(job));
             }
             // A job counts as started once that is decided: a viewer may be here before the launch.
             Ok(Some(FromFrontEnd::Watch { job })) => {
-                newcomer.waits = Some(job);
+                newcomer.waits = Some(StepKey::first(job));
                 newcomer.views = true;
                 newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
                 self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
@@ -658,7 +664,7 @@ impl Keeper {
     }
 
     /// The writer of a job on another node can't write, and has not attached.
-    fn on_give_up(&mut self, number: u64, id: JobId, reason: String) {
+    fn on_give_up(&mut self, number: u64, id: StepKey, reason: String) {
         let Some(newcomer) = self.door.newcomers.get(&number) else { return };
         let uid = newcomer.uid;
         let is_far = |job: &&mut Job| job.launch.written().is_far;
@@ -674,7 +680,7 @@ impl Keeper {
     }
 
     /// Gives a front end its job, if it may have it.
-    fn attach(&mut self, number: u64, id: JobId) {
+    fn attach(&mut self, number: u64, id: StepKey) {
         let Some(newcomer) = self.door.newcomers.get(&number) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let owner = job.launch.credentials.uid;
@@ -693,7 +699,7 @@ impl Keeper {
     }
 
     /// Has a connection see the output of a job, if it may.
-    fn view(&mut self, number: u64, id: JobId) {
+    fn view(&mut self, number: u64, id: StepKey) {
         let Some(newcomer) = self.door.newcomers.get(&number) else { return };
         let uid = newcomer.uid;
         let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
@@ -807,7 +813,7 @@ impl Keeper {
     fn on_order(&mut self, order: ToKeeper) {
         match order {
             ToKeeper::Launch { launch, cgroup } => {
-                let id = launch.job;
+                let id = launch.id().key();
                 self.remove_if_over(launch.id());
                 if let Some(known) = self.jobs.get(&id) {
                     let (launch, known) = (launch.id(), known.launch.id());
@@ -822,12 +828,18 @@ impl Keeper {
                     info!("job {id} is not launched: we stop");
                     return;
                 }
-                let job = Job::new(launch, cgroup, &mut self.context);
+                let job = match self.jobs.get(&StepKey::first(id.job)) {
+                    Some(first) if id.step != StepId::FIRST => {
+                        Job::further(launch, cgroup, first, &mut self.context)
+                    }
+                    _ => Job::new(launch, cgroup, &mut self.context),
+                };
                 self.jobs.insert(id, job);
                 self.on_launched(id);
             }
             ToKeeper::Kill { launch } if self.is_launched(launch) => {
-                self.with(launch.job, Job::kill);
+                self.with(launch.key(), Job::kill);
+                self.kill_steps(launch);
             }
             // The asker waits for an answer.
             ToKeeper::Kill { launch } => {
@@ -845,7 +857,7 @@ impl Keeper {
             ToKeeper::SendExchanges { launch } => self.with_launch(launch, Job::send_exchanges),
             ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
                 job.forgotten = true;
-                c.touched.insert(job.launch.job);
+                c.touched.insert(job.key());
                 match job.is_cleared() {
                     // Its output may wait for a front end, but other nodes need nothing of it any
                     // more.
@@ -858,9 +870,21 @@ impl Keeper {
         }
     }
 
+    /// What a job starts with is killed, and its further steps with it.
+    fn kill_steps(&mut self, first: LaunchId) {
+        if first.is_further() {
+            return;
+        }
+        let is_its = |job: &&mut Job| job.launch.job == first.job && job.launch.id().is_further();
+        for step in self.jobs.values_mut().filter(is_its).filter(|step| !step.is_cleared()) {
+            step.kill(&mut self.context);
+        }
+    }
+
     /// A job that is queued again may be launched in the same breath in which it was forgotten.
     /// Then no writer is left that could take the rest of the output of the launch before.
-    fn remove_if_over(&mut self, LaunchId { job: id, number }: LaunchId) {
+    fn remove_if_over(&mut self, launch: LaunchId) {
+        let (id, number) = (launch.key(), launch.number);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if !job.is_over() && !job.is_superseded_by(number) {
             return;
@@ -871,7 +895,7 @@ impl Keeper {
 
     /// Nothing is to be known of a job any more. If it is launched once more, it has other tasks:
     /// none of them is to be looked at because one of these was killed.
-    fn let_go(&mut self, id: JobId) {
+    fn let_go(&mut self, id: StepKey) {
         if let Some(mut job) = self.jobs.remove(&id) {
             job.drop_viewers(&mut self.context);
             job.detach(&mut self.context);
@@ -881,7 +905,7 @@ impl Keeper {
         self.context.beside.remove(&id);
     }
 
-    fn on_launched(&mut self, id: JobId) {
+    fn on_launched(&mut self, id: StepKey) {
         self.with(id, |job, c| {
             if !job.has_front_end() || job.tasks.is_empty() {
                 job.start(c);
@@ -902,7 +926,7 @@ impl Keeper {
 }
 
 /// The next part of what is to be sent of barriers, of each job in turn.
-fn next_exchange(jobs: &mut BTreeMap<JobId, Job>, context: &mut Context) -> Option<Exchange> {
+fn next_exchange(jobs: &mut BTreeMap<StepKey, Job>, context: &mut Context) -> Option<Exchange> {
     while let Some(id) = context.mpi.exchanging.pop_front() {
         if let Some(part) = jobs.get_mut(&id).and_then(Job::next_exchange) {
             context.mpi.exchanging.push_back(id);

@@ -33,10 +33,11 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 32] = [
+pub const VARIABLES: [(&str, &str); 33] = [
     ("TUTTI_JOB", "Number of the job"),
-    ("TUTTI_RANK", "Rank of the task in the job, from 0"),
-    ("TUTTI_SIZE", "Number of tasks of the job"),
+    ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
+    ("TUTTI_RANK", "Rank of the task in its step, from 0"),
+    ("TUTTI_SIZE", "Number of tasks of the step"),
     ("TUTTI_LOCAL_RANK", "Number of the task among those of its node, from 0"),
     ("TUTTI_LOCAL_SIZE", "Number of tasks on this node"),
     ("TUTTI_NODES", "Number of nodes of the job"),
@@ -131,6 +132,7 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     });
     let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     set("TUTTI_JOB", &launch.job.to_string());
+    set("TUTTI_STEP", &launch.step.to_string());
     set("TUTTI_SIZE", &launch.size.to_string());
     set("TUTTI_LOCAL_SIZE", &launch.share.tasks.len().to_string());
     set("TUTTI_NODE_RANK", &launch.share.node_rank.to_string());
@@ -235,7 +237,8 @@ fn script_path(launch: &Launch) -> Option<&[u8]> {
 /// uses the processors that the task may use, and what starts processes divides them. Several tasks share a
 /// machine that each would take for its own.
 fn defaults(launch: &Launch, has: impl Fn(&str) -> bool) -> Vec<String> {
-    let port = MASTER_PORTS.0 + launch.job.0 % MASTER_PORTS.1;
+    let number = launch.job.0.wrapping_add(u64::from(launch.step.0));
+    let port = MASTER_PORTS.0 + number % MASTER_PORTS.1;
     let mut all = vec![
         ("MASTER_ADDR", master(&launch.nodes).to_owned()),
         ("MASTER_PORT", port.to_string()),
@@ -363,6 +366,7 @@ TUTTI_QUANTUM=100ms
 TUTTI_RANK=1
 TUTTI_SIZE=2
 TUTTI_SLOTS=2
+TUTTI_STEP=0
 WORLD_SIZE=2";
         assert_eq!(found.join("\n"), expected);
 

@@ -19,7 +19,8 @@ use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::scm_rights;
 use tutti_node::simulated::groups::OLD_KERNEL as OLD_KERNEL_FILE;
 use tutti_types::{
-    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus,
+    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, StepId, StepKey, TaskPlacement,
+    TaskStatus,
 };
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::{decode, encode};
@@ -76,6 +77,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
     Launch {
         job: JobId(job),
         number: 0,
+        step: StepId::FIRST,
         control: ControlMethod::Freeze,
         own_ipc: true,
         credentials: Credentials {
@@ -309,7 +311,7 @@ impl Scene {
     /// A front end that has asked for the job and heard nothing yet.
     pub(super) fn front(&self, job: u64) -> Peer {
         let mut front = Peer::connect(&self.socket(), Role::FrontEnd);
-        front.send(&FromFrontEnd::Attach { job: JobId(job), received: None });
+        front.send(&FromFrontEnd::Attach { key: StepKey::first(JobId(job)), received: None });
         front.greeting();
         front
     }

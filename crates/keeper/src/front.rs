@@ -90,11 +90,11 @@ impl Job {
                 outlet.send(&ToFrontEnd::Finished);
             }
         }
-        context.watches.rename(token, Watch::Front(self.launch.job));
+        context.watches.rename(token, Watch::Front(self.key()));
         let (link, interest) = (Some((link, token)), Interest::NONE);
         self.front =
             Some(Front { link, outlet, interest, heard, away_until_ns: None, is_done: false });
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
         self.start(context);
         // Input may have come with the request to attach.
         self.take_input(context);
@@ -123,7 +123,7 @@ impl Job {
 
     /// Something happened on the front end's connection.
     pub(super) fn on_front(&mut self, event: Event, context: &mut Context) {
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
         if !event.read {
             return;
         }
@@ -143,14 +143,14 @@ impl Job {
         }
         self.pump(index, stream, context);
         self.deliver_end(index, context);
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
     }
 
     /// A task reads its input.
     pub(super) fn on_input(&mut self, index: usize, context: &mut Context) {
         self.write_input(index, context);
         self.take_input(context);
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
     }
 
     /// Once a round: writes what waits, reads what was parked if there is room for it.
@@ -229,7 +229,7 @@ impl Job {
         };
         pipe.learn(pumped);
         if count > 0 && !self.viewers.is_empty() {
-            context.touched.insert(self.launch.job);
+            context.touched.insert(self.key());
         }
         if pumped == Pumped::End {
             self.close_stream(index, stream, context);
@@ -282,9 +282,10 @@ impl Job {
             }
         }
         self.undelivered -= 1;
+        let key = self.key();
         let task = &mut self.tasks[index];
         task.delivered = true;
-        context.touched.insert(self.launch.job);
+        context.touched.insert(key);
         if let Some(front) = &mut self.front {
             front.outlet.send(&end_of(task));
             if self.undelivered == 0 {
@@ -349,7 +350,7 @@ impl Job {
         if let Some((link, token)) = &front.link {
             context.watches.remove(link, *token);
         }
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
         for (index, stream) in std::mem::take(&mut self.parked) {
             if let Some(pipe) = self.tasks[index].stream(stream) {
                 pipe.watch(&mut context.watches);
@@ -424,7 +425,7 @@ impl Job {
             match said {
                 Ok(Some(FromFrontEnd::Done)) => {
                     *is_done = true;
-                    context.touched.insert(self.launch.job);
+                    context.touched.insert(self.key());
                 }
                 Ok(Some(FromFrontEnd::Input { rank, data })) => {
                     self.feed(rank, &Rc::new(data.into_vec()), context);

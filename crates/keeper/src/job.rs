@@ -47,7 +47,7 @@ use tutti_node::layout::{self, FIRST_STEP};
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::processes::send_to_group;
 use tutti_node::platform::time as clock;
-use tutti_types::{Rank, TaskStatus};
+use tutti_types::{Rank, StepId, StepKey, TaskStatus};
 use tutti_wire::attach::Stream;
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
@@ -206,7 +206,18 @@ impl Job {
     pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &mut Context) -> Self {
         let scratch = Self::make_scratch(&launch, context);
         let ipc = Self::make_ipc(&launch, context);
-        let mut program = Program::new(&launch, scratch.as_deref(), context);
+        let mut job = Self::with((launch, cgroup_path), scratch.as_deref(), ipc, context);
+        job.scratch = scratch;
+        job
+    }
+
+    fn with(
+        (launch, cgroup_path): (Launch, Option<ByteBuf>),
+        scratch: Option<&Path>,
+        ipc: Option<OwnedFd>,
+        context: &Context,
+    ) -> Self {
+        let mut program = Program::new(&launch, scratch, context);
         let mut cgroup = None;
         if let Some(path) = &cgroup_path {
             match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
@@ -241,10 +252,31 @@ impl Job {
             killer: Killer::default(),
             attaching: None,
             sweep: None,
-            scratch,
+            scratch: None,
             ipc,
             began: SystemTime::now(),
         }
+    }
+
+    /// A further step of a job that is here: it has that job's directory for temporary files, and
+    /// its IPC. From now on all of the job together is held to the memory that was promised to it.
+    pub(super) fn further(
+        launch: Launch,
+        cgroup_path: Option<ByteBuf>,
+        first: &Self,
+        context: &mut Context,
+    ) -> Self {
+        let mut step = Self::with((launch, cgroup_path), first.scratch.as_deref(), None, context);
+        step.ipc = first.ipc.as_ref().and_then(|ipc| ipc.try_clone().ok());
+        if let Some(group) = &first.cgroup {
+            limits::set_of_job(group, &first.launch);
+        }
+        step
+    }
+
+    /// Names it among all that are here.
+    pub(super) fn key(&self) -> StepKey {
+        self.launch.id().key()
     }
 
     /// A variable that says where temporary files go has a reason, unless it was another job.
@@ -280,7 +312,11 @@ impl Job {
             || (self.tasks.len() == 1 && cgroup.memory_peak().is_some());
         let task = &mut self.tasks[index];
         let group = cgroup
-            .create_child(&format!("{FIRST_STEP}/{}", layout::group_of_task(task.rank)))
+            .create_child(&match self.launch.step {
+                StepId::FIRST => format!("{FIRST_STEP}/{}", layout::group_of_task(task.rank)),
+                // Its group is that of the step.
+                _ => layout::group_of_task(task.rank),
+            })
             .map_err(|error| Refusal::new(format!("no cgroup for a task: {}", chain(&error))))?;
         room.check(&group.fd()).map_err(|error| {
             Refusal::new(format!("no room for the cgroup of another task: {error}"))
@@ -551,7 +587,7 @@ impl Job {
                 if *naps == NAPS_BEFORE_PATIENCE {
                     say_what_hangs(task);
                 }
-                context.endings.insert((self.launch.job, index), at_ns);
+                context.endings.insert((self.key(), index), at_ns);
                 return;
             }
             Ok(true) => {}
@@ -560,7 +596,7 @@ impl Job {
         }
         if self.is_waiting_for_an_abort(index) {
             self.tasks[index].group = None;
-            context.endings.insert((self.launch.job, index), clock::monotonic_ns() + NAP_FIRST_NS);
+            context.endings.insert((self.key(), index), clock::monotonic_ns() + NAP_FIRST_NS);
             return;
         }
         self.end_task(index, context);
@@ -633,7 +669,9 @@ impl Job {
             self.drop_pmi(context);
         }
         context.launching.namespace_wanted |= self.ipc.take().is_some();
-        context.mpi.names.forget(self.launch.job);
+        if self.launch.step == StepId::FIRST {
+            context.mpi.names.forget(self.launch.job);
+        }
         if self.launch.spec.script.is_some() {
             script::remove(&script::directory(&context.launching.spool, self.launch.job));
         }
@@ -645,7 +683,7 @@ impl Job {
         self.cleared = Some(self.usage);
         let (launch, usage) = (self.launch.id(), self.usage);
         context.reports.push(FromKeeper::Cleared { launch, usage });
-        context.touched.insert(launch.job);
+        context.touched.insert(launch.key());
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tracing::warn;
 use tutti_linux::signal::{Root, Traversal, Walk, suspend_forest};
 use tutti_node::platform::time::{boottime_ns, monotonic_ns};
+use tutti_types::StepId;
 use tutti_wire::code::Code;
 use tutti_wire::keeper::FromKeeper;
 
@@ -61,7 +62,9 @@ impl Lease {
             return;
         }
         let mut suspended = 0;
-        for job in jobs.filter(|job| !job.is_cleared()) {
+        // A further step is suspended with its job, where that has a group.
+        let is_within = |job: &&Job| job.launch.step != StepId::FIRST && job.cgroup.is_some();
+        for job in jobs.filter(|job| !job.is_cleared() && !is_within(job)) {
             job.suspend();
             suspended += 1;
         }

@@ -13,7 +13,7 @@ use tracing::warn;
 use tutti_node::link::Interest;
 use tutti_node::log::PROVOKED;
 use tutti_node::platform::ways::{self, Stream};
-use tutti_types::{TaskPlacement, UserId};
+use tutti_types::{StepId, TaskPlacement, UserId};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Launch, cut};
 use tutti_wire::limits::{EXCHANGE_USER_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
@@ -67,7 +67,10 @@ impl PmiJob {
                 user: UserId(launch.credentials.uid),
                 size: launch.size,
                 ranks: launch.share.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
-                space_name: format!("kvs_{}", launch.job),
+                space_name: match launch.step {
+                    StepId::FIRST => format!("kvs_{}", launch.job),
+                    step => format!("kvs_{}_{step}", launch.job),
+                },
                 process_mapping: process_mapping(of_ranks),
                 attributes: Vec::new(),
             }),
@@ -194,7 +197,7 @@ pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io:
     let (ours, theirs) = ways::pair()?;
     context.launching.room.check(&theirs)?;
     ours.set_nonblocking(true)?;
-    let watch = Watch::Pmi(job.launch.job, index);
+    let watch = Watch::Pmi(job.key(), index);
     let token = context.watches.add(&ours, watch, Interest::READ)?;
     let connection = Connection {
         stream: ours,
@@ -235,6 +238,7 @@ impl Job {
 
     /// Does what the server asks for; why the job is to be ended, if it is.
     fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context) -> Option<Abort> {
+        let key = self.key();
         let pmi = self.pmi.as_mut()?;
         let mut abort = None;
         for effect in effects {
@@ -257,7 +261,7 @@ impl Job {
                     warn!(target: PROVOKED, code = %Code::NotUnderstood, %job, "task at {task}: {error}");
                     pmi.close(task, context);
                 }
-                Effect::BarrierComplete { .. } => context.note_exchange(self.launch.job),
+                Effect::BarrierComplete { .. } => context.note_exchange(key),
                 Effect::Finalized { .. } => {}
             }
         }
@@ -308,7 +312,7 @@ impl Job {
     pub(super) fn send_exchanges(&mut self, context: &mut Context) {
         if let Some(pmi) = &mut self.pmi {
             pmi.server.send_again();
-            context.note_exchange(self.launch.job);
+            context.note_exchange(self.key());
         }
     }
 

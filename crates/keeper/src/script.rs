@@ -13,9 +13,12 @@ use tutti_wire::launch::Credentials;
 /// The interpreter of a script that does not name one.
 const SHELL: &[u8] = b"/bin/sh";
 
+/// How the directory of a job in the spool begins.
+const JOB: &str = "job-";
+
 /// The directory of a job in the spool.
 pub(super) fn directory(spool: &Path, job: JobId) -> PathBuf {
-    spool.join(format!("job-{job}"))
+    spool.join(format!("{JOB}{job}"))
 }
 
 /// Writes a job's script; the spool itself must be one that its owner can pass through.
@@ -58,6 +61,15 @@ fn write_file(
 pub(super) fn remove(directory: &Path) {
     if let Err(error) = remove_tree(directory) {
         warn!(code = %Code::System, "cannot remove {}: {error}", directory.display());
+    }
+}
+
+/// Removes what an earlier keeper, which was killed, has left in the spool.
+pub(super) fn remove_all(spool: &Path) {
+    for entry in fs::read_dir(spool).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(JOB) {
+            remove(&entry.path());
+        }
     }
 }
 
@@ -111,6 +123,9 @@ mod tests {
             assert_eq!(above.permissions().mode() & 0o777, 0o711);
         }
         remove(&directory(&spool, JobId(4)));
+        assert!(fs::read_dir(&spool).unwrap().next().is_none());
+        write(&spool, JobId(5), b"exit 0", None).unwrap();
+        remove_all(&spool);
         assert!(fs::read_dir(&spool).unwrap().next().is_none());
         fs::remove_dir(&spool).unwrap();
     }

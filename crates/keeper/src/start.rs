@@ -21,7 +21,7 @@ use tutti_node::layout::FIRST_STEP;
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::{processes, ways};
-use tutti_types::TaskStatus;
+use tutti_types::{StepId, TaskStatus};
 use tutti_wire::attach::Stream;
 use tutti_wire::code::Code;
 use tutti_wire::keeper::FromKeeper;
@@ -72,7 +72,8 @@ impl Job {
             return;
         }
         self.clear_if_empty(context);
-        if let Some(group) = self.cgroup.as_ref().filter(|_| !self.tasks.is_empty()) {
+        let is_first = self.launch.step == StepId::FIRST && !self.tasks.is_empty();
+        if let Some(group) = self.cgroup.as_ref().filter(|_| is_first) {
             // Where it can't be made, no group of a task can be, which is told then.
             let _ = group.create_child(FIRST_STEP);
         }
@@ -181,7 +182,7 @@ impl Job {
     }
 
     fn on_forked(&mut self, index: usize, child: Child, context: &mut Context) {
-        let (job, rank, root) = (self.launch.job, self.tasks[index].rank, child.pid);
+        let (job, rank, root) = (self.key(), self.tasks[index].rank, child.pid);
         let mut watch = |fd: &OwnedFd, what| {
             context.watches.add(fd, what, Interest::READ).inspect_err(|error| {
                 warn!(code = %Code::System, %job, "cannot watch a new process: {error}");
@@ -232,7 +233,7 @@ impl Job {
         input_wanted: bool,
         context: &mut Context,
     ) -> io::Result<[Source; 3]> {
-        let job = self.launch.job;
+        let job = self.key();
         let task = &mut self.tasks[index];
         let mut input = Source::Null;
         if input_wanted {
@@ -252,7 +253,7 @@ impl Job {
         context: &mut Context,
     ) -> io::Result<Source> {
         let ends = output_pipe()?;
-        let watch = Watch::Output(self.launch.job, index, stream);
+        let watch = Watch::Output(self.key(), index, stream);
         let pipe = OutPipe::new(ends.ours, watch, &mut context.watches)?;
         *self.tasks[index].stream(stream) = Some(pipe);
         Ok(Source::Pipe(ends.theirs))

@@ -315,11 +315,11 @@ impl InPipe {
 mod tests {
     use super::*;
     use std::io::Read;
-    use tutti_types::JobId;
+    use tutti_types::{JobId, StepKey};
 
     fn pipe() -> (InPipe, File, Watches) {
         let ends = input_pipe().unwrap();
-        let pipe = InPipe::new(ends.ours, Watch::Input(JobId(1), 0));
+        let pipe = InPipe::new(ends.ours, Watch::Input(StepKey::first(JobId(1)), 0));
         (pipe, ends.theirs.into(), Watches::new().unwrap())
     }
 
@@ -358,7 +358,7 @@ mod tests {
     fn a_parked_pipe_is_silent_until_it_is_watched_again() {
         let mut watches = Watches::new().unwrap();
         let ends = output_pipe().unwrap();
-        let watch = Watch::Output(JobId(1), 0, tutti_wire::attach::Stream::Output);
+        let watch = Watch::Output(StepKey::first(JobId(1)), 0, tutti_wire::attach::Stream::Output);
         let mut pipe = OutPipe::new(ends.ours, watch, &mut watches).unwrap();
         assert!(pipe.park(&mut watches));
         assert!(!pipe.park(&mut watches));

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_types::{JobId, LaunchId, NodeId, Rank, TaskStatus};
+use tutti_types::{JobId, LaunchId, NodeId, Rank, StepKey, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::branch::Vouch;
 use tutti_wire::frame::encode;
@@ -774,7 +774,7 @@ fn whoever_may_not_attach_is_told() {
 fn others_may_neither_have_a_jobs_output_nor_give_orders() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 1, "sleep 1000"));
-    let attach = FromFrontEnd::Attach { job: JobId(1), received: None };
+    let attach = FromFrontEnd::Attach { key: StepKey::first(JobId(1)), received: None };
     let watch = FromFrontEnd::Watch { job: JobId(1) };
     let first_frames =
         [(Role::FrontEnd, &attach), (Role::Agent, &attach), (Role::FrontEnd, &watch)];

@@ -130,11 +130,11 @@ impl Job {
         if self.undelivered == 0 {
             outlet.send(&ToFrontEnd::Finished);
         }
-        context.watches.rename(token, Watch::Viewer(self.launch.job, number));
+        context.watches.rename(token, Watch::Viewer(self.key(), number));
         let interest = Interest::READ;
         self.viewers.push(Viewer { number, uid, link, token, outlet, interest, skipped: 0 });
         self.want_pipes_back();
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
         self.take_viewer_input(number, context);
     }
 
@@ -174,7 +174,7 @@ impl Job {
 
     /// Something happened on the connection of a viewer.
     pub(super) fn on_viewer(&mut self, number: u64, event: Event, context: &mut Context) {
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
         let Some(viewer) = self.viewers.iter_mut().find(|it| it.number == number) else { return };
         if event.read {
             let received = viewer.link.receive();
@@ -245,7 +245,7 @@ impl Job {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
-    use tutti_types::{JobId, TaskStatus};
+    use tutti_types::{JobId, StepKey, TaskStatus};
 
     fn end(rank: u32) -> ToFrontEnd {
         let (rank, status) = (Rank(rank), TaskStatus::Exited(255));
@@ -257,7 +257,8 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let link = Link::new(ours).unwrap();
         let interest = Interest::READ;
-        let token = watches.add(&link, Watch::Viewer(JobId(1), 0), interest).unwrap();
+        let token =
+            watches.add(&link, Watch::Viewer(StepKey::first(JobId(1)), 0), interest).unwrap();
         let outlet = Outlet::new();
         let viewer = Viewer { number: 0, uid: 0, link, token, outlet, interest, skipped: 0 };
         (vec![viewer], theirs)

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use tracing::warn;
 use tutti_node::link::{Interest, Poller, Ready};
-use tutti_types::JobId;
+use tutti_types::StepKey;
 use tutti_wire::attach::Stream;
 use tutti_wire::code::Code;
 
@@ -22,21 +22,21 @@ pub(super) enum Watch {
     /// The agent.
     Agent,
     /// The front end of a job.
-    Front(JobId),
+    Front(StepKey),
     /// The writer of a job, which has not attached.
-    Writer(JobId),
+    Writer(StepKey),
     /// What a task writes.
-    Output(JobId, usize, Stream),
+    Output(StepKey, usize, Stream),
     /// What a task reads.
-    Input(JobId, usize),
+    Input(StepKey, usize),
     /// A task's PMI connection.
-    Pmi(JobId, usize),
+    Pmi(StepKey, usize),
     /// Whether a process that a task began with has ended.
-    Adopted(JobId, usize),
+    Adopted(StepKey, usize),
     /// What a task's minder says.
-    Minder(JobId, usize),
+    Minder(StepKey, usize),
     /// A viewer of a job, by its number.
-    Viewer(JobId, u64),
+    Viewer(StepKey, u64),
 }
 
 /// Names a watched descriptor.

@@ -28,7 +28,7 @@ use tutti_node::executable::RUNNING;
 use tutti_node::link::{Interest, Link};
 use tutti_node::platform::processes::{self, kill};
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::JobId;
+use tutti_types::StepKey;
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::handover::HandedWriter;
@@ -76,7 +76,7 @@ impl Writer {
     /// If a descriptor of it was not left.
     pub(super) fn take_over(
         handed: HandedWriter,
-        job: JobId,
+        job: StepKey,
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
@@ -169,7 +169,7 @@ impl Job {
             &processes::unwanted(),
         );
         let child = child.map_err(|error| refused(&error))?;
-        context.children.writers.insert(child.pid, self.launch.job);
+        context.children.writers.insert(child.pid, self.key());
         let mut writer = Writer {
             pid: Some(child.pid),
             report: child.report,
@@ -184,7 +184,7 @@ impl Job {
             link.greet(Role::Server);
             link.send(&order);
             let _ = link.flush();
-            let watch = Watch::Writer(self.launch.job);
+            let watch = Watch::Writer(self.key());
             if let Ok(token) = context.watches.add(&link, watch, Interest::READ) {
                 writer.link = Some((link, token));
             }
@@ -301,7 +301,7 @@ impl Job {
             None => self.drop_writer_link(context),
         }
         self.clear_if_ended(context);
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
     }
 
     /// The writer can't tell the keepers of other nodes any more that nothing is written. Another
@@ -370,7 +370,7 @@ impl Job {
         self.lose_output(reason.clone(), context);
         self.fail_output(reason, context);
         self.clear_if_ended(context);
-        context.touched.insert(self.launch.job);
+        context.touched.insert(self.key());
     }
 }
 

@@ -21,6 +21,11 @@ const TASK: &str = "rank-";
 /// The group of the tasks that a job begins with.
 pub const FIRST_STEP: &str = "step-0";
 
+/// The name of the group of a further step, in that of its job.
+pub fn group_of_step(step: impl Display) -> String {
+    format!("step-{step}")
+}
+
 /// The name of a job's group.
 pub fn group_of_job(job: impl Display) -> String {
     format!("{JOB}{job}")

@@ -540,6 +540,12 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::Signal { .. }
                 | Action::Terminate { .. }
                 | Action::Kill { .. }
+                | Action::AcceptStep { .. }
+                | Action::DeclineStep { .. }
+                | Action::LaunchStep { .. }
+                | Action::TerminateStep { .. }
+                | Action::KillStep { .. }
+                | Action::StepEnded { .. }
                 | Action::Requeued { .. }
                 | Action::PromiseBroken { .. }
                 | Action::Reclassed { .. }

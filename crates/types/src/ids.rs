@@ -28,8 +28,47 @@ id!(
     /// A job, numbered from 1 in the order of acceptance; never used twice by one controller.
     JobId(u64)
 );
-/// One start of a job's tasks: a job that was in line again is launched once more, and what is said
-/// of the launch before is not said of this one.
+id!(
+    /// A step's number in its job; 0: what the job starts with.
+    StepId(u32)
+);
+
+impl StepId {
+    /// What a job starts with.
+    pub const FIRST: Self = Self(0);
+}
+
+/// A step, named for good.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct StepKey {
+    /// Its job.
+    pub job: JobId,
+    /// Its number there.
+    pub step: StepId,
+}
+
+impl StepKey {
+    /// What a job starts with.
+    #[must_use]
+    pub const fn first(job: JobId) -> Self {
+        Self { job, step: StepId::FIRST }
+    }
+}
+
+/// As its job, with the number of a step that is not the first: `7 step 2`.
+impl fmt::Display for StepKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            StepId::FIRST => self.job.fmt(f),
+            step => write!(f, "{} step {step}", self.job),
+        }
+    }
+}
+
+/// One start of a step's tasks: a job that was in line again is launched once more, and what is
+/// said of the launch before is not said of this one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -38,13 +77,27 @@ pub struct LaunchId {
     pub job: JobId,
     /// How often it was in line again before.
     pub number: u32,
+    /// Which step of the job.
+    pub step: StepId,
 }
 
 impl LaunchId {
-    /// The first launch of a job.
+    /// The first launch of what a job starts with.
     #[must_use]
     pub const fn first(job: JobId) -> Self {
-        Self { job, number: 0 }
+        Self { job, number: 0, step: StepId::FIRST }
+    }
+
+    /// The step, whichever launch it is.
+    #[must_use]
+    pub const fn key(&self) -> StepKey {
+        StepKey { job: self.job, step: self.step }
+    }
+
+    /// Whether it is not what its job starts with.
+    #[must_use]
+    pub const fn is_further(&self) -> bool {
+        self.step.0 != StepId::FIRST.0
     }
 }
 
@@ -52,8 +105,8 @@ impl LaunchId {
 impl fmt::Display for LaunchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number {
-            0 => self.job.fmt(f),
-            number => write!(f, "{} (launch {})", self.job, number.saturating_add(1)),
+            0 => self.key().fmt(f),
+            number => write!(f, "{} (launch {})", self.key(), number.saturating_add(1)),
         }
     }
 }

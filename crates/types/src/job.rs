@@ -1,7 +1,7 @@
 //! What a job asks for, and how it can end.
 
 use crate::constraints::{NodeWish, OnNodeLoss};
-use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, UserId};
+use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, UserId};
 use crate::node_performance::Weights;
 use crate::resource::ResourceWish;
 use crate::time::Nanos;
@@ -72,6 +72,50 @@ impl FirstStep {
             Self::Once => 1,
         }
     }
+}
+
+/// What is asked for a further step of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// How many tasks; at least one.
+    pub tasks: u32,
+    /// Processors of its own for each task, at least one; `None`: as the job's slots have.
+    pub processors_per_task: Option<u32>,
+    /// Whether it shares processors with other steps instead of waiting for free ones.
+    pub overlap: bool,
+    /// On how many of the job's nodes it is to be; `None`: on as few as it takes.
+    pub nodes: Option<u32>,
+    /// How long a step that was asked to end may take before it is killed.
+    pub grace: Nanos,
+    /// What an unsuccessful task means for the others.
+    pub on_bad_exit: OnBadExit,
+    /// The task of the first step that waits for this one, and lends it its processors meanwhile.
+    pub lender: Option<Rank>,
+}
+
+/// Why a job can't have a further step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StepRefusal {
+    /// No such job runs.
+    NoJob,
+    /// The job is ending.
+    Ending,
+    /// It asks for no task, or no processor for a task.
+    Nothing,
+    /// It asks for more than the job has.
+    TooLarge {
+        /// How many such tasks the job has processors for.
+        tasks: u32,
+        /// How many processors it has.
+        processors: u32,
+        /// On how many nodes.
+        nodes: u32,
+    },
+    /// The job has as many steps as it can have at once.
+    TooMany {
+        /// How many that is.
+        limit: u32,
+    },
 }
 
 /// What happens to the other tasks when one ends badly.

@@ -47,10 +47,11 @@ pub use constraints::{NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;
 pub use ids::{
     ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank,
-    RequestId, RowId, UserId,
+    RequestId, RowId, StepId, StepKey, UserId,
 };
 pub use job::{
-    ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus,
+    ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome, StepRefusal,
+    StepSpec, TaskStatus,
 };
 pub use node_performance::{Figures, LoadAverages, Weights};
 pub use param::{Param, ParamError, ParamKind};

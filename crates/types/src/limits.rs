@@ -77,6 +77,9 @@ pub const PROCESSORS_MAX: u64 = NODES_MAX as u64 * PROCESSORS_PER_NODE_MAX as u6
 /// Tasks of one job: beyond the largest MPI jobs ever run, and small enough to count in 32 bits.
 pub const TASKS_PER_JOB_MAX: u32 = 16_777_216;
 
+/// Further steps that a job may have at once, those that wait included.
+pub const STEPS_PER_JOB_MAX: u32 = 1024;
+
 /// Tasks of a job that may share a node which has fewer processors: beyond, none gets on.
 pub const TASKS_PER_NODE_MAX: u64 = 1024;
 

@@ -13,15 +13,15 @@
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{JobId, Rank, TaskStatus};
+use tutti_types::{JobId, Rank, StepKey, TaskStatus};
 
 /// What a front end tells a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromFrontEnd {
-    /// The first message: which job's output is wanted. Only its owner may have it.
+    /// The first message: which step's output is wanted. Only its owner may have it.
     Attach {
-        /// Which job.
-        job: JobId,
+        /// Which step.
+        key: StepKey,
         /// On another node: how many bytes of frames behind [`ToFrontEndWith::Attached`] it has
         /// taken in already, over all its connections; none at first. `None`: it is on the same
         /// node, where no way breaks.

@@ -19,7 +19,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{JobId, Rank, TaskStatus};
+use tutti_types::{Rank, StepKey, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to
 /// that.
@@ -116,7 +116,7 @@ pub struct Handover {
     pub names: Names,
     /// When to look again at a task of which something was left: monotonic time, job, place of the
     /// task.
-    pub endings: Vec<(u64, JobId, u32)>,
+    pub endings: Vec<(u64, StepKey, u32)>,
     /// Directories for temporary files that are kept empty.
     pub spares: HeldSpares,
 }
@@ -155,7 +155,7 @@ pub struct HeldNewcomer {
     /// What is queued for it.
     pub outlet: Option<HeldOutlet>,
     /// The job that it waits for.
-    pub waits: Option<JobId>,
+    pub waits: Option<StepKey>,
     /// How much of the job's output it has got.
     pub received: Option<u64>,
     /// When it is turned away, in monotonic time.

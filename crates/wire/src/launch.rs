@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, TaskPlacement,
+    ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, StepId, TaskPlacement,
 };
 
 /// The program of a job, and what its tasks find when they start.
@@ -195,6 +195,8 @@ pub struct Launch {
     pub job: JobId,
     /// Which launch of it ([`LaunchId::number`]).
     pub number: u32,
+    /// Which step of the job.
+    pub step: StepId,
     /// How its processes are suspended and resumed.
     pub control: ControlMethod,
     /// Whether it has System V IPC and POSIX message queues of its own, where that is possible.
@@ -225,7 +227,7 @@ impl Launch {
     /// Which launch it is.
     #[must_use]
     pub const fn id(&self) -> LaunchId {
-        LaunchId { job: self.job, number: self.number }
+        LaunchId { job: self.job, number: self.number, step: self.step }
     }
 
     /// Whether several tasks share this output file, so that one writer has to keep their lines whole.
@@ -386,7 +388,7 @@ mod tests {
     };
     use alloc::vec::Vec;
     use serde_bytes::ByteBuf;
-    use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, NodeId};
+    use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, NodeId, StepId};
 
     /// What the node of this rank sees of a job of two nodes with two tasks each.
     fn written(node_rank: u32, output: &str, error: Option<&str>) -> Written {
@@ -401,6 +403,7 @@ mod tests {
         Launch {
             job: JobId(1),
             number: 0,
+            step: StepId::FIRST,
             control: ControlMethod::Freeze,
             own_ipc: false,
             credentials: Credentials { uid: 0, gid: 0, groups: Vec::new() },
@@ -465,7 +468,7 @@ mod tests {
 
     #[test]
     fn files_are_emptied_as_their_mode_says() {
-        let launch = |number| LaunchId { job: JobId(1), number };
+        let launch = |number| LaunchId { number, ..LaunchId::first(JobId(1)) };
         for (mode, first, again) in [
             (OpenMode::TruncateOnce, true, false),
             (OpenMode::Append, false, false),

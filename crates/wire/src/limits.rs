@@ -190,3 +190,9 @@ const _: () = assert!(PROCESSES_REPORTED_MAX * (COMMAND_BYTES_MAX + 60) < ITEM_B
 // A number, a start time, and what says which parts.
 const _: () = assert!(SUSPENDED_PROCESSES_MAX * 15 + SUSPENDED_PARTS_MAX * 30 < ITEM_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
+
+/// What the further steps of one job may be to run, in bytes.
+pub const STEPS_BYTES_MAX: usize = 64 << 20;
+
+/// Further steps of a job that have ended and are shown.
+pub const STEPS_SHOWN_MAX: usize = 100;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
     AfterJobs, ClassName, Figures, FirstStep, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome,
-    QueueName, ResourceWish, Weights,
+    QueueName, ResourceWish, StepKey, StepSpec, Weights,
 };
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
@@ -276,6 +276,23 @@ pub enum Request {
     },
     /// `Metrics`.
     Metrics,
+    /// Run a further step of a job, whose front end this client is: `StepAccepted`, then as with
+    /// `Run`. A client that was cut off asks again with the same key, and gets the same step.
+    RunStep(alloc::boxed::Box<StepRequest>),
+    /// End a further step: `Done`.
+    CancelStep {
+        /// Which step.
+        key: StepKey,
+        /// Whether without SIGTERM and grace.
+        at_once: bool,
+    },
+    /// Send a signal to the root processes' groups of a further step: `Done`.
+    SignalStep {
+        /// Which step.
+        key: StepKey,
+        /// The signal's number.
+        signal: u8,
+    },
 }
 
 /// What a setting belongs to.
@@ -338,6 +355,9 @@ impl Request {
             | Self::Keepers { .. }
             | Self::Metrics => true,
             Self::Run(_)
+            | Self::RunStep(_)
+            | Self::CancelStep { .. }
+            | Self::SignalStep { .. }
             | Self::Return { .. }
             | Self::Submit(..)
             | Self::SetNodeSets { .. }
@@ -445,6 +465,23 @@ pub struct JobRequest {
     pub after: Option<AfterJobs>,
     /// Whether it starts after all jobs of its user and name that were submitted before.
     pub singleton: bool,
+}
+
+/// A further step of a job as a client asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRequest {
+    /// The job.
+    pub job: JobId,
+    /// Tells it from all other steps.
+    pub key: SubmitKey,
+    /// Whether it was accepted before. Then it is not begun anew, should it be forgotten by now.
+    pub again: bool,
+    /// What is asked.
+    pub spec: StepSpec,
+    /// Memory that each task may use; `None`: as the job's.
+    pub memory_per_task_bytes: Option<u64>,
+    /// What to run.
+    pub launch: LaunchSpec,
 }
 
 /// Where a front end finds a keeper.
@@ -600,6 +637,13 @@ pub enum Reply {
     },
     /// Figures for monitoring.
     Metrics(Box<MetricsReport>),
+    /// The step is accepted.
+    StepAccepted {
+        /// The step.
+        key: StepKey,
+        /// Why it waits, or empty if it is being started.
+        waits: String,
+    },
 }
 
 /// A promise that a move breaks.

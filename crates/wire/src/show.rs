@@ -33,6 +33,30 @@ pub struct ShowReport {
     /// `NAME=value` as it was submitted, where that was asked for. Not kept of a job that has
     /// ended.
     pub environment: Option<Vec<ByteBuf>>,
+    /// Its further steps, lowest numbers first: those that have not ended, and the latest of the
+    /// others. Not kept of a job that has ended.
+    pub steps: Vec<StepReport>,
+}
+
+/// A further step of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Its number.
+    pub step: u32,
+    /// What it is called.
+    pub name: String,
+    /// How many tasks.
+    pub tasks: u32,
+    /// `waiting`, `running`, `ending` or `ended`.
+    pub state: String,
+    /// How it ended, if it has.
+    pub reason: String,
+    /// The exit code, once it has ended.
+    pub exit_code: Option<u8>,
+    /// Where it runs: `node:processors`, one for each node.
+    pub placement: Vec<String>,
+    /// Milliseconds of processor time of its tasks that have ended.
+    pub cpu_ms: u64,
 }
 
 /// What a job was to run, what it asked for, where it was, and when its state changed.

@@ -316,7 +316,7 @@ mod tests {
 
     /// A timetable with a job on processor 0, or with none.
     fn timetable(has_job: bool) -> Timetable {
-        let launch = LaunchId { job: JobId(1), number: 0 };
+        let launch = LaunchId::first(JobId(1));
         let (processors, if_absent) = (ProcessorSet::first(1), IfAbsent::Down);
         let candidates = has_job.then_some(Candidate { launch, processors, if_absent });
         let candidates = candidates.into_iter().collect();

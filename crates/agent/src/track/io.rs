@@ -82,9 +82,9 @@ impl Io {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_types::{JobId, Rank};
+    use tutti_types::{JobId, Rank, StepKey};
 
-    const TASK: TaskId = (JobId(7), Rank(0));
+    const TASK: TaskId = (StepKey::first(JobId(7)), Rank(0));
 
     fn report(process: i32, written_bytes: u64) -> IoReport {
         IoReport { process, read_bytes: 0, written_bytes }

@@ -7,7 +7,7 @@
 use super::TaskId;
 use std::collections::{BTreeSet, VecDeque};
 use tutti_linux::track::ProcessEvent;
-use tutti_types::JobId;
+use tutti_types::StepKey;
 
 /// Events that are kept; more than a machine makes while a keeper starts its tasks.
 const EVENTS_MAX: usize = 1 << 16;
@@ -40,7 +40,7 @@ impl Early {
     }
 
     /// No task of a job is expected any more.
-    pub(super) fn forget(&mut self, job: JobId) {
+    pub(super) fn forget(&mut self, job: StepKey) {
         self.expected.retain(|(of, _)| *of != job);
         self.let_go();
     }
@@ -69,8 +69,8 @@ impl Early {
         !self.expected.is_empty()
     }
 
-    /// The jobs of the tasks that are expected.
-    pub(super) fn expected(&self) -> impl Iterator<Item = JobId> + '_ {
+    /// The jobs whose tasks are expected.
+    pub(super) fn expected(&self) -> impl Iterator<Item = StepKey> + '_ {
         self.expected.iter().map(|(job, _)| *job)
     }
 }
@@ -78,7 +78,7 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_types::Rank;
+    use tutti_types::{JobId, Rank};
 
     fn born(child: i32) -> ProcessEvent {
         ProcessEvent::Forked { parent: 1, child, at_ns: 0 }
@@ -89,19 +89,19 @@ mod tests {
         let mut early = Early::default();
         assert!(early.keep(born(2)));
         assert!(early.events.is_empty());
-        let task = |rank| (JobId(7), Rank(rank));
+        let task = |rank| (StepKey::first(JobId(7)), Rank(rank));
         early.expect([task(0), task(1)].into_iter());
         assert!(early.keep(born(3)));
         assert_eq!(early.begin(task(0)).len(), 1);
         assert!(early.keep(born(4)) && early.events.len() == 1);
-        early.forget(JobId(7));
+        early.forget(StepKey::first(JobId(7)));
         assert!(early.events.is_empty() && early.expected().next().is_none());
     }
 
     #[test]
     fn too_many_cost_the_oldest() {
         let mut early = Early::default();
-        early.expect([(JobId(7), Rank(0))].into_iter());
+        early.expect([(StepKey::first(JobId(7)), Rank(0))].into_iter());
         for _ in 0..EVENTS_MAX {
             assert!(early.keep(born(2)));
         }

@@ -1,8 +1,9 @@
 use super::*;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use tutti_types::JobId;
 
-const TASK: TaskId = (JobId(1), Rank(0));
+const TASK: TaskId = (StepKey::first(JobId(1)), Rank(0));
 
 /// When it is told something, makes hundreds that end at once, then one that stays; ends when it is
 /// told more.

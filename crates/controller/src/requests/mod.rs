@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{Event, JobState};
 use tutti_node::instance::may_run_instance;
 use tutti_types::limits::MOVED_MAX;
-use tutti_types::{Figures, JobId, NodeId, Rank};
+use tutti_types::{Figures, JobId, NodeId, Rank, StepKey};
 use tutti_wire::code::Code;
 use tutti_wire::limits::SUSPENDED_PARTS_MAX;
 use tutti_wire::local::{Reply, Request};
@@ -38,11 +38,18 @@ use tutti_wire::units::format_seconds;
 pub(super) struct Client {
     /// The job whose front end it is.
     front_of: Option<JobId>,
+    /// The further step whose front end it is.
+    pub(super) front_of_step: Option<StepKey>,
     /// Jobs whose end it waits for, or that a task of them begins.
     waits_for: BTreeSet<JobId>,
 }
 
 impl Client {
+    /// Whether it is the front end of a job or of a step.
+    pub(super) fn is_front(&self) -> bool {
+        self.front_of.is_some() || self.front_of_step.is_some()
+    }
+
     /// The job has ended; there is nothing to wait for any more.
     pub(super) fn forget(&mut self, job: JobId) {
         self.waits_for.remove(&job);
@@ -123,6 +130,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::SetAccess { .. }
         | Request::Configure { .. } => Some(Change::Set),
         Request::Cancel { .. }
+        | Request::CancelStep { .. }
         | Request::Suspend { .. }
         | Request::Resume { .. }
         | Request::Hold { .. }
@@ -130,6 +138,8 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::SetJobClass { .. }
         | Request::Move { .. } => Some(Change::Job),
         Request::Run(_)
+        | Request::RunStep(_)
+        | Request::SignalStep { .. }
         | Request::Return { .. }
         | Request::Submit(..)
         | Request::Wait { .. }
@@ -172,6 +182,9 @@ impl Driver {
         }
         match request {
             Request::Run(job) => self.on_submit(token, uid, job, None),
+            Request::RunStep(step) => self.on_run_step(token, uid, *step),
+            Request::CancelStep { key, at_once } => self.on_cancel_step(token, uid, key, at_once),
+            Request::SignalStep { key, signal } => self.on_signal_step(token, uid, key, signal),
             Request::Return { job } => self.on_return(token, uid, job),
             Request::Submit(job, key) => self.on_submit(token, uid, job, Some(key)),
             Request::Wait { job } => self.on_wait(token, uid, job),

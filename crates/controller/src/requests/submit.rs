@@ -320,7 +320,7 @@ impl Driver {
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
             && front
-            && client.front_of.is_some()
+            && client.is_front()
         {
             return Err(Improper::SecondFront);
         }
@@ -352,7 +352,7 @@ impl Driver {
     }
 
     /// What the machine says of the user's limits counts only if root there is trusted.
-    fn lower_limits(&self, token: u64, uid: u32, launch: &mut LaunchSpec) {
+    pub(crate) fn lower_limits(&self, token: u64, uid: u32, launch: &mut LaunchSpec) {
         let connection = self.connections.get(&token);
         if let Some(vouch) = connection.and_then(|connection| connection.vouch.as_ref())
             && self.admin(uid).is_err()
@@ -364,7 +364,12 @@ impl Driver {
     /// Root sets the limits for the tasks, so it must not set what their user could not: real-time
     /// priority, say. Looking users up takes time, so it is done only for those that want more than
     /// any user may have that this instance starts.
-    fn check_limits(&self, token: u64, uid: u32, spec: &LaunchSpec) -> Result<(), Improper> {
+    pub(crate) fn check_limits(
+        &self,
+        token: u64,
+        uid: u32,
+        spec: &LaunchSpec,
+    ) -> Result<(), Improper> {
         let exceeds = |limits: &[u64]| {
             let allowed = |resource: u32| limits.get(resource as usize).copied().unwrap_or(0);
             spec.rlimits.iter().find_map(|&(resource, soft, hard)| {

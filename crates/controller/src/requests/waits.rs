@@ -74,7 +74,7 @@ impl Driver {
     }
 
     /// The keepers of these nodes, as a client reaches them from its own.
-    fn keepers_of(&self, token: u64, nodes: &[NodeId]) -> Vec<KeeperAt> {
+    pub(crate) fn keepers_of(&self, token: u64, nodes: &[NodeId]) -> Vec<KeeperAt> {
         let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
         let attach = |node: &NodeId| {
             let entry = self.nodes.get(node);
@@ -157,6 +157,9 @@ impl Driver {
                 entry.waiting.retain(|token| self.connections.contains_key(token));
                 entry.waiting_begun.retain(|token| self.connections.contains_key(token));
             }
+        }
+        if let Some(key) = client.front_of_step {
+            self.on_step_front_gone(key, from);
         }
         if let Some(job) = client.front_of {
             if let Some(entry) = self.jobs.get_mut(&job) {

@@ -65,6 +65,7 @@ impl From<FormerCore> for Core {
             overrun: BTreeMap::new(),
             allocations: BTreeMap::new(),
             after: JobsAfter::default(),
+            step_deadlines: BTreeSet::new(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

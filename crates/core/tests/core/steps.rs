@@ -1,9 +1,11 @@
-//! Jobs that are more than a task in each slot: batch jobs, which are held.
+//! Jobs that are more than a task in each slot: batch jobs, which are held, and further steps.
 
 use crate::cluster::{Cluster, job};
+use crate::scenarios::matrix;
 use tutti_core::{Action, Event, JobState, SubmitOptions};
 use tutti_types::{
-    ClusterTime, EndReason, FirstStep, JobId, JobSpec, NodeId, OnNodeLoss, TaskStatus,
+    ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, OnBadExit, OnNodeLoss, Rank,
+    RequestId, StepId, StepKey, StepRefusal, StepSpec, TaskStatus,
 };
 
 /// A batch job is submitted, and accepted.
@@ -128,4 +130,232 @@ fn a_batch_job_that_wants_notices_goes_on_without_a_node_but_not_without_its_tas
         cluster.deliver_kills();
         assert_eq!(cluster.outcomes.contains_key(&told), ends);
     }
+}
+
+/// A job is asked for a step; what the core answers last.
+fn step(cluster: &mut Cluster, job: JobId, key: u8, spec: StepSpec) -> Option<Action> {
+    let (request, key) = (RequestId(9_000), [key; 16]);
+    let before = cluster.log.len();
+    cluster.event(Event::SubmitStep { request, job, key, spec });
+    cluster.log[before..].last().cloned()
+}
+
+const fn tasks(tasks: u32) -> StepSpec {
+    StepSpec {
+        tasks,
+        processors_per_task: None,
+        overlap: false,
+        nodes: None,
+        grace: Nanos::from_millis(100),
+        on_bad_exit: OnBadExit::KillOnSignal,
+        lender: None,
+    }
+}
+
+fn nth(job: JobId, step: u32) -> StepKey {
+    StepKey { job, step: StepId(step) }
+}
+
+/// Where a step has tasks: node, and how many.
+fn placed(cluster: &Cluster, key: StepKey) -> Vec<(u32, u32)> {
+    cluster.core.step_parts(key).iter().map(|part| (part.node.0, part.tasks)).collect()
+}
+
+/// A step ends on all its nodes.
+fn finish_step(cluster: &mut Cluster, key: StepKey, status: TaskStatus) {
+    cluster.steps.entry(key).and_modify(std::collections::BTreeMap::clear);
+    cluster.event(Event::StepTasksEnded { key, ranks: Vec::new(), status });
+    cluster.event(Event::StepCleared { key, nodes: Vec::new() });
+}
+
+#[test]
+fn steps_get_free_processors_in_order_and_wait_for_them() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let all = batch(&mut cluster, job(4));
+    assert_eq!(step(&mut cluster, all, 1, tasks(3)), Some(Action::LaunchStep { key: nth(all, 1) }));
+    assert_eq!(placed(&cluster, nth(all, 1)), [(0, 2), (1, 1)]);
+    step(&mut cluster, all, 2, tasks(2));
+    assert_eq!(placed(&cluster, nth(all, 2)), [], "one processor is free");
+    step(&mut cluster, all, 3, tasks(1));
+    assert_eq!(placed(&cluster, nth(all, 3)), [], "it would fit, and is behind another");
+    finish_step(&mut cluster, nth(all, 1), TaskStatus::Exited(0));
+    assert_eq!(placed(&cluster, nth(all, 2)), [(0, 2)]);
+    assert_eq!(placed(&cluster, nth(all, 3)), [(1, 1)]);
+}
+
+#[test]
+fn a_step_that_is_larger_than_its_job_is_declined_with_what_the_job_has() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let all = batch(&mut cluster, job(4));
+    let refusal = |it: Option<Action>| match it {
+        Some(Action::DeclineStep { refusal, .. }) => Some(refusal),
+        _ => None,
+    };
+    let has = StepRefusal::TooLarge { tasks: 4, processors: 4, nodes: 2 };
+    assert_eq!(refusal(step(&mut cluster, all, 1, tasks(5))), Some(has));
+    let wide = StepSpec { processors_per_task: Some(3), ..tasks(1) };
+    let has = StepRefusal::TooLarge { tasks: 0, processors: 4, nodes: 2 };
+    assert_eq!(refusal(step(&mut cluster, all, 2, wide)), Some(has));
+    let spread = StepSpec { nodes: Some(3), ..tasks(3) };
+    assert!(refusal(step(&mut cluster, all, 3, spread)).is_some());
+    assert_eq!(refusal(step(&mut cluster, all, 4, tasks(0))), Some(StepRefusal::Nothing));
+    assert_eq!(refusal(step(&mut cluster, JobId(77), 5, tasks(1))), Some(StepRefusal::NoJob));
+    assert_eq!(cluster.core.steps(all).count(), 0);
+}
+
+#[test]
+fn a_step_on_more_nodes_has_a_task_on_each() {
+    let mut cluster = Cluster::with_nodes(&[3, 3]);
+    let all = batch(&mut cluster, job(6));
+    step(&mut cluster, all, 1, StepSpec { nodes: Some(2), ..tasks(2) });
+    assert_eq!(placed(&cluster, nth(all, 1)), [(0, 1), (1, 1)]);
+}
+
+#[test]
+fn a_step_that_overlaps_waits_for_nothing() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let all = batch(&mut cluster, job(2));
+    step(&mut cluster, all, 1, tasks(2));
+    let shares = StepSpec { overlap: true, ..tasks(2) };
+    assert_eq!(step(&mut cluster, all, 2, shares), Some(Action::LaunchStep { key: nth(all, 2) }));
+}
+
+#[test]
+fn the_task_that_waits_for_a_step_lends_it_its_processor() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let plain = cluster.submit(job(2));
+    let lent = StepSpec { lender: Some(Rank(0)), ..tasks(2) };
+    step(&mut cluster, plain, 1, lent);
+    assert_eq!(placed(&cluster, nth(plain, 1)), [], "rank 1 runs");
+    cluster.end_task(plain, 1, TaskStatus::Exited(0));
+    assert_eq!(placed(&cluster, nth(plain, 1)), [(0, 2)]);
+}
+
+#[test]
+fn a_step_that_needs_the_slots_of_a_task_that_has_ended_is_declined_where_none_is_left() {
+    let mut cluster = Cluster::with_nodes(&[1, 1]);
+    let plain = cluster.submit(job(2));
+    let lent = StepSpec { lender: Some(Rank(0)), ..tasks(2) };
+    step(&mut cluster, plain, 1, lent);
+    assert_eq!(placed(&cluster, nth(plain, 1)), [], "rank 1 runs");
+    cluster.end_task(plain, 1, TaskStatus::Exited(0));
+    let outcome = cluster.step_outcomes[&nth(plain, 1)];
+    assert_eq!(outcome.reason, EndReason::Cancelled, "its node has left the job");
+    assert!(matches!(
+        step(&mut cluster, plain, 2, lent),
+        Some(Action::DeclineStep { refusal: StepRefusal::TooLarge { tasks: 1, .. }, .. })
+    ));
+}
+
+#[test]
+fn a_step_that_is_asked_for_again_is_the_same_also_after_its_end() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let all = batch(&mut cluster, job(2));
+    step(&mut cluster, all, 1, tasks(1));
+    let request = RequestId(9_000);
+    let again = step(&mut cluster, all, 1, tasks(1));
+    assert_eq!(again, Some(Action::AcceptStep { request, key: nth(all, 1) }));
+    finish_step(&mut cluster, nth(all, 1), TaskStatus::Exited(4));
+    let outcome = cluster.step_outcomes[&nth(all, 1)];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Completed, 4));
+    cluster.step_outcomes.clear();
+    let again = step(&mut cluster, all, 1, tasks(1));
+    assert_eq!(again, Some(Action::StepEnded { key: nth(all, 1), outcome }));
+    assert_eq!(cluster.core.steps(all).count(), 0);
+}
+
+#[test]
+fn the_matrix_and_the_time_of_a_job_are_the_same_with_a_hundred_steps() {
+    let run = |steps: u8| {
+        let mut cluster = Cluster::with_nodes(&[4]);
+        let all = batch(&mut cluster, job(4));
+        let other = cluster.submit(job(4));
+        for number in 0..steps {
+            step(&mut cluster, all, number, tasks(2));
+            cluster.advance_ms(10);
+            if number % 2 == 1 {
+                for number in [number, number + 1] {
+                    finish_step(&mut cluster, nth(all, number.into()), TaskStatus::Exited(0));
+                }
+            }
+        }
+        cluster.advance_ms(10 * u64::from(100 - steps));
+        cluster.event(Event::Tick);
+        let service = [all, other].map(|job| cluster.core.service(job));
+        (matrix(&cluster), service, cluster.core.timetable(NodeId(0)))
+    };
+    assert_eq!(run(0), run(100));
+}
+
+#[test]
+fn steps_end_with_their_job() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let all = batch(&mut cluster, job(4));
+    step(&mut cluster, all, 1, tasks(4));
+    step(&mut cluster, all, 2, tasks(1));
+    cluster.end_task(all, 0, TaskStatus::Exited(0));
+    let waiting = cluster.step_outcomes[&nth(all, 2)];
+    assert_eq!(waiting.reason, EndReason::Cancelled, "it will never begin");
+    cluster.deliver_kills();
+    assert_eq!(cluster.outcomes[&all].reason, EndReason::Completed);
+    assert_eq!(cluster.step_outcomes[&nth(all, 1)].exit_code, 137);
+}
+
+#[test]
+fn a_failing_task_ends_its_step_and_not_the_job() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let all = batch(&mut cluster, job(2));
+    step(&mut cluster, all, 1, tasks(2));
+    let (key, status) = (nth(all, 1), TaskStatus::Signaled(11));
+    cluster.steps.entry(key).and_modify(|it| {
+        for ranks in it.values_mut() {
+            ranks.remove(&Rank(0));
+        }
+    });
+    cluster.event(Event::StepTasksEnded { key, ranks: vec![Rank(0)], status });
+    cluster.deliver_kills();
+    let outcome = cluster.step_outcomes[&key];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::TaskFailed, 139));
+    assert!(is_running(&cluster, all));
+}
+
+#[test]
+fn the_loss_of_its_front_end_ends_a_step_alone_after_the_grace() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let all = batch(&mut cluster, job(2));
+    step(&mut cluster, all, 1, tasks(1));
+    cluster.event(Event::StepFrontEndLost { key: nth(all, 1) });
+    let grace = cluster.core.params().front_end_grace();
+    cluster.advance(grace.0 + 1);
+    cluster.deliver_kills();
+    let outcome = cluster.step_outcomes[&nth(all, 1)];
+    assert_eq!(outcome.reason, EndReason::FrontEndLost);
+    assert!(is_running(&cluster, all));
+}
+
+#[test]
+fn a_step_that_is_cancelled_has_its_grace() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let all = batch(&mut cluster, job(2));
+    step(&mut cluster, all, 1, tasks(1));
+    cluster.cancel_step(0, false);
+    cluster.deliver_kills();
+    assert!(!cluster.step_outcomes.contains_key(&nth(all, 1)));
+    cluster.advance_ms(101);
+    cluster.deliver_kills();
+    assert_eq!(cluster.step_outcomes[&nth(all, 1)].reason, EndReason::Cancelled);
+}
+
+#[test]
+fn a_lost_node_ends_what_steps_had_there_where_the_job_goes_on() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let on_node_loss = OnNodeLoss::Notify { signal: None };
+    let all = batch(&mut cluster, JobSpec { on_node_loss, ..job(4) });
+    step(&mut cluster, all, 1, tasks(2));
+    step(&mut cluster, all, 2, tasks(2));
+    step(&mut cluster, all, 3, tasks(3));
+    cluster.lose(1);
+    assert_eq!(cluster.step_outcomes[&nth(all, 2)].reason, EndReason::NodeLost(NodeId(1)));
+    assert_eq!(cluster.step_outcomes[&nth(all, 3)].reason, EndReason::Cancelled, "too large now");
+    assert_eq!(placed(&cluster, nth(all, 1)), [(0, 2)]);
 }

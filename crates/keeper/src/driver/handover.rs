@@ -35,7 +35,7 @@ use tracing::warn;
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_node::instance::may_run_instance;
 use tutti_node::link::{Interest, Link};
-use tutti_types::JobId;
+use tutti_types::StepKey;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::{
@@ -196,15 +196,15 @@ impl Keeper {
         let mut context = Context::new(&options)?;
         context.launching.descriptors = handed.descriptors;
         context.mpi.names = handed.names;
-        let ending = |(at, job, index): (u64, JobId, u32)| ((job, index as usize), at);
+        let ending = |(at, job, index): (u64, StepKey, u32)| ((job, index as usize), at);
         context.endings = handed.endings.into_iter().map(ending).collect();
         let listener = UnixListener::from(inherited.take(handed.listener)?);
         let mut jobs = BTreeMap::new();
         for job in handed.jobs {
             let job = Job::take_over(job, &mut context, inherited)?;
-            context.touched.insert(job.launch.job);
-            context.note_exchange(job.launch.job);
-            jobs.insert(job.launch.job, job);
+            context.touched.insert(job.key());
+            context.note_exchange(job.key());
+            jobs.insert(job.key(), job);
         }
         let in_use: Vec<&Path> = jobs.values().filter_map(Job::scratch).collect();
         context.launching.scratches.take_over(handed.spares, &in_use);

@@ -7,7 +7,7 @@ use crate::watch::Watch;
 use std::io;
 use tutti_linux::inherited::Inherited;
 use tutti_node::link::{Interest, Link};
-use tutti_types::JobId;
+use tutti_types::StepKey;
 use tutti_wire::handover::HeldFront;
 use tutti_wire::limits::FRONT_END_FRAME_BYTES_MAX;
 
@@ -26,7 +26,7 @@ impl Front {
     /// Goes on with one of another program.
     pub(crate) fn take_over(
         held: HeldFront,
-        job: JobId,
+        job: StepKey,
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {

@@ -215,7 +215,7 @@ impl Job {
                 // Nothing is made, and no processor used, while it is looked at.
                 let _ = group.map(Cgroup::request_freeze);
                 let at_ns = clock::monotonic_ns() + nap_ns(1);
-                context.beside.entry(self.launch.job).or_insert(at_ns);
+                context.beside.entry(self.key()).or_insert(at_ns);
             }
             _ => {
                 self.end_look(context);
@@ -262,12 +262,13 @@ impl Job {
 
     /// The time has come to see how far a look is.
     pub(super) fn watch_look(&mut self, context: &mut Context) {
+        let key = self.key();
         let Some(look) = &mut self.look else { return };
         let now_ns = clock::monotonic_ns();
         let files = match look.found.try_recv() {
             Err(TryRecvError::Empty) if now_ns < look.until_ns => {
                 look.naps = look.naps.saturating_add(1);
-                context.beside.insert(self.launch.job, now_ns + nap_ns(look.naps));
+                context.beside.insert(key, now_ns + nap_ns(look.naps));
                 return;
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => SharedFiles::new(),
@@ -300,7 +301,7 @@ impl Job {
         let hangs_ns = clock::monotonic_ns() + HANGS_AFTER_NS;
         for index in 0..self.tasks.len() {
             if matches!(self.tasks[index].phase, Phase::Running(_) | Phase::Adopted(_)) {
-                context.endings.insert((self.launch.job, index), hangs_ns);
+                context.endings.insert((self.key(), index), hangs_ns);
             }
             let task = &self.tasks[index];
             match &task.phase {

@@ -21,7 +21,7 @@ use tutti_linux::inherited::Inherited;
 use tutti_node::layout;
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
-use tutti_types::JobId;
+use tutti_types::{StepId, StepKey};
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::{
     HandedJob, HandedMinder, HandedOutPipe, HandedPhase, HandedProgram, HandedTask,
@@ -68,10 +68,13 @@ impl Job {
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
-        let job = handed.launch.job;
+        let job = handed.launch.id().key();
         let cgroup = handed.cgroup_path.as_ref().filter(|_| handed.has_group);
         let cgroup = cgroup.and_then(|path| open_group(job, path));
-        let step = cgroup.as_ref().map(|group| layout::step_of(group.path()));
+        let step = cgroup.as_ref().map(|group| match job.step {
+            StepId::FIRST => layout::step_of(group.path()),
+            _ => group.path().to_owned(),
+        });
         let mut tasks = Vec::new();
         for (index, task) in handed.tasks.into_iter().enumerate() {
             tasks.push(Task::take_over(task, (job, index), step.as_deref(), context, inherited)?);
@@ -143,7 +146,7 @@ impl Task {
 
     fn take_over(
         handed: HandedTask,
-        (job, index): (JobId, usize),
+        (job, index): (StepKey, usize),
         step: Option<&Path>,
         context: &mut Context,
         inherited: &mut Inherited,
@@ -203,7 +206,7 @@ impl Phase {
 
     fn take_over(
         handed: HandedPhase,
-        (job, index): (JobId, usize),
+        (job, index): (StepKey, usize),
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
@@ -281,7 +284,7 @@ fn take_over_program(
 
 /// The group is there, or the job would have ended; if it can't be opened all the same, it is the
 /// agent's to end what is in it.
-fn open_group(job: JobId, path: &[u8]) -> Option<Cgroup> {
+fn open_group(job: StepKey, path: &[u8]) -> Option<Cgroup> {
     Cgroup::open(Path::new(OsStr::from_bytes(path)))
         .inspect_err(|error| info!(%job, "{}", chain(error)))
         .ok()

@@ -7,7 +7,7 @@ use tracing::warn;
 use tutti_node::platform::groups::Cgroup;
 use tutti_types::ProcessorSet;
 use tutti_wire::code::Code;
-use tutti_wire::launch::Launch;
+use tutti_wire::launch::{JobNode, Launch};
 
 /// Whether the groups of its tasks have limits of their own.
 pub(crate) const fn is_limited(launch: &Launch) -> bool {
@@ -27,6 +27,28 @@ pub(super) fn set(group: &Cgroup, launch: &Launch) {
     {
         warn!(code = %Code::GoesWithout, "processes are not limited: {}", chain(&error));
     }
+}
+
+/// Gives a job's group the memory of all its slots on this node. Tasks that have limits of their
+/// own need none above until others of the job run beside them.
+pub(super) fn set_of_job(group: &Cgroup, launch: &Launch) {
+    let Some(bytes) = promised(launch) else { return };
+    if let Err(error) = group.set_memory_limit(bytes) {
+        warn!(code = %Code::GoesWithout, "memory is not limited: {}", chain(&error));
+    }
+}
+
+/// The memory of all slots of a job on this node. The task of a batch job has that of all slots of
+/// the first node.
+fn promised(launch: &Launch) -> Option<u64> {
+    let slots = |node: &JobNode| u64::from(node.slots.max(1));
+    let of_a_task = launch.memory_per_task_bytes?;
+    let each = match &launch.share.held {
+        Some(_) => of_a_task / launch.nodes.first().map_or(1, slots),
+        None => of_a_task,
+    };
+    let here = launch.nodes.get(launch.share.node_rank as usize).map_or(1, slots);
+    Some(each.saturating_mul(here))
 }
 
 /// Whether its tasks have processors of their own here: some that no other task of it has.

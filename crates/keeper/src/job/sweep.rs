@@ -63,6 +63,7 @@ impl Job {
 
     /// The time has come to see how far a removal is.
     pub(super) fn watch_sweep(&mut self, context: &mut Context) {
+        let key = self.key();
         let Some(sweep) = &mut self.sweep else { return };
         let now_ns = clock::monotonic_ns();
         if sweep.is_done() || sweep.until_ns <= now_ns {
@@ -70,6 +71,6 @@ impl Job {
             return self.report_cleared(context);
         }
         sweep.naps = sweep.naps.saturating_add(1);
-        context.beside.insert(self.launch.job, now_ns + nap_ns(sweep.naps));
+        context.beside.insert(key, now_ns + nap_ns(sweep.naps));
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use tutti_linux::inherited::Inherited;
 use tutti_node::link::Interest;
 use tutti_node::platform::ways::Stream;
-use tutti_types::JobId;
+use tutti_types::StepKey;
 use tutti_wire::handover::{HandedPmi, HandedPmiLink};
 use tutti_wire::pmi::{LineBuffer, Server};
 
@@ -30,7 +30,7 @@ impl PmiJob {
     /// Goes on with one of another program.
     pub(crate) fn take_over(
         handed: HandedPmi,
-        job: JobId,
+        job: StepKey,
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
@@ -48,7 +48,7 @@ impl PmiJob {
 impl Connection {
     fn take_over(
         handed: HandedPmiLink,
-        (job, index): (JobId, usize),
+        (job, index): (StepKey, usize),
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {

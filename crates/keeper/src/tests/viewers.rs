@@ -6,7 +6,7 @@ use serde_bytes::ByteBuf;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_types::{JobId, TaskStatus};
+use tutti_types::{JobId, StepKey, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::encode;
 use tutti_wire::launch::InputTo;
@@ -228,7 +228,7 @@ fn viewers_that_go_or_say_what_they_may_not_change_nothing() {
     let mut front = scene.attached(1);
     let mut viewer = viewing(&scene, 1);
     let mut wrong = viewing(&scene, 1);
-    wrong.send(&FromFrontEnd::Attach { job: JobId(1), received: None });
+    wrong.send(&FromFrontEnd::Attach { key: StepKey::first(JobId(1)), received: None });
     assert_eq!(wrong.next::<ToFrontEnd>(), None, "it is left");
     // The end of a viewer's input is not that of the job's.
     viewer.send(&input(""));

@@ -10,7 +10,8 @@ use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
     ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
     Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, ProcessorSet,
-    QueueName, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, default_classes,
+    QueueName, Rank, Refusal, RequestId, RowId, StepKey, StepSpec, TaskStatus, Timetable, UserId,
+    default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -90,6 +91,12 @@ pub struct Cluster {
     pub requeued: BTreeMap<JobId, u32>,
     /// Everything the core ever asked for.
     pub log: Vec<Action>,
+    /// What nodes hold of further steps.
+    pub steps: BTreeMap<StepKey, BTreeMap<NodeId, BTreeSet<Rank>>>,
+    /// What nodes are to kill of further steps.
+    step_kills: Vec<(StepKey, NodeId)>,
+    /// How further steps ended.
+    pub step_outcomes: BTreeMap<StepKey, Outcome>,
     /// Jobs of an earlier controller had numbers up to this.
     spent: u64,
     requests: u64,
@@ -117,6 +124,9 @@ impl Cluster {
             runs: BTreeMap::new(),
             requeued: BTreeMap::new(),
             log: Vec::new(),
+            steps: BTreeMap::new(),
+            step_kills: Vec::new(),
+            step_outcomes: BTreeMap::new(),
             spent: 0,
             requests: 0,
         }
@@ -149,6 +159,7 @@ impl Cluster {
 
     fn lose_by(&mut self, node: u32, event: Event) {
         self.timetables.remove(&NodeId(node));
+        self.steps.values_mut().for_each(|nodes| drop(nodes.remove(&NodeId(node))));
         let mut victims = Vec::new();
         for (&job, held) in &mut self.held {
             if held.tasks.remove(&NodeId(node)).is_some() {
@@ -242,6 +253,13 @@ impl Cluster {
 
     /// A node that still has something of the job gets rid of it and reports so.
     fn clear_node(&mut self, job: JobId, node: NodeId) {
+        // A node ends what it has of steps first, and those that are started there meanwhile.
+        let has = |(key, nodes): &(&StepKey, &BTreeMap<NodeId, BTreeSet<Rank>>)| {
+            key.job == job && nodes.contains_key(&node)
+        };
+        while let Some(key) = self.steps.iter().find(has).map(|(key, _)| *key) {
+            self.clear_step(key, node, TaskStatus::Signaled(9));
+        }
         let had = self.held.get_mut(&job).and_then(|held| held.tasks.remove(&node));
         if had.is_some() {
             self.event(Event::JobCleared { job, nodes: vec![node] });
@@ -250,6 +268,7 @@ impl Cluster {
 
     /// All tasks that still run end like this, and nothing of the job is left: in one.
     pub fn end_job(&mut self, job: JobId, status: TaskStatus) {
+        self.steps.retain(|key, _| key.job != job);
         if let Some(held) = self.held.get_mut(&job) {
             held.tasks.clear();
             held.killed.clear();
@@ -266,6 +285,9 @@ impl Cluster {
 
     /// The nodes do what they were told to kill.
     pub fn deliver_kills(&mut self) {
+        for (key, node) in std::mem::take(&mut self.step_kills) {
+            self.clear_step(key, node, TaskStatus::Signaled(9));
+        }
         for (job, held) in self.held.clone() {
             for node in held.killed {
                 for rank in held.tasks.get(&node).into_iter().flatten() {
@@ -274,6 +296,103 @@ impl Cluster {
                 self.clear_node(job, node);
                 if let Some(held) = self.held.get_mut(&job) {
                     held.killed.remove(&node);
+                }
+            }
+        }
+    }
+
+    /// A job is asked for a further step.
+    pub fn start_step(&mut self, job: JobId, (tasks, each): (u32, u32), overlap: bool) {
+        self.requests += 1;
+        let spec = StepSpec {
+            tasks,
+            processors_per_task: (each > 0).then_some(each),
+            overlap,
+            nodes: None,
+            grace: Nanos::from_millis(50),
+            on_bad_exit: OnBadExit::KillOnSignal,
+            lender: tasks.is_multiple_of(2).then_some(Rank(0)),
+        };
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&self.requests.to_le_bytes());
+        let request = RequestId(self.requests);
+        self.event(Event::SubmitStep { request, job, key, spec });
+    }
+
+    fn pick_step(&self, place: usize) -> Option<StepKey> {
+        let jobs = self.core.jobs(ClusterTime(self.now)).map(|view| view.id);
+        let keys: Vec<StepKey> =
+            jobs.flat_map(|job| self.core.steps(job).map(|step| step.key)).collect();
+        keys.get(place % keys.len().max(1)).copied()
+    }
+
+    /// All that is left of a step ends like this.
+    pub fn end_step(&mut self, place: usize, status: TaskStatus) {
+        let Some(key) = self.pick_step(place) else { return };
+        for node in self.steps.get(&key).cloned().unwrap_or_default().into_keys() {
+            self.clear_step(key, node, status);
+        }
+    }
+
+    /// A task of a step ends; its node reports the rest later.
+    pub fn end_step_task(&mut self, place: usize, rank: usize, status: TaskStatus) {
+        let Some(key) = self.pick_step(place) else { return };
+        let ranks: Vec<Rank> = self
+            .steps
+            .get(&key)
+            .into_iter()
+            .flat_map(|it| it.values().flatten())
+            .copied()
+            .collect();
+        if let Some(&rank) = ranks.get(rank % ranks.len().max(1)) {
+            let nodes = self.steps.get_mut(&key).into_iter().flat_map(|it| it.values_mut());
+            nodes.for_each(|ranks| {
+                ranks.remove(&rank);
+            });
+            self.event(Event::StepTasksEnded { key, ranks: vec![rank], status });
+        }
+    }
+
+    /// What a node has of a step ends like this.
+    fn clear_step(&mut self, key: StepKey, node: NodeId, status: TaskStatus) {
+        let Some(ranks) = self.steps.get_mut(&key).and_then(|nodes| nodes.remove(&node)) else {
+            return;
+        };
+        for rank in ranks {
+            self.event(Event::StepTasksEnded { key, ranks: vec![rank], status });
+        }
+        self.event(Event::StepCleared { key, nodes: vec![node] });
+    }
+
+    /// A user ends a step.
+    pub fn cancel_step(&mut self, place: usize, at_once: bool) {
+        if let Some(key) = self.pick_step(place) {
+            self.event(Event::CancelStep { key, reason: EndReason::Cancelled, at_once });
+        }
+    }
+
+    /// The front end of a step is gone.
+    pub fn lose_front_end_of_step(&mut self, place: usize) {
+        if let Some(key) = self.pick_step(place) {
+            self.event(Event::StepFrontEndLost { key });
+        }
+    }
+
+    /// Steps are within their job, and have processors for themselves unless they share them.
+    fn check_steps(&self) {
+        for view in self.core.jobs(ClusterTime(self.now)) {
+            let mut taken: BTreeMap<NodeId, ProcessorSet> = BTreeMap::new();
+            for step in self.core.steps(view.id) {
+                for part in step.parts.iter().filter(|part| !part.cleared) {
+                    let job = self.core.parts(view.id);
+                    let of_job = job.iter().find(|it| it.node == part.node).expect("in its job");
+                    assert!(part.processors.is_subset(&of_job.processors), "{:?}", step.key);
+                    if step.spec.overlap || part.left < part.tasks {
+                        continue;
+                    }
+                    let taken = taken.entry(part.node).or_default();
+                    assert!(!taken.overlaps(&part.processors), "{:?} shares", step.key);
+                    taken.union_with(&part.processors);
                 }
             }
         }
@@ -309,6 +428,7 @@ impl Cluster {
         assert!(violations.is_empty(), "after {event:?}: {violations:#?}");
         self.compare_timetables(&event);
         self.compare_views();
+        self.check_steps();
         (0..4).for_each(|salt| self.imagine_absences(salt));
         self.note_rows();
     }
@@ -409,7 +529,28 @@ impl Cluster {
             Action::Kill { job, node } => {
                 self.held.get_mut(job).expect("kill of no job").killed.insert(*node);
             }
+            Action::AcceptStep { .. }
+            | Action::DeclineStep { .. }
+            | Action::TerminateStep { .. } => {}
+            Action::LaunchStep { key } => {
+                let ranks = |part: &Part| part.placements().iter().map(|it| it.rank).collect();
+                let parts = self.core.step_parts(*key);
+                let nodes = parts.iter().map(|part| (part.node, ranks(part))).collect();
+                assert!(self.steps.insert(*key, nodes).is_none(), "{key:?} starts twice");
+            }
+            Action::KillStep { key, node } => {
+                let has = self.steps.get(key).is_some_and(|nodes| nodes.contains_key(node));
+                if has {
+                    self.step_kills.push((*key, *node));
+                }
+            }
+            Action::StepEnded { key, outcome } => {
+                let left = self.steps.remove(key).unwrap_or_default();
+                assert!(left.is_empty(), "{key:?} ended before it was cleared: {left:?}");
+                assert!(self.step_outcomes.insert(*key, *outcome).is_none(), "ended twice");
+            }
             Action::Ended { job, outcome } => {
+                assert!(self.steps.keys().all(|key| key.job != *job), "a step outlives its job");
                 let left = self.held.remove(job).unwrap_or_default();
                 assert!(left.tasks.is_empty(), "job {job} ended before it was cleared: {left:?}");
                 let ours = self.service.remove(job).unwrap_or(0);

@@ -105,6 +105,14 @@ const KINDS: &[Kind] = &[
         let (after, one, stays) = (after.collect(), random.one_in(3), random.one_in(4));
         Step::SubmitAfter(Box::new(spec(random)), after, one, stays)
     }),
+    (96, Who::Users, |random| {
+        let (job, tasks) = (random.place(), random.number(4));
+        Step::StartStep(job, tasks, random.number(3), random.one_in(4))
+    }),
+    (48, Who::Users, |random| Step::EndStep(random.place(), status(random))),
+    (48, Who::Users, |random| Step::EndStepTask(random.place(), random.place(), status(random))),
+    (24, Who::Users, |random| Step::CancelStep(random.place(), random.one_in(2))),
+    (12, Who::Users, |random| Step::StepFrontEndLost(random.place())),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

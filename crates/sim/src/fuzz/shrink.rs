@@ -144,6 +144,20 @@ fn simpler(step: &Step) -> Vec<Step> {
             let plain = [Step::Submit(spec.clone()), Step::SubmitAfter(spec, first, false, false)];
             plain.into_iter().chain(fewer).collect()
         }
+        Step::StartStep(job, tasks, each, overlap) => {
+            vec![Step::StartStep(0, 1, 1, false), Step::StartStep(job % 8, tasks, each, overlap)]
+        }
+        Step::EndStep(place, status) => {
+            let well = TaskStatus::Exited(0);
+            vec![Step::EndStep(0, well), Step::EndStep(place % 8, status)]
+        }
+        Step::EndStepTask(place, rank, status) => {
+            vec![Step::EndStep(place, status), Step::EndStepTask(place % 8, rank % 8, status)]
+        }
+        Step::CancelStep(place, at_once) => {
+            vec![Step::CancelStep(0, true), Step::CancelStep(place % 8, at_once)]
+        }
+        Step::StepFrontEndLost(place) => vec![Step::StepFrontEndLost(place % 8)],
         Step::HoldJob(job, owner) => vec![Step::HoldJob(0, owner), Step::HoldJob(job % 8, owner)],
         Step::Release(job, owner) => vec![Step::Release(0, owner), Step::Release(job % 8, owner)],
         Step::JobClass(job, class) => {

@@ -8,9 +8,9 @@ use tutti_core::{Event, HeldBy, SubmitOptions};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, BankAccount, BankPeriod, ClassName, ClusterTime,
-    Figures, FirstStep, Grantee, GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName,
-    Origin, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec,
-    TaskStatus, UserId, class, params,
+    EndReason, Figures, FirstStep, Grantee, GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId,
+    NodeSetName, Origin, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName,
+    ResourceSpec, StepId, StepKey, TaskStatus, UserId, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -104,6 +104,16 @@ pub enum Step {
     /// what must have become of it. Whether one is enough, and whether it stays when it can't
     /// start.
     SubmitAfter(#[serde(with = "asked")] Box<JobSpec>, Vec<(usize, u64)>, bool, bool),
+    /// A job gets a further step: so many tasks, processors for each, and whether they overlap.
+    StartStep(usize, u32, u32, bool),
+    /// A further step ends: all its tasks, and nothing is left of it.
+    EndStep(usize, TaskStatus),
+    /// A task of a further step ends.
+    EndStepTask(usize, usize, TaskStatus),
+    /// A user ends a further step: with a grace, or at once.
+    CancelStep(usize, bool),
+    /// The front end of a further step is gone.
+    StepFrontEndLost(usize),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -230,6 +240,16 @@ impl Step {
                 let options = SubmitOptions { after, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
+            Self::StartStep(job, tasks, each, overlap) => {
+                let job = pick(cluster, *job);
+                cluster.start_step(job, (*tasks, *each), *overlap);
+            }
+            Self::EndStep(place, status) => cluster.end_step(*place, *status),
+            Self::EndStepTask(place, rank, status) => {
+                cluster.end_step_task(*place, *rank, *status);
+            }
+            Self::CancelStep(place, at_once) => cluster.cancel_step(*place, *at_once),
+            Self::StepFrontEndLost(place) => cluster.lose_front_end_of_step(*place),
             Self::HoldJob(job, owner) => {
                 cluster.event(Event::Hold { job: pick(cluster, *job), by: held_by(*owner) });
             }
@@ -334,7 +354,13 @@ fn tell_of_node(cluster: &mut Cluster, node: NodeId, speed: u32, load: u32) {
 
 fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
     let (status, rank) = (TaskStatus::Exited(1), Rank(node.0));
+    let key = StepKey { job, step: StepId(node.0) };
+    let (reason, at_once) = (EndReason::Cancelled, true);
     for event in [
+        Event::StepTasksEnded { key, ranks: vec![rank], status },
+        Event::StepCleared { key, nodes: vec![node] },
+        Event::CancelStep { key, reason, at_once },
+        Event::StepFrontEndLost { key },
         Event::JobCleared { job, nodes: vec![node] },
         Event::JobCleared { job, nodes: vec![] },
         Event::NodeOutOfReach { node },

@@ -3,8 +3,8 @@
 use clap::Args;
 use std::ffi::OsString;
 use tutti_client::{
-    self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, SCHEDULING, STDIO, job_request,
-    parse_input, pattern_parser,
+    self, FILE_LETTERS, Inside, JobOptions, OutputOptions, RunOptions, SCHEDULING, STDIO,
+    job_request, parse_input, pattern_parser,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::{self, Exit};
@@ -54,6 +54,14 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "when", help_heading = SCHEDULING)]
     json: bool,
 
+    /// Inside a job: share processors with other steps instead of waiting for free ones
+    #[arg(long, help_heading = SCHEDULING)]
+    overlap: bool,
+
+    /// Inside a job: start a job of its own, not a step
+    #[arg(long, conflicts_with = "overlap", help_heading = SCHEDULING)]
+    outside: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -65,7 +73,8 @@ Examples:
   tutti run -n 4 ./solver in.dat            four tasks, MPICH programs too
   tutti run -n 8 -N 2 -l ./solver           eight tasks on two nodes, labelled
   tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits
-  tutti run --when -n 8 -t 1h ./solver      when it would start and end";
+  tutti run --when -n 8 -t 1h ./solver      when it would start and end
+  tutti run --overlap -n 2 ./watch          in a job: a step beside its others";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FILE_LETTERS}\n\n{}", exit::TABLE)
@@ -131,5 +140,9 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     }
     let output =
         OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
-    tutti_client::run(request, RunOptions { output, input: args.input, summary: args.summary })
+    let inside = Inside { outside: args.outside, overlap: args.overlap };
+    tutti_client::run(
+        request,
+        RunOptions { output, input: args.input, summary: args.summary, inside },
+    )
 }

@@ -251,7 +251,8 @@ fn of_outer_job(name: &str) -> String {
 
 /// The words of `tutti run`.
 fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
-    let mut words: Vec<OsString> = vec!["--slurm".into()];
+    // Inside a job too: options of `srun` are those of a job.
+    let mut words: Vec<OsString> = vec!["--slurm".into(), "--outside".into()];
     for word in asked.script.directives.iter().flat_map(|it| &it.words) {
         words.push(word.into());
     }

@@ -72,6 +72,7 @@ mod slurm;
 mod squatters;
 mod stalls;
 mod stdio;
+mod steps;
 mod stuck;
 mod submit;
 mod subtree;

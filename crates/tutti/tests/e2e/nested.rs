@@ -1,4 +1,4 @@
-//! `tutti run` in a task of a job.
+//! Jobs of their own that a task of another job starts and waits for.
 
 use crate::harness::{Instance, own_processors};
 
@@ -13,7 +13,7 @@ fn on_all(instance: &Instance, line: &str) -> crate::harness::Done {
 fn a_run_inside_a_job_is_declined_if_it_can_only_start_after_that_job() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "policy=space"]).expect(0);
-    let run = format!("{} run", instance.program.display());
+    let run = format!("{} run --outside", instance.program.display());
     let done = on_all(&instance, &format!("{run} echo inner"));
     let done = done.expect(120).says("is inside job 1").says("[T008]");
     assert_eq!(done.text(), "");

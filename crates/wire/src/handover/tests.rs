@@ -5,7 +5,9 @@ use crate::pmi::ServerSpec;
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
-use tutti_types::{ControlMethod, Nanos, NodeId, ProcessorSet, TaskPlacement, UserId};
+use tutti_types::{
+    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, StepId, TaskPlacement, UserId,
+};
 
 fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes())
@@ -15,6 +17,7 @@ fn launch() -> Launch {
     Launch {
         job: JobId(7),
         number: 1,
+        step: StepId::FIRST,
         control: ControlMethod::Freeze,
         own_ipc: true,
         credentials: Credentials { uid: 1000, gid: 100, groups: vec![100, 4] },
@@ -181,7 +184,7 @@ fn sample() -> Handover {
         link: link(13),
         uid: 1000,
         outlet: Some(outlet()),
-        waits: Some(JobId(8)),
+        waits: Some(StepKey::first(JobId(8))),
         received: Some(9),
         until_ns: 10,
     };
@@ -196,7 +199,7 @@ fn sample() -> Handover {
         jobs: vec![job],
         lease_until_ns: Some(77),
         names,
-        endings: vec![(5, JobId(7), 3)],
+        endings: vec![(5, StepKey::first(JobId(7)), 3)],
         spares: HeldSpares { kept: vec![(bytes("/tmp/t-job-none.1"), (0, 0))], numbers: 1 },
     }
 }

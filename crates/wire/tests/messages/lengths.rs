@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
 use tutti_types::{
     Candidate, ClusterTime, IfAbsent, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, RowId,
-    Slot, TaskPlacement, TaskStatus, Timetable,
+    Slot, StepId, TaskPlacement, TaskStatus, Timetable,
 };
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
@@ -42,7 +42,8 @@ const PATH_BYTES: usize = 4096;
 /// What a message, an error, or a certificate may be: more than any of them is.
 const TEXT_BYTES: usize = 32 << 10;
 
-const LAUNCH: LaunchId = LaunchId { job: JobId(u64::MAX), number: u32::MAX };
+const LAUNCH: LaunchId =
+    LaunchId { job: JobId(u64::MAX), number: u32::MAX, step: StepId(u32::MAX) };
 const TASKS: usize = TASKS_PER_NODE_MAX as usize;
 
 fn bytes(count: usize) -> ByteBuf {
@@ -527,7 +528,11 @@ proptest! {
 #[test]
 fn a_timetable_of_any_length_arrives_whole() {
     let candidate = |job: u32| Candidate {
-        launch: LaunchId { job: JobId(u64::MAX - u64::from(job)), number: u32::MAX },
+        launch: LaunchId {
+            job: JobId(u64::MAX - u64::from(job)),
+            number: u32::MAX,
+            step: StepId(u32::MAX),
+        },
         processors: [job % 64].into_iter().collect(),
         if_absent: IfAbsent::Down,
     };

@@ -91,6 +91,17 @@ fn of_a_job(event: &Event) -> Option<String> {
             let after = after.as_ref().map_or(String::new(), after_words);
             format!("request {request}: {}{queue}{hold}{first}{after}", asked(spec))
         }
+        Event::SubmitStep { request, job, spec, .. } => {
+            format!("request {request}: job {job}, a step of {}", counted(spec.tasks, "task"))
+        }
+        Event::StepTasksEnded { key, ranks, status } => {
+            format!("job {key}: {} {}", of_ranks(ranks), ended(*status))
+        }
+        Event::StepCleared { key, nodes } => {
+            format!("job {key}: nothing is left of it on {}", of_nodes(nodes))
+        }
+        Event::CancelStep { key, reason, .. } => format!("job {key} is to end: {reason}"),
+        Event::StepFrontEndLost { key } => format!("job {key}: its front end is gone"),
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
         Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
@@ -249,6 +260,16 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         Action::PromiseBroken { job, at: promised, by } => {
             let within = short(promised.since(at));
             format!("job {job} was promised a start within {within}; job {by} was moved before it")
+        }
+        Action::AcceptStep { request, key } => format!("request {request}: it is step {key}"),
+        Action::DeclineStep { request, refusal } => format!("request {request}: {refusal:?}"),
+        Action::LaunchStep { key } => format!("job {key} starts"),
+        Action::TerminateStep { key, node } => {
+            format!("job {key} is asked to end on node {node}")
+        }
+        Action::KillStep { key, node } => format!("job {key} is killed on node {node}"),
+        Action::StepEnded { key, outcome } => {
+            format!("job {key} has ended: {}, exit {}", outcome.reason, outcome.exit_code)
         }
         Action::Requeued { job } => format!("job {job} is queued again"),
         Action::Ended { job, outcome: Outcome { reason, exit_code, service } } => {

@@ -419,6 +419,12 @@ impl<'a> World<'a> {
             Action::Signal { .. }
             | Action::PromiseBroken { .. }
             | Action::Reclassed { .. }
+            | Action::AcceptStep { .. }
+            | Action::DeclineStep { .. }
+            | Action::LaunchStep { .. }
+            | Action::TerminateStep { .. }
+            | Action::KillStep { .. }
+            | Action::StepEnded { .. }
             | Action::Decline { .. }
             | Action::Timetable { .. }
             | Action::Timetables { .. }

@@ -6,7 +6,7 @@ use tutti_types::OnBadExit;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::Stdio;
 use tutti_wire::report::JobReport;
-use tutti_wire::show::{JobDetails, NodeShare, ShowReport, StateChange};
+use tutti_wire::show::{JobDetails, NodeShare, ShowReport, StateChange, StepReport};
 
 /// What `ps` has of a job, and what only `show` has.
 #[derive(Serialize)]
@@ -19,6 +19,7 @@ pub(super) struct Shown<'a> {
     ended_ms: Option<u64>,
     details: Option<Details<'a>>,
     environment: Option<Vec<String>>,
+    steps: &'a [StepReport],
 }
 
 #[derive(Serialize)]
@@ -62,6 +63,7 @@ impl<'a> Shown<'a> {
             ended_ms: report.ended_ms,
             details: report.details.as_ref().map(|details| Details::of(&report.job, details)),
             environment: report.environment.as_ref().map(|all| all.iter().map(text).collect()),
+            steps: &report.steps,
         }
     }
 }

@@ -149,6 +149,7 @@ fn text_of(report: &ShowReport) -> String {
     if let Some(details) = &report.details {
         lines.add("states", states(details));
     }
+    lines.add("steps", steps(report));
     for text in report.environment.iter().flatten() {
         lines.add("env", String::from_utf8_lossy(text));
     }
@@ -231,6 +232,25 @@ fn asked(job: &JobReport, asked: &Asked) -> String {
     words.extend(bad_exit.map(str::to_owned));
     words.push(format!("on the loss of a node: {}", on_node_loss(asked.on_node_loss)));
     words.join(", ")
+}
+
+/// A line for each further step.
+fn steps(report: &ShowReport) -> String {
+    let line = |it: &tutti_wire::show::StepReport| {
+        let exit = it.exit_code.map_or_else(String::new, |code| format!(", exit {code}"));
+        let reason = match it.reason.as_str() {
+            "" | "completed" => String::new(),
+            reason => format!(": {reason}"),
+        };
+        let place = match it.placement.is_empty() {
+            true => String::new(),
+            false => format!(" on {}", it.placement.join(", ")),
+        };
+        let tasks = counted(it.tasks, "task");
+        format!("{}: {}, {tasks}, {}{exit}{reason}{place}", it.step, it.name, it.state)
+    };
+    let lines: Vec<String> = report.steps.iter().map(line).collect();
+    lines.join("\n")
 }
 
 /// What it starts with.

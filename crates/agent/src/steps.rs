@@ -1,0 +1,308 @@
+//! Further steps of jobs on this node, as the agent knows them.
+//!
+//! A step's processes are in the group of its job, so they are suspended and resumed with it. Where
+//! there is no group, their roots are among those of the job. What the keeper reports of a step
+//! goes to the controller as what it reports of a job does. A job has not ended here before its
+//! steps have.
+
+use super::driver::{Agent, EVENTS, bytes_of};
+use super::job::remove_group;
+use super::track::{Begun, Place};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use tracing::warn;
+use tutti_linux::signal::Root;
+use tutti_node::layout;
+use tutti_node::platform::groups::Cgroup;
+use tutti_types::{JobId, LaunchId, Rank, StepKey, TaskStatus};
+use tutti_wire::code::Code;
+use tutti_wire::keeper::{HeldJob, ToKeeper};
+use tutti_wire::launch::{Launch, Usage};
+use tutti_wire::tree::FromAgent;
+
+/// A further step of a job, until the controller says that its end is known.
+pub(super) struct Step {
+    launch: LaunchId,
+    /// Its group, in that of its job.
+    group: Option<Cgroup>,
+    ranks: BTreeSet<Rank>,
+    roots: BTreeMap<Rank, i32>,
+    ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
+    /// What the tasks that have ended used, as far as the agent counts it.
+    counted: Usage,
+    cleared: Option<Usage>,
+    /// The controller does not know of it, so no `Forget` will come.
+    strange: bool,
+}
+
+impl Agent {
+    /// All that the keeper was given, and has not been told to forget.
+    pub(super) fn all_launches(&self) -> Vec<LaunchId> {
+        let jobs = self.jobs.values().map(|job| job.launch);
+        jobs.chain(self.steps.values().map(|step| step.launch)).collect()
+    }
+
+    /// Whether a launch of a job or of a step is here.
+    pub(super) fn is_here(&mut self, launch: LaunchId) -> bool {
+        match launch.is_further() {
+            true => self.step_launched(launch).is_some(),
+            false => self.launched(launch).is_some(),
+        }
+    }
+
+    fn step_launched(&mut self, launch: LaunchId) -> Option<&mut Step> {
+        self.steps.get_mut(&launch.key()).filter(|step| step.launch == launch)
+    }
+
+    pub(super) fn on_launch_step(&mut self, launch: Launch) {
+        let (id, key) = (launch.id(), launch.id().key());
+        if self.steps.contains_key(&key) {
+            return;
+        }
+        let job = self.jobs.get(&key.job).filter(|job| job.launch.number == id.number);
+        let job = job.filter(|job| job.cleared.is_none() && job.clearing.is_none());
+        let made = match job.map(|job| &job.group) {
+            Some(None) => Ok(None),
+            Some(Some(group)) => {
+                group.create_child(&layout::group_of_step(key.step)).map(Some).map_err(|error| {
+                    warn!(code = %Code::GoesWithout, "job {key} can't have a cgroup: {error}");
+                })
+            }
+            // The job has ended here meanwhile.
+            None => Err(()),
+        };
+        let Ok(group) = made else {
+            let usage = Usage::default();
+            return self.tell_controller(FromAgent::Cleared { launch: id, usage });
+        };
+        let ranks: BTreeSet<Rank> = launch.share.tasks.iter().map(|task| task.rank).collect();
+        self.processes.tracker.begin(key, ranks.iter().copied(), &self.poller, EVENTS);
+        let cgroup = group.as_ref().map(|group| bytes_of(group.path()));
+        let step = Step {
+            launch: id,
+            group,
+            ranks,
+            roots: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            counted: Usage::default(),
+            cleared: None,
+            strange: false,
+        };
+        self.steps.insert(key, step);
+        self.tell_keeper_at_once(&ToKeeper::Launch { launch, cgroup });
+        if self.keeping.keeper.is_none() {
+            self.lose_step(key);
+        }
+    }
+
+    pub(super) fn on_step_started(&mut self, launch: LaunchId, rank: Rank, root: i32) {
+        let Some(step) = self.step_launched(launch) else { return };
+        step.roots.insert(rank, root);
+        self.follow_step(launch.key(), rank, root, Begun::Now);
+        self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
+    }
+
+    /// Has a task of a step switched with its job, and follows its processes.
+    fn follow_step(&mut self, key: StepKey, rank: Rank, root: i32, begun: Begun) {
+        let minder = self.minder_named(root);
+        let (Some(step), Some(job)) = (self.steps.get(&key), self.jobs.get(&key.job)) else {
+            return;
+        };
+        let tree = match &job.group {
+            Some(_) if job.is_frozen_as_one() => None,
+            Some(_) => Some(Root::whole(root)),
+            None => minder.map(Root::below_named),
+        };
+        let place = match &step.group {
+            Some(group) => Place::Group(group.path().join(layout::group_of_task(rank))),
+            None => Place::Minder(minder.unwrap_or((root, u64::MAX))),
+        };
+        if let Some(tree) = tree {
+            self.switch.root(key.job, tree);
+        }
+        self.processes.tracker.started((key, rank), root, place, begun);
+    }
+
+    pub(super) fn step_task_has_ended(
+        &mut self,
+        launch: LaunchId,
+        rank: Rank,
+        (status, detail, usage): (TaskStatus, String, Usage),
+    ) {
+        if let Some(step) = self.step_launched(launch) {
+            step.counted.add(&usage);
+            step.ended.insert(rank, (status, detail.clone(), usage));
+        }
+        self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
+    }
+
+    pub(super) fn on_step_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
+        let key = launch.key();
+        self.processes.tracker.end(key, &self.poller);
+        let mut is_strange = false;
+        if let Some(step) = self.step_launched(launch) {
+            (usage.processes, usage.processes_peak) =
+                (step.counted.processes, step.counted.processes_peak);
+            usage.processes_whole = step.counted.processes_whole;
+            step.cleared = Some(usage);
+            is_strange = step.strange;
+            remove_group(step.group.take().as_ref());
+        }
+        self.tell_controller(FromAgent::Cleared { launch, usage });
+        if is_strange {
+            self.on_forget_step(launch);
+        }
+        self.go_on_to_clear(key.job);
+    }
+
+    /// Whether steps of a job have to end before the job does, which its keeper says has. They are
+    /// killed.
+    pub(super) fn ends_steps_first(&mut self, id: JobId, usage: Usage) -> bool {
+        let left = self.steps_left(id);
+        for &launch in &left {
+            self.tell_keeper(&ToKeeper::Kill { launch });
+        }
+        // From now on no step is begun.
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.clearing = Some(usage);
+        }
+        !left.is_empty()
+    }
+
+    /// Ends a job of which only steps were left, and these are gone.
+    fn go_on_to_clear(&mut self, id: JobId) {
+        if !self.steps_left(id).is_empty() {
+            return;
+        }
+        let job = self.jobs.get_mut(&id).filter(|job| job.cleared.is_none());
+        if let Some(job) = job
+            && let Some(usage) = job.clearing
+        {
+            let launch = job.launch;
+            self.on_cleared(launch, usage);
+        }
+    }
+
+    fn steps_left(&self, id: JobId) -> Vec<LaunchId> {
+        let of_job = self.steps.values().filter(|step| step.launch.job == id);
+        of_job.filter(|step| step.cleared.is_none()).map(|step| step.launch).collect()
+    }
+
+    /// Sends a signal to all steps of a job.
+    pub(super) fn signal_steps(&mut self, id: JobId, signal: u8) {
+        for launch in self.steps_left(id) {
+            self.tell_keeper(&ToKeeper::Signal { launch, ranks: Vec::new(), signal });
+        }
+    }
+
+    pub(super) fn on_kill_step(&mut self, launch: LaunchId) {
+        match self.step_launched(launch).map(|step| step.cleared) {
+            Some(None) => self.tell_keeper(&ToKeeper::Kill { launch }),
+            known => {
+                let usage = known.flatten().unwrap_or_default();
+                self.tell_controller(FromAgent::Cleared { launch, usage });
+            }
+        }
+    }
+
+    pub(super) fn on_forget_step(&mut self, launch: LaunchId) {
+        let Some(step) = self.step_launched(launch) else { return };
+        if step.cleared.is_none() {
+            step.strange = true;
+            return self.tell_keeper(&ToKeeper::Kill { launch });
+        }
+        self.steps.remove(&launch.key());
+        self.tell_keeper(&ToKeeper::Forget { launch });
+    }
+
+    /// A controller has said whether it knows of a step.
+    pub(super) fn meet_step(&mut self, launch: LaunchId, is_known: bool) {
+        match is_known {
+            true => {
+                self.report_step_again(launch);
+                self.tell_keeper(&ToKeeper::SendExchanges { launch });
+            }
+            false => self.on_forget_step(launch),
+        }
+    }
+
+    fn report_step_again(&mut self, launch: LaunchId) {
+        let Some(step) = self.step_launched(launch) else { return };
+        let mut messages = Vec::new();
+        for (&rank, &root) in &step.roots {
+            messages.push(FromAgent::TaskStarted { launch, rank, root });
+        }
+        for (&rank, (status, detail, usage)) in &step.ended {
+            let (status, detail, usage) = (*status, detail.clone(), *usage);
+            messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
+        }
+        messages.extend(step.cleared.map(|usage| FromAgent::Cleared { launch, usage }));
+        messages.into_iter().for_each(|message| self.tell_controller(message));
+    }
+
+    /// Goes on with a step that the keeper holds from before this agent.
+    pub(super) fn adopt_step(&mut self, held: HeldJob) {
+        let key = held.launch.key();
+        if self.steps.contains_key(&key) {
+            return;
+        }
+        let path = held.cgroup.map(|path| PathBuf::from(as_os(path.into_vec())));
+        let step = Step {
+            launch: held.launch,
+            group: path.and_then(|path: PathBuf| Cgroup::open(Path::new(&path)).ok()),
+            ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
+            roots: held.roots.iter().copied().collect(),
+            ended: held
+                .ended
+                .into_iter()
+                .map(|(rank, status, detail, usage)| (rank, (status, detail, usage)))
+                .collect(),
+            counted: Usage::unknown(),
+            cleared: held.cleared,
+            strange: false,
+        };
+        let is_live = step.cleared.is_none();
+        self.steps.insert(key, step);
+        if is_live {
+            self.processes.tracker.begin(key, [], &self.poller, EVENTS);
+            for (rank, root) in held.roots {
+                self.follow_step(key, rank, root, Begun::Before);
+            }
+        }
+        if is_live && self.jobs.get(&key.job).is_none_or(|job| job.cleared.is_some()) {
+            // The agent before this one was about to end it with its job.
+            self.tell_keeper(&ToKeeper::Kill { launch: held.launch });
+        }
+    }
+
+    /// All steps of a job went with their keeper.
+    pub(super) fn lose_steps(&mut self, id: JobId) {
+        for launch in self.steps_left(id) {
+            self.lose_step(launch.key());
+        }
+    }
+
+    /// The tasks of a step went with their keeper.
+    pub(super) fn lose_step(&mut self, key: StepKey) {
+        self.processes.tracker.end(key, &self.poller);
+        let Some(step) = self.steps.get_mut(&key) else { return };
+        self.keeping.held_back.remove(&step.launch);
+        remove_group(step.group.take().as_ref());
+        for &rank in &step.ranks {
+            step.ended.entry(rank).or_insert_with(|| {
+                let detail = "the keeper of its node ended".into();
+                (TaskStatus::Lost, detail, Usage::unknown())
+            });
+        }
+        step.cleared = Some(step.cleared.unwrap_or_else(Usage::unknown));
+        let (launch, strange) = (step.launch, step.strange);
+        self.report_step_again(launch);
+        if strange {
+            self.on_forget_step(launch);
+        }
+    }
+}
+
+fn as_os(bytes: Vec<u8>) -> std::ffi::OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}

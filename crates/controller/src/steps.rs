@@ -1,0 +1,535 @@
+//! Further steps of jobs: their front ends, what nodes report of them, and what readers see.
+//!
+//! What a step is to run is not in the journal. A front end that was cut off asks for its step
+//! again, with the same key, and so brings it back; one that does not is lost, and its step ends.
+
+use super::driver::{Connection, Driver, Kind};
+use super::durability::{FRONT_MOMENT, FRONT_PATIENCE};
+use super::error::Problem;
+use super::exchange::Exchanges;
+use super::jobs::Entry;
+use super::report;
+use super::requests::{Forbidden, Improper};
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::{Event, Part, StepView};
+use tutti_node::codes::code_of_end;
+use tutti_types::{
+    ClusterTime, EndReason, JobId, LaunchId, NodeId, Outcome, Rank, StepKey, StepRefusal, StepSpec,
+    TaskStatus,
+};
+use tutti_wire::code::Code;
+use tutti_wire::launch::{JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
+use tutti_wire::limits::{NAME_BYTES_MAX, STEPS_BYTES_MAX, STEPS_SHOWN_MAX};
+use tutti_wire::local::{Reply, StepRequest};
+use tutti_wire::report::JobReport;
+use tutti_wire::show::StepReport;
+use tutti_wire::tree::{FromAgent, ToAgent};
+use tutti_wire::units::format_bytes;
+
+/// A further step of a job that has not ended.
+#[derive(Default)]
+pub(super) struct StepEntry {
+    /// What it is called; empty until its front end is back.
+    name: String,
+    /// What to run; `None` until its front end is back.
+    launch: Option<LaunchSpec>,
+    memory_per_task_bytes: Option<u64>,
+    tasks: u32,
+    /// Its front end, while that is connected.
+    front: Option<u64>,
+    /// The nodes that it was started on.
+    started_on: Vec<NodeId>,
+    /// Those of them that have no launch, since it was not known what to run.
+    untold: BTreeSet<NodeId>,
+    statuses: BTreeMap<Rank, TaskStatus>,
+    cleared: BTreeSet<NodeId>,
+    usage: Usage,
+    /// What a reader should know beyond the outcome.
+    detail: String,
+    /// What its nodes have stored before barriers.
+    pub(super) exchanges: Exchanges,
+}
+
+/// A request for a step while the core decides on it.
+pub(super) struct Stepping {
+    token: u64,
+    request: StepRequest,
+    accepted: Option<StepKey>,
+}
+
+impl Entry {
+    /// What its steps are to run takes this much memory, about.
+    fn step_bytes(&self) -> usize {
+        self.steps.values().filter_map(|step| step.launch.as_ref()).map(LaunchSpec::bytes).sum()
+    }
+}
+
+impl Driver {
+    pub(super) fn on_run_step(&mut self, token: u64, uid: u32, mut request: StepRequest) {
+        if let Err(error) = self.owned(uid, request.job) {
+            return self.fail(token, error);
+        }
+        self.lower_limits(token, uid, &mut request.launch);
+        if let Err(problem) = self.check_step(token, uid, &request) {
+            return self.fail(token, problem);
+        }
+        if request.again && !self.core.knows_step(request.job, &request.key.0) {
+            let reason = format!("no step of job {} is known by that key any more", request.job);
+            return self.fail(token, Problem::new(Code::NoJob, reason));
+        }
+        if let Some(why) = self.lacks_memory(&request) {
+            return self.reply(token, &Problem::new(Code::TooLarge, why).declined());
+        }
+        let (job, key, spec) = (request.job, request.key.0, request.spec);
+        self.pending.stepping = Some(Stepping { token, request, accepted: None });
+        let request = self.next_request();
+        self.apply(&Event::SubmitStep { request, job, key, spec });
+        let Some(Stepping { accepted: Some(key), .. }) = self.pending.stepping.take() else {
+            return;
+        };
+        self.launch_untold(key);
+        self.tell_step_front_where(key);
+        self.follow_up();
+    }
+
+    fn check_step(&self, token: u64, uid: u32, request: &StepRequest) -> Result<(), Problem> {
+        let is_front = matches!(request.launch.stdio, Stdio::FrontEnd { .. });
+        let is_plain = request.launch.script.is_none() && request.launch.adopt.is_empty();
+        let name = request.launch.name.len();
+        if !is_front || !is_plain || name > NAME_BYTES_MAX {
+            return Err(Problem::new(Code::Improper, "this is no proper request for a step"));
+        }
+        if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
+            && client.is_front()
+        {
+            return Err(Improper::SecondFront.into());
+        }
+        self.check_limits(token, uid, &request.launch)?;
+        let taken = self.jobs.get(&request.job).map_or(0, |entry| entry.step_bytes());
+        if taken + request.launch.bytes() > STEPS_BYTES_MAX {
+            let reason = format!(
+                "programs, arguments and environments of the steps of job {} would take more than \
+                 {} MiB: wait until some have ended",
+                request.job,
+                STEPS_BYTES_MAX >> 20
+            );
+            return Err(Problem::new(Code::TooMuchAsked, reason));
+        }
+        Ok(())
+    }
+
+    /// Why a job can never have such a step, if its tasks ask for more memory than the job has.
+    fn lacks_memory(&self, request: &StepRequest) -> Option<String> {
+        let asked = request.memory_per_task_bytes?;
+        let view = self.core.job(request.job, self.now())?;
+        let of_slot = view.spec.memory_per_task_bytes?;
+        let most = self.core.parts(request.job).iter().map(|part| part.tasks).max()?;
+        let has = of_slot.saturating_mul(most.into());
+        (asked > has).then(|| {
+            format!(
+                "job {} has {} of memory on a node, and each task of the step asks for {}; ask for \
+                 less, or start a job of its own with --outside",
+                request.job,
+                format_bytes(has),
+                format_bytes(asked)
+            )
+        })
+    }
+
+    /// The core has accepted a step, or had before.
+    pub(super) fn on_accept_step(&mut self, key: StepKey) {
+        let Some(Stepping { token, request, accepted }) = &mut self.pending.stepping else {
+            return;
+        };
+        *accepted = Some(key);
+        let token = *token;
+        let (memory, tasks) = (request.memory_per_task_bytes, request.spec.tasks);
+        let launch = request.launch.clone();
+        let Some(entry) = self.jobs.get_mut(&key.job) else { return };
+        let step = entry.steps.entry(key.step).or_default();
+        step.name.clone_from(&launch.name);
+        (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
+        (step.tasks, step.front) = (tasks, Some(token));
+        self.pending.steps_abandoned.remove(&key);
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.connections.get_mut(&token)
+        {
+            client.front_of_step = Some(key);
+        }
+        let waits = match self.core.step_parts(key).is_empty() {
+            true => format!("for free processors of job {}", key.job),
+            false => String::new(),
+        };
+        self.reply(token, &Reply::StepAccepted { key, waits });
+    }
+
+    pub(super) fn on_decline_step(&mut self, refusal: StepRefusal) {
+        let Some(Stepping { token, request, .. }) = &self.pending.stepping else { return };
+        let (token, text) = (*token, refused(request.job, &request.spec, refusal));
+        self.reply(token, &Problem::new(Code::TooLarge, text).declined());
+    }
+
+    /// The core has found room for a step.
+    pub(super) fn on_launch_step(&mut self, key: StepKey) {
+        let nodes: Vec<NodeId> = self.core.step_parts(key).iter().map(|part| part.node).collect();
+        let Some(step) = self.step_mut(key) else { return };
+        step.started_on.clone_from(&nodes);
+        step.untold = nodes.into_iter().collect();
+        self.launch_untold(key);
+        let is_asked_just_now =
+            matches!(&self.pending.stepping, Some(it) if it.accepted == Some(key));
+        if !is_asked_just_now {
+            self.tell_step_front_where(key);
+        }
+    }
+
+    /// Starts a step where that is still to be done, as soon as it is known what to run.
+    fn launch_untold(&mut self, key: StepKey) {
+        let Some((launch, mut shares)) = self.make_step_launch(key) else { return };
+        let Some(step) = self.step_mut(key) else { return };
+        let untold = std::mem::take(&mut step.untold);
+        shares.retain(|(node, _)| untold.contains(node));
+        if !shares.is_empty() && !self.launch_on_nodes(launch, shares) {
+            if let Some(step) = self.step_mut(key) {
+                // No node was told.
+                step.untold = untold;
+                let detail = "its launch takes more bytes than one message may have; use fewer \
+                              nodes or a smaller environment";
+                step.detail = Code::TooMuchAsked.mark(detail);
+            }
+            let (reason, at_once) = (EndReason::TaskFailed, true);
+            self.decision.follow_ups.push_back(Event::CancelStep { key, reason, at_once });
+        }
+    }
+
+    /// The launch of a step, and the share of each node.
+    fn make_step_launch(&self, key: StepKey) -> Option<(Launch, Vec<(NodeId, Share)>)> {
+        let entry = self.jobs.get(&key.job)?;
+        let step = entry.steps.get(&key.step)?;
+        let parts = self.core.step_parts(key);
+        let view = self.core.job(key.job, self.now()).filter(|_| !parts.is_empty())?;
+        let own_memory = step.memory_per_task_bytes;
+        let node = |part: &Part| JobNode {
+            node: part.node,
+            name: self.node_name(part.node),
+            address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
+            tasks: part.launched(),
+            slots: self.slots_on(key.job, part.node),
+        };
+        let launch = Launch {
+            job: key.job,
+            number: entry.requeues,
+            step: key.step,
+            control: self.core.control_of(key.job)?,
+            own_ipc: false,
+            credentials: entry.credentials.clone(),
+            size: step.tasks,
+            share: Share::default(),
+            nodes: parts.iter().map(node).collect(),
+            class: view.spec.class.to_string(),
+            resources: view.resources.to_vec(),
+            quantum: self.core.params().quantum(),
+            processors_per_task: each_of(parts),
+            memory_per_task_bytes: own_memory.or(view.spec.memory_per_task_bytes),
+            spec: step.launch.clone()?,
+        };
+        let share = |(node_rank, part): (u32, &Part)| {
+            (part.node, Share { tasks: part.placements(), node_rank, held: None })
+        };
+        Some((launch, (0..).zip(parts).map(share).collect()))
+    }
+
+    fn slots_on(&self, job: JobId, node: NodeId) -> u32 {
+        self.core.parts(job).iter().find(|part| part.node == node).map_or(0, |part| part.tasks)
+    }
+
+    fn tell_step_front_where(&mut self, key: StepKey) {
+        let Some(step) = self.step(key) else { return };
+        let Some(front) = step.front.filter(|_| !step.started_on.is_empty()) else { return };
+        let attach = self.keepers_of(front, &step.started_on);
+        self.reply(front, &Reply::Starting { job: key.job, attach });
+    }
+
+    fn step(&self, key: StepKey) -> Option<&StepEntry> {
+        self.jobs.get(&key.job)?.steps.get(&key.step)
+    }
+
+    fn step_mut(&mut self, key: StepKey) -> Option<&mut StepEntry> {
+        self.jobs.get_mut(&key.job)?.steps.get_mut(&key.step)
+    }
+
+    fn launch_of(&self, key: StepKey) -> LaunchId {
+        LaunchId { step: key.step, ..self.latest(key.job) }
+    }
+
+    /// A step is to end on a node. Where it was never started, it has.
+    pub(super) fn end_step_on(&mut self, key: StepKey, node: NodeId, at_once: bool) {
+        let launch = self.launch_of(key);
+        let is_untold = self.step_mut(key).is_some_and(|step| step.untold.remove(&node));
+        match (is_untold, at_once) {
+            (true, _) => {
+                self.decision
+                    .follow_ups
+                    .push_back(Event::StepCleared { key, nodes: [node].into() });
+            }
+            (false, true) => self.tell_node(node, ToAgent::Kill { launch }),
+            (false, false) => self.tell_node(node, ToAgent::Terminate { launch }),
+        }
+    }
+
+    /// What a node reports of a step that has not ended.
+    pub(super) fn on_step_report(&mut self, node: NodeId, report: FromAgent) {
+        match report {
+            FromAgent::TaskEnded { launch, rank, status, detail, .. } => {
+                let key = launch.key();
+                let Some(step) = self.step_mut(key) else { return };
+                if step.statuses.insert(rank, status).is_some() {
+                    return;
+                }
+                if step.detail.is_empty() && !detail.is_empty() {
+                    step.detail = format!("rank {rank}: {detail}");
+                }
+                self.apply(&Event::StepTasksEnded { key, ranks: [rank].into(), status });
+            }
+            FromAgent::Cleared { launch, usage } => {
+                let key = launch.key();
+                if let Some(entry) = self.jobs.get_mut(&key.job)
+                    && let Some(step) = entry.steps.get_mut(&key.step)
+                    && step.cleared.insert(node)
+                {
+                    step.usage.add(&usage);
+                    // The job's own count of these has the steps in it, where the kernel makes it.
+                    let io = Usage { read_bytes: 0, written_bytes: 0, ..usage };
+                    entry.usage.add(if usage.io_whole { &io } else { &usage });
+                }
+                self.apply(&Event::StepCleared { key, nodes: [node].into() });
+            }
+            _ => {}
+        }
+    }
+
+    /// A node that has joined again does not have a step that was launched there.
+    pub(super) fn reconcile_step(&mut self, node: NodeId, launch: LaunchId, same_keeper: bool) {
+        let key = launch.key();
+        let mut parts = self.core.step_parts(key).iter();
+        let Some(part) = parts.find(|part| part.node == node && !part.cleared) else { return };
+        let spoke = |step: &StepEntry| step.statuses.keys().any(|&rank| part.has(rank));
+        let has_spoken = self.step(key).is_some_and(spoke);
+        if same_keeper && !has_spoken && !self.core.is_step_killed(key) {
+            // Its keeper never had it.
+            if let Some(step) = self.step_mut(key) {
+                step.untold.insert(node);
+            }
+            return self.launch_untold(key);
+        }
+        self.apply(&Event::StepCleared { key, nodes: [node].into() });
+    }
+
+    pub(super) fn on_step_ended(&mut self, key: StepKey, outcome: Outcome) {
+        self.pending.steps_abandoned.remove(&key);
+        let launch = self.launch_of(key);
+        let step = self.jobs.get_mut(&key.job).and_then(|entry| entry.steps.remove(&key.step));
+        let Some(step) = step else { return };
+        for &node in &step.started_on {
+            if let Some(entry) = self.nodes.get_mut(&node) {
+                entry.launches.launched.remove(&launch);
+                entry.launches.unconfirmed.remove(&launch);
+            }
+            self.tell_node(node, ToAgent::Forget { launch });
+        }
+        let reason = match outcome.reason {
+            EndReason::NodeLost(node) => self.how_it_went(node),
+            reason => reason.to_string(),
+        };
+        let now = self.now();
+        let Some(entry) = self.jobs.get_mut(&key.job) else { return };
+        let of_job = report::ended_job(key.job, entry, outcome, reason.clone(), now);
+        let report = JobReport {
+            name: step.name.clone(),
+            code: code_of_end(outcome, step.statuses.values()),
+            detail: step.detail.clone(),
+            tasks: step.tasks,
+            usage: Some(step.usage),
+            cpu_ms: Some(cpu_ms(&step.usage)),
+            ..of_job
+        };
+        entry.steps_ended.push_back(StepReport {
+            step: key.step.0,
+            name: step.name,
+            tasks: step.tasks,
+            state: "ended".into(),
+            reason,
+            exit_code: Some(outcome.exit_code),
+            placement: Vec::new(),
+            cpu_ms: cpu_ms(&step.usage),
+        });
+        if entry.steps_ended.len() > STEPS_SHOWN_MAX {
+            entry.steps_ended.pop_front();
+        }
+        let Some(token) = step.front else { return };
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.connections.get_mut(&token)
+        {
+            client.front_of_step = None;
+        }
+        let (job, detail, report) = (key.job, step.detail, Box::new(report));
+        self.reply(token, &Reply::Ended { job, outcome, detail, report });
+    }
+
+    /// The connection of a step's front end is gone: from another node, perhaps only the way broke.
+    pub(super) fn on_step_front_gone(&mut self, key: StepKey, from: Option<NodeId>) {
+        let front = self.step(key).and_then(|step| step.front);
+        if front.is_some_and(|token| self.connections.contains_key(&token)) {
+            // It came back over another connection.
+            return;
+        }
+        let Some(step) = self.step_mut(key) else { return };
+        step.front = None;
+        match from {
+            Some(_) => {
+                let until = self.now() + FRONT_MOMENT;
+                self.pending.steps_abandoned.insert(key, until);
+            }
+            None => self.apply(&Event::StepFrontEndLost { key }),
+        }
+    }
+
+    /// Front ends that have not come back will not.
+    pub(super) fn give_up_steps(&mut self, now: ClusterTime) {
+        let late = self.pending.steps_abandoned.iter().filter(|(_, until)| **until <= now);
+        for key in late.map(|(&key, _)| key).collect::<Vec<_>>() {
+            self.pending.steps_abandoned.remove(&key);
+            self.apply(&Event::StepFrontEndLost { key });
+        }
+    }
+
+    /// What an earlier controller knew of steps. Their front ends are on their way.
+    pub(super) fn remember_steps(&mut self) {
+        let until = self.now() + FRONT_PATIENCE;
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for job in jobs {
+            let steps = self.core.steps(job).map(|it| remembered(&it)).collect::<Vec<_>>();
+            for (key, entry) in steps {
+                let launch = self.launch_of(key);
+                for node in &entry.started_on {
+                    if let Some(node) = self.nodes.get_mut(node) {
+                        node.launches.launched.insert(launch);
+                    }
+                }
+                self.pending.steps_abandoned.insert(key, until);
+                if let Some(job) = self.jobs.get_mut(&key.job) {
+                    job.steps.insert(key.step, entry);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_cancel_step(&mut self, token: u64, uid: u32, key: StepKey, at_once: bool) {
+        match self.owned(uid, key.job) {
+            Ok(()) => {
+                let reason = EndReason::Cancelled;
+                self.apply(&Event::CancelStep { key, reason, at_once });
+                self.reply(token, &Reply::Done);
+            }
+            Err(error) => self.fail(token, error),
+        }
+    }
+
+    pub(super) fn on_signal_step(&mut self, token: u64, uid: u32, key: StepKey, signal: u8) {
+        if !(1..=64).contains(&signal) {
+            return self.fail(token, format!("{signal} is no signal; signals are 1 to 64"));
+        }
+        let allowed = self.owned(uid, key.job).map_err(Problem::from).and_then(|()| {
+            let found = self.step(key).map(|step| step.started_on.clone());
+            found.ok_or_else(|| Problem::new(Code::NoPart, Forbidden::NotBegun(key.job)))
+        });
+        match allowed {
+            Ok(nodes) => {
+                let launch = self.launch_of(key);
+                let ranks = Vec::new();
+                self.tell_nodes(nodes, ToAgent::Signal { launch, ranks, signal });
+                self.reply(token, &Reply::Done);
+            }
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// The steps of a job for a reader.
+    pub(super) fn steps_of(&self, job: JobId) -> Vec<StepReport> {
+        let Some(entry) = self.jobs.get(&job) else { return Vec::new() };
+        let live = self.core.steps(job).filter_map(|view| {
+            let step = entry.steps.get(&view.key.step)?;
+            let place = |part: &Part| format!("{}:{}", self.node_name(part.node), part.processors);
+            Some(StepReport {
+                step: view.key.step.0,
+                name: step.name.clone(),
+                tasks: view.spec.tasks,
+                state: state_word(&view).into(),
+                reason: String::new(),
+                exit_code: None,
+                placement: view.parts.iter().take(STEPS_SHOWN_MAX).map(place).collect(),
+                cpu_ms: cpu_ms(&step.usage),
+            })
+        });
+        let mut steps: Vec<StepReport> = entry.steps_ended.iter().cloned().chain(live).collect();
+        steps.sort_by_key(|step| step.step);
+        steps.split_off(steps.len().saturating_sub(2 * STEPS_SHOWN_MAX))
+    }
+}
+
+fn state_word(view: &StepView<'_>) -> &'static str {
+    match (view.parts.is_empty(), view.is_ending) {
+        (true, _) => "waiting",
+        (false, true) => "ending",
+        (false, false) => "running",
+    }
+}
+
+const fn cpu_ms(usage: &Usage) -> u64 {
+    (usage.user_us + usage.system_us) / 1000
+}
+
+/// What is known of a step of which only the core knows.
+fn remembered(view: &StepView<'_>) -> (StepKey, StepEntry) {
+    let nodes = view.parts.iter().filter(|part| !part.cleared).map(|part| part.node);
+    let entry =
+        StepEntry { tasks: view.spec.tasks, started_on: nodes.collect(), ..StepEntry::default() };
+    (view.key, entry)
+}
+
+/// The processors of each task of a step.
+fn each_of(parts: &[Part]) -> u32 {
+    let placements = parts.first().map(Part::placements).unwrap_or_default();
+    placements.first().map_or(1, |task| task.processors.count())
+}
+
+/// Why a job can't have a step, in words.
+fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
+    match refusal {
+        StepRefusal::NoJob => format!("job {job} has not begun"),
+        StepRefusal::Ending => format!("job {job} is ending, and begins no step"),
+        StepRefusal::Nothing => "a step needs at least one task with one processor".into(),
+        StepRefusal::TooLarge { tasks, processors, nodes } => {
+            let many = |count: u32, noun: &str| match count {
+                1 => format!("1 {noun}"),
+                count => format!("{count} {noun}s"),
+            };
+            let each = spec.processors_per_task;
+            let each =
+                each.map_or_else(String::new, |each| format!(" of {}", many(each, "processor")));
+            let on =
+                spec.nodes.map_or_else(String::new, |nodes| format!(" on {}", many(nodes, "node")));
+            format!(
+                "job {job} has {} on {}, room for {}{each}, and the step asks for {}{on}; ask for \
+                 less, or start a job of its own with --outside",
+                many(processors, "processor"),
+                many(nodes, "node"),
+                many(tasks, "task"),
+                spec.tasks
+            )
+        }
+        StepRefusal::TooMany { limit } => {
+            format!("job {job} has {limit} steps that have not ended; wait until some have")
+        }
+    }
+}

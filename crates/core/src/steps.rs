@@ -1,0 +1,540 @@
+//! Further steps of a job: tasks that are started in its slots while it runs.
+//!
+//! A step takes processors of its job that no other task has. If there are not enough, it waits in
+//! the job, behind the steps that came before. If the job has too few altogether, it is declined at
+//! once. A step that overlaps takes processors that others have, too. The tasks of a batch job's
+//! script count as having none: the script waits for its steps. So does the task of another job
+//! that starts a step and waits for it (the lender).
+//!
+//! Steps change nothing of the matrix: they have their job's turns, and end with it. The tasks of a
+//! step end by the same rules as those of a job ([`Residence`]).
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::state::record::{Binding, Course, Deaths, Part, Residence, Rules, TaskEnd};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use tutti_types::constraints::OnNodeLoss;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet, Rank, RequestId, StepId, StepKey};
+use tutti_types::job::{EndReason, JobSpec, Outcome, StepRefusal, StepSpec, TaskStatus};
+use tutti_types::limits::STEPS_PER_JOB_MAX;
+use tutti_types::time::{ClusterTime, Nanos};
+
+/// The exit code of a step that was ended before it had begun.
+const ENDED_BY_TERM: u8 = 128 + 15;
+
+/// A further step of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Step {
+    /// By what its front end would ask for it again.
+    pub key: [u8; 16],
+    /// What was asked.
+    pub spec: StepSpec,
+    /// Since when it waits, or runs.
+    pub since: ClusterTime,
+    /// What is known of it once it has been started.
+    pub run: Option<Box<Residence>>,
+}
+
+/// Steps of a job of which it is remembered how they ended.
+pub const STEPS_REMEMBERED: usize = STEPS_PER_JOB_MAX as usize;
+
+/// A further step that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Done {
+    /// Its number.
+    pub step: StepId,
+    /// By what its front end would ask for it again.
+    pub key: [u8; 16],
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Where a step stands, for a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepView<'a> {
+    /// The step.
+    pub key: StepKey,
+    /// What was asked.
+    pub spec: &'a StepSpec,
+    /// Since when it waits, or runs.
+    pub since: ClusterTime,
+    /// Its parts by node; none while it waits.
+    pub parts: &'a [Part],
+    /// Whether it was asked to end, or killed.
+    pub is_ending: bool,
+}
+
+/// What a part of a job has for steps.
+struct Room {
+    node: NodeId,
+    /// The processors that may be taken.
+    free: ProcessorSet,
+}
+
+impl Step {
+    fn rules(&self) -> Rules {
+        // What becomes of the job when a node is lost, the job says.
+        Rules { on_bad_exit: self.spec.on_bad_exit, on_node_loss: OnNodeLoss::Kill }
+    }
+}
+
+impl Core {
+    /// The further steps of a job that have not ended.
+    pub fn steps(&self, job: JobId) -> impl Iterator<Item = StepView<'_>> {
+        let steps = self.allocations.get(&job).into_iter().flat_map(|it| &it.steps);
+        steps.map(move |(&step, it)| StepView {
+            key: StepKey { job, step },
+            spec: &it.spec,
+            since: it.since,
+            parts: it.run.as_ref().map_or(&[], |run| &run.parts),
+            is_ending: it.run.as_ref().is_some_and(|run| run.ending()),
+        })
+    }
+
+    /// Whether a step was asked for with this key, and has not ended, or has of late.
+    #[must_use]
+    pub fn knows_step(&self, job: JobId, key: &[u8; 16]) -> bool {
+        self.allocations.get(&job).is_some_and(|allocation| {
+            allocation.steps.values().any(|step| step.key == *key)
+                || allocation.done.iter().any(|done| done.key == *key)
+        })
+    }
+
+    /// Where a step's tasks run, by node.
+    #[must_use]
+    pub fn step_parts(&self, key: StepKey) -> &[Part] {
+        self.step(key).and_then(|step| step.run.as_ref()).map_or(&[], |run| &run.parts)
+    }
+
+    /// Whether a step is to be killed, or was.
+    #[must_use]
+    pub fn is_step_killed(&self, key: StepKey) -> bool {
+        let run = self.step(key).and_then(|step| step.run.as_ref());
+        run.is_some_and(|run| matches!(run.course, Course::Killed { .. }))
+    }
+
+    fn step(&self, key: StepKey) -> Option<&Step> {
+        self.allocations.get(&key.job)?.steps.get(&key.step)
+    }
+
+    fn step_mut(&mut self, key: StepKey) -> Option<&mut Step> {
+        self.allocations.get_mut(&key.job)?.steps.get_mut(&key.step)
+    }
+
+    pub(crate) fn on_submit_step(
+        &mut self,
+        now: ClusterTime,
+        (request, job): (RequestId, JobId),
+        (key, spec): (&[u8; 16], &StepSpec),
+        actions: &mut Vec<Action>,
+    ) {
+        let steps = self.allocations.get(&job).into_iter().flat_map(|it| &it.steps);
+        if let Some((&step, _)) = steps.clone().find(|(_, step)| step.key == *key) {
+            return actions.push(Action::AcceptStep { request, key: StepKey { job, step } });
+        }
+        let count = steps.count();
+        let done = self.allocations.get(&job).into_iter().flat_map(|it| &it.done);
+        if let Some(done) = done.clone().find(|done| done.key == *key) {
+            let key = StepKey { job, step: done.step };
+            actions.push(Action::AcceptStep { request, key });
+            return actions.push(Action::StepEnded { key, outcome: done.outcome });
+        }
+        if let Err(refusal) = self.admit_step(job, spec, count) {
+            return actions.push(Action::DeclineStep { request, refusal });
+        }
+        let allocation = self.allocations.entry(job).or_default();
+        allocation.made += 1;
+        let step = StepId(allocation.made);
+        let made = Step { key: *key, spec: *spec, since: now, run: None };
+        allocation.steps.insert(step, made);
+        actions.push(Action::AcceptStep { request, key: StepKey { job, step } });
+        self.start_steps(now, job, actions);
+    }
+
+    /// Whether a job can ever have a step.
+    fn admit_step(&self, job: JobId, spec: &StepSpec, count: usize) -> Result<(), StepRefusal> {
+        let residence = self.residence(job).ok_or(StepRefusal::NoJob)?;
+        if residence.ending() {
+            return Err(StepRefusal::Ending);
+        }
+        if spec.tasks == 0 || spec.processors_per_task == Some(0) || spec.nodes == Some(0) {
+            return Err(StepRefusal::Nothing);
+        }
+        if count >= STEPS_PER_JOB_MAX as usize {
+            return Err(StepRefusal::TooMany { limit: STEPS_PER_JOB_MAX });
+        }
+        let all = parts_left(residence).map(|part| Room::of(part, part.processors.clone()));
+        let all: Vec<Room> = all.collect();
+        let each = self.processors_each(job, spec);
+        if lay_out(&all, spec, each).is_some() {
+            return Ok(());
+        }
+        Err(StepRefusal::TooLarge {
+            tasks: all.iter().map(|room| room.free.count() / each).sum(),
+            processors: all.iter().map(|room| room.free.count()).sum(),
+            nodes: u32::try_from(all.len()).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// The processors of each of a step's tasks.
+    fn processors_each(&self, job: JobId, spec: &StepSpec) -> u32 {
+        let of_job = |spec: &JobSpec| spec.processors_per_task.unwrap_or(1);
+        let of_job = self.jobs.get(&job).map_or(1, |record| of_job(&record.spec));
+        spec.processors_per_task.unwrap_or(of_job).max(1)
+    }
+
+    /// Starts the steps of a job that wait, in their order, while there are processors for them.
+    pub(crate) fn start_steps(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        loop {
+            let Some(allocation) = self.allocations.get(&job) else { return };
+            let waits = |(_, step): &(&StepId, &Step)| step.run.is_none();
+            let Some((&step, first)) = allocation.steps.iter().find(waits) else { return };
+            let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { return };
+            let each = self.processors_each(job, &first.spec);
+            let room: Vec<Room> =
+                parts_left(residence).map(|part| self.room_in(job, part, &first.spec)).collect();
+            let Some(parts) = lay_out(&room, &first.spec, each) else { return };
+            let key = StepKey { job, step };
+            if let Some(step) = self.step_mut(key) {
+                step.since = now;
+                step.run = Some(Box::new(Residence::new(now, parts)));
+            }
+            actions.push(Action::LaunchStep { key });
+        }
+    }
+
+    /// What a step may take of a part of its job.
+    fn room_in(&self, job: JobId, part: &Part, spec: &StepSpec) -> Room {
+        let mut free = part.processors.clone();
+        if spec.overlap {
+            return Room::of(part, free);
+        }
+        if let (Some(residence), false) = (self.residence(job), part.is_held()) {
+            let runs =
+                |rank: Rank| !residence.ended.contains_key(&rank) && spec.lender != Some(rank);
+            let tasks = part.placements();
+            let running = tasks.iter().filter(|task| runs(task.rank));
+            running.for_each(|task| free.subtract(&task.processors));
+        }
+        let steps = self.allocations.get(&job).into_iter().flat_map(|it| it.steps.values());
+        for step in steps.filter(|step| !step.spec.overlap) {
+            let Some(run) = &step.run else { continue };
+            let Some(taken) = run.part(part.node).filter(|it| !it.cleared) else { continue };
+            let tasks = taken.placements();
+            let running = tasks.iter().filter(|task| !run.ended.contains_key(&task.rank));
+            running.for_each(|task| free.subtract(&task.processors));
+        }
+        Room::of(part, free)
+    }
+
+    pub(crate) fn on_step_tasks_ended(
+        &mut self,
+        now: ClusterTime,
+        (key, ranks): (StepKey, &[Rank]),
+        status: TaskStatus,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(step) = self.step_mut(key) else { return };
+        let (rules, grace) = (step.rules(), step.spec.grace);
+        let Some(run) = &mut step.run else { return };
+        let all: Vec<Rank> = if ranks.is_empty() { run.left().collect() } else { Vec::new() };
+        let (mut fatal, mut failing) = (None, false);
+        for &rank in all.iter().chain(ranks) {
+            match run.task_ended(rank, status, rules).0 {
+                TaskEnd::Unknown | TaskEnd::Noted => {}
+                TaskEnd::Failing => failing = true,
+                TaskEnd::Fatal(reason) => fatal = fatal.or(Some(reason)),
+            }
+        }
+        if let Some(reason) = fatal {
+            self.kill_step(now, key, (reason, Deaths::Collateral), actions);
+        } else if failing && run.present() {
+            // The others may wait for it for ever.
+            let at = now + grace;
+            run.terminate(EndReason::TaskFailed, now, at);
+            self.set_step_deadline(key, at);
+        }
+        self.start_steps(now, key.job, actions);
+    }
+
+    pub(crate) fn on_step_cleared(
+        &mut self,
+        now: ClusterTime,
+        (key, nodes): (StepKey, &[NodeId]),
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(run) = self.step(key).and_then(|step| step.run.as_ref()) else { return };
+        let all: Vec<NodeId> =
+            if nodes.is_empty() { run.nodes_left().collect() } else { Vec::new() };
+        for &node in all.iter().chain(nodes) {
+            self.clear_step(now, (key, node), actions);
+        }
+        self.finish_step(key, actions);
+        self.start_steps(now, key.job, actions);
+    }
+
+    /// Nothing of a step is left on a node. An end that was not reported is no success.
+    fn clear_step(
+        &mut self,
+        now: ClusterTime,
+        (key, node): (StepKey, NodeId),
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(run) = self.step_mut(key).and_then(|step| step.run.as_mut()) else { return };
+        let has_lost = run.has_lost_on(node);
+        run.hear_of_loss(node);
+        if run.clear(node).is_some() && has_lost {
+            let order = (EndReason::NodeLost(node), Deaths::Collateral);
+            self.kill_step(now, key, order, actions);
+        }
+    }
+
+    /// A step has ended when nothing of it is left on any node.
+    fn finish_step(&mut self, key: StepKey, actions: &mut Vec<Action>) {
+        let Some(run) = self.step(key).and_then(|step| step.run.as_ref()) else { return };
+        if run.cleared() {
+            let outcome = run.outcome(Nanos::ZERO);
+            self.forget_step(key, outcome);
+            actions.push(Action::StepEnded { key, outcome });
+        }
+    }
+
+    fn forget_step(&mut self, key: StepKey, outcome: Outcome) {
+        self.step_deadlines.retain(|(_, other)| *other != key);
+        let Some(allocation) = self.allocations.get_mut(&key.job) else { return };
+        if let Some(step) = allocation.steps.remove(&key.step) {
+            if allocation.done.len() >= STEPS_REMEMBERED {
+                allocation.done.remove(0);
+            }
+            allocation.done.push(Done { step: key.step, key: step.key, outcome });
+        }
+    }
+
+    /// Ends a step that has not begun.
+    fn end_waiting_step(&mut self, key: StepKey, reason: EndReason, actions: &mut Vec<Action>) {
+        // The job may have completed; what never began has not.
+        let reason = match reason {
+            EndReason::Completed => EndReason::Cancelled,
+            other => other,
+        };
+        let exit_code = reason.exit_code_or(ENDED_BY_TERM);
+        let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
+        self.forget_step(key, outcome);
+        actions.push(Action::StepEnded { key, outcome });
+    }
+
+    pub(crate) fn on_cancel_step(
+        &mut self,
+        now: ClusterTime,
+        (key, reason, at_once): (StepKey, EndReason, bool),
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(step) = self.step_mut(key) else { return };
+        let at = now + step.spec.grace;
+        match &mut step.run {
+            None => {
+                self.end_waiting_step(key, reason, actions);
+                self.start_steps(now, key.job, actions);
+            }
+            Some(_) if at_once => self.kill_step(now, key, (reason, Deaths::Meant), actions),
+            Some(run) => {
+                let failing =
+                    matches!(run.course, Course::Terminating { reason: EndReason::TaskFailed, .. });
+                let is_new = run.terminate(reason, now, at);
+                // Where a task failed, the others were not asked to end.
+                if is_new || failing {
+                    let nodes = run.nodes_left();
+                    actions.extend(nodes.map(|node| Action::TerminateStep { key, node }));
+                }
+                if is_new {
+                    self.set_step_deadline(key, at);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_step_front_end_lost(
+        &mut self,
+        now: ClusterTime,
+        key: StepKey,
+        actions: &mut Vec<Action>,
+    ) {
+        let at = now + self.params.front_end_grace();
+        let Some(step) = self.step_mut(key) else { return };
+        match &mut step.run {
+            None => {
+                self.end_waiting_step(key, EndReason::FrontEndLost, actions);
+                self.start_steps(now, key.job, actions);
+            }
+            Some(run) => {
+                run.orphan(at);
+                self.set_step_deadline(key, at);
+            }
+        }
+    }
+
+    fn kill_step(
+        &mut self,
+        now: ClusterTime,
+        key: StepKey,
+        (reason, deaths): (EndReason, Deaths),
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(run) = self.step_mut(key).and_then(|step| step.run.as_mut()) else { return };
+        if run.kill(reason, now, deaths) {
+            let nodes = run.nodes_left();
+            actions.extend(nodes.map(|node| Action::KillStep { key, node }));
+        }
+    }
+
+    /// A step is killed at this time, if it is not done by then.
+    fn set_step_deadline(&mut self, key: StepKey, at: ClusterTime) {
+        if self.kills {
+            self.step_deadlines.insert((at, key));
+        }
+    }
+
+    /// Kills steps whose grace is over.
+    pub(crate) fn end_due_steps(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        while let Some(&(at, key)) = self.step_deadlines.first()
+            && at <= now
+        {
+            self.step_deadlines.pop_first();
+            let course = self.step(key).and_then(|it| it.run.as_ref()).map(|run| run.course);
+            match course {
+                Some(Course::Orphaned { kill_at }) if kill_at <= now => {
+                    let order = (EndReason::FrontEndLost, Deaths::Meant);
+                    self.kill_step(now, key, order, actions);
+                }
+                Some(Course::Terminating { reason, kill_at, .. }) if kill_at <= now => {
+                    self.kill_step(now, key, (reason, Deaths::Meant), actions);
+                }
+                Some(
+                    Course::Orphaned { .. }
+                    | Course::Terminating { .. }
+                    | Course::Running
+                    | Course::Failing { .. }
+                    | Course::Killed { .. },
+                )
+                | None => {}
+            }
+        }
+    }
+
+    /// What a job has on a node is gone, and with it what its steps had there.
+    pub(crate) fn lose_steps_on(
+        &mut self,
+        now: ClusterTime,
+        (job, node): (JobId, NodeId),
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(allocation) = self.allocations.get(&job) else { return };
+        for step in allocation.steps.keys().copied().collect::<Vec<_>>() {
+            let key = StepKey { job, step };
+            self.clear_step(now, (key, node), actions);
+            self.finish_step(key, actions);
+        }
+        self.go_on_with_steps(now, job, actions);
+    }
+
+    /// Parts or tasks of a job have ended. A step that waits may be more than the job has left, or
+    /// may start.
+    pub(crate) fn go_on_with_steps(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        actions: &mut Vec<Action>,
+    ) {
+        self.end_impossible_steps(job, actions);
+        self.start_steps(now, job, actions);
+    }
+
+    fn end_impossible_steps(&mut self, job: JobId, actions: &mut Vec<Action>) {
+        let Some(allocation) = self.allocations.get(&job) else { return };
+        let impossible = |(&step, it): (&StepId, &Step)| {
+            let waits = it.run.is_none();
+            let refused = || self.admit_step(job, &it.spec, 0).is_err();
+            (waits && refused()).then_some(StepKey { job, step })
+        };
+        for key in allocation.steps.iter().filter_map(impossible).collect::<Vec<_>>() {
+            self.end_waiting_step(key, EndReason::Cancelled, actions);
+        }
+    }
+
+    /// A job is asked to end: steps that wait never begin. Its nodes tell those that run.
+    pub(crate) fn end_waiting_steps(
+        &mut self,
+        job: JobId,
+        reason: EndReason,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(allocation) = self.allocations.get(&job) else { return };
+        let waiting = allocation.steps.iter().filter(|(_, step)| step.run.is_none());
+        let waiting: Vec<StepId> = waiting.map(|(&step, _)| step).collect();
+        for step in waiting {
+            self.end_waiting_step(StepKey { job, step }, reason, actions);
+        }
+    }
+
+    /// A job has ended, or is in line again: nothing is left of its steps either.
+    pub(crate) fn end_steps(&mut self, job: JobId, reason: EndReason, actions: &mut Vec<Action>) {
+        self.end_waiting_steps(job, reason, actions);
+        let Some(allocation) = self.allocations.get_mut(&job) else { return };
+        for (step, it) in core::mem::take(&mut allocation.steps) {
+            let key = StepKey { job, step };
+            let Some(mut run) = it.run else { continue };
+            run.kill(reason, self.now, Deaths::Collateral);
+            actions.push(Action::StepEnded { key, outcome: run.outcome(Nanos::ZERO) });
+        }
+        self.step_deadlines.retain(|(_, key)| key.job != job);
+    }
+}
+
+/// The parts of a job where steps can be. One that is not held ends with its last task.
+fn parts_left(residence: &Residence) -> impl Iterator<Item = &Part> {
+    let stays = |part: &&Part| part.is_held() || part.left > 0;
+    residence.parts.iter().filter(|part| !part.cleared && !part.lost).filter(stays)
+}
+
+impl Room {
+    const fn of(part: &Part, free: ProcessorSet) -> Self {
+        Self { node: part.node, free }
+    }
+}
+
+/// The parts of a step that has this room; `None` if it is not enough.
+fn lay_out(room: &[Room], spec: &StepSpec, each: u32) -> Option<Vec<Part>> {
+    let fits = |room: &&Room| room.free.count() >= each;
+    let mut places: Vec<(&Room, u32)> = room.iter().filter(fits).map(|room| (room, 0)).collect();
+    let mut left = spec.tasks;
+    if let Some(nodes) = spec.nodes {
+        // Those with the most room, and a task on each at least.
+        places.sort_by_key(|(room, _)| core::cmp::Reverse(room.free.count()));
+        places.truncate(nodes as usize);
+        if places.len() < nodes as usize || left < nodes {
+            return None;
+        }
+        places.iter_mut().for_each(|(_, tasks)| *tasks = 1);
+        left -= nodes;
+    }
+    for (room, tasks) in &mut places {
+        let more = (room.free.count() / each - *tasks).min(left);
+        *tasks += more;
+        left -= more;
+    }
+    if left > 0 {
+        return None;
+    }
+    places.retain(|(_, tasks)| *tasks > 0);
+    places.sort_by_key(|(room, _)| room.node);
+    let mut first = 0;
+    let part = |(room, tasks): (&Room, u32)| {
+        let processors = room.free.lowest(tasks * each);
+        let part = Part::new(room.node, processors, first, tasks);
+        first += tasks;
+        Part { binding: Binding::Own(each), ..part }
+    };
+    Some(places.into_iter().map(part).collect())
+}
