@@ -315,10 +315,7 @@ impl Core {
     /// Ends a step that has not begun.
     fn end_waiting_step(&mut self, key: StepKey, reason: EndReason, actions: &mut Vec<Action>) {
         // The job may have completed; what never began has not.
-        let reason = match reason {
-            EndReason::Completed => EndReason::Cancelled,
-            other => other,
-        };
+        let reason = if reason == EndReason::Completed { EndReason::Cancelled } else { reason };
         let exit_code = reason.exit_code_or(ENDED_BY_TERM);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
         self.forget_step(key, outcome);

@@ -531,7 +531,35 @@ impl Cluster {
             }
             Action::AcceptStep { .. }
             | Action::DeclineStep { .. }
-            | Action::TerminateStep { .. } => {}
+            | Action::TerminateStep { .. }
+            | Action::LaunchStep { .. }
+            | Action::KillStep { .. }
+            | Action::StepEnded { .. } => self.carry_out_of_step(action),
+            Action::Ended { job, outcome } => {
+                assert!(self.steps.keys().all(|key| key.job != *job), "a step outlives its job");
+                let left = self.held.remove(job).unwrap_or_default();
+                assert!(left.tasks.is_empty(), "job {job} ended before it was cleared: {left:?}");
+                let ours = self.service.remove(job).unwrap_or(0);
+                if self.core.params().lead() == Nanos::ZERO {
+                    assert_eq!(outcome.service, Nanos(ours), "service of job {job}");
+                }
+                assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
+            }
+            Action::PromiseBroken { job, .. } => {
+                assert!(!self.held.contains_key(job), "job {job} had started");
+            }
+            Action::Reclassed { job, class } => {
+                assert!(self.core.classes().contains_key(class), "job {job}: no class {class}");
+            }
+            Action::Requeued { job } => self.wait_again(*job),
+            Action::MoveOut { job } => self.begin_move_out(*job),
+            Action::MoveIn { job } => self.begin_move_in(*job),
+            Action::WakeAt { at } => self.wake = *at,
+        }
+    }
+
+    fn carry_out_of_step(&mut self, action: &Action) {
+        match action {
             Action::LaunchStep { key } => {
                 let ranks = |part: &Part| part.placements().iter().map(|it| it.rank).collect();
                 let parts = self.core.step_parts(*key);
@@ -549,40 +577,20 @@ impl Cluster {
                 assert!(left.is_empty(), "{key:?} ended before it was cleared: {left:?}");
                 assert!(self.step_outcomes.insert(*key, *outcome).is_none(), "ended twice");
             }
-            Action::Ended { job, outcome } => {
-                assert!(self.steps.keys().all(|key| key.job != *job), "a step outlives its job");
-                let left = self.held.remove(job).unwrap_or_default();
-                assert!(left.tasks.is_empty(), "job {job} ended before it was cleared: {left:?}");
-                let ours = self.service.remove(job).unwrap_or(0);
-                if self.core.params().lead() == Nanos::ZERO {
-                    assert_eq!(outcome.service, Nanos(ours), "service of job {job}");
-                }
-                assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
-            }
-            Action::PromiseBroken { job, .. } => {
-                assert!(!self.held.contains_key(job), "job {job} had started");
-            }
-            Action::Reclassed { job, class } => {
-                assert!(self.core.classes().contains_key(class), "job {job}: no class {class}");
-            }
-            Action::Requeued { job } => {
-                let left = self.held.remove(job).unwrap_or_default();
-                assert!(
-                    left.tasks.is_empty(),
-                    "job {job} is queued before it was cleared: {left:?}"
-                );
-                let again = self.requeued.entry(*job).or_default();
-                *again += 1;
-                assert!(*again <= REQUEUES_MAX, "job {job} goes round");
-                // It begins anew.
-                self.service.remove(job);
-                self.runs.remove(job);
-                self.since.remove(job);
-            }
-            Action::MoveOut { job } => self.begin_move_out(*job),
-            Action::MoveIn { job } => self.begin_move_in(*job),
-            Action::WakeAt { at } => self.wake = *at,
+            _ => {}
         }
+    }
+
+    /// A job that a node has lost begins anew.
+    fn wait_again(&mut self, job: JobId) {
+        let left = self.held.remove(&job).unwrap_or_default();
+        assert!(left.tasks.is_empty(), "job {job} is queued before it was cleared: {left:?}");
+        let again = self.requeued.entry(job).or_default();
+        *again += 1;
+        assert!(*again <= REQUEUES_MAX, "job {job} goes round");
+        self.service.remove(&job);
+        self.runs.remove(&job);
+        self.since.remove(&job);
     }
 
     /// A job that is preempted by the rules of classes has had its time.
