@@ -53,6 +53,9 @@ const ANSWER_EVERY: Nanos = Nanos::from_millis(10);
 /// it has got.
 const SKIPPED_MAX: u64 = 1000;
 
+/// Events that a controller looks at when it takes over while a node is out of reach.
+const LOOKED_BACK: u64 = 10_000;
+
 /// Requests of one user for events that wait at once: each is looked at whenever something happens.
 const READERS_PER_USER_MAX: usize = 64;
 
@@ -487,13 +490,46 @@ impl Driver {
         self.happened(Some(of), what);
     }
 
+    /// The nodes that readers have been shown as out of reach, by the latest events: such a node is
+    /// soon back or lost.
+    fn said_unreachable(&mut self) -> BTreeSet<String> {
+        let journal = &mut self.memory.journal;
+        let mut after = journal.published_until().saturating_sub(LOOKED_BACK);
+        let mut said = BTreeSet::new();
+        while let Ok(found) = journal.published::<Event>(after, PAGE_EVENTS)
+            && let Some((last, ..)) = found.last()
+        {
+            after = *last;
+            for (.., event) in found {
+                match event.what {
+                    What::NodeUnreachable { node } => {
+                        said.insert(node);
+                    }
+                    What::NodeBack { node } | What::NodeLost { node } => {
+                        said.remove(&node);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        said
+    }
+
     /// A controller takes over what there is, before anything happens to it. The event belongs to
     /// this entry.
     pub(super) fn controller_started(&mut self, entry: Number) {
         // An earlier one had them: they do not join now, and some may be back.
         let up = || self.core.nodes().filter(|view| view.up);
         self.events.up = up().map(|view| view.id).collect();
-        self.events.unreachable = up().filter(|view| view.away).map(|view| view.id).collect();
+        let away = up().filter(|view| view.away);
+        let away: Vec<(NodeId, String)> =
+            away.map(|view| (view.id, view.spec.name.to_string())).collect();
+        if !away.is_empty() {
+            // An earlier one may have begun without them, of which readers have not heard.
+            let said = self.said_unreachable();
+            let away = away.into_iter().filter(|(_, name)| said.contains(name));
+            self.events.unreachable = away.map(|(node, _)| node).collect();
+        }
         self.events.entry = entry;
         let release = env!("CARGO_PKG_VERSION").into();
         self.happened(None, What::ControllerStarted { release });
