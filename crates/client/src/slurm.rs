@@ -70,7 +70,7 @@ pub fn cluster_name() -> String {
 pub(super) fn environment(slurm: bool, inner: bool) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let keeps_outer = slurm && inner && is_inside();
-    if is_inside() && !keeps_outer || slurm && !keeps_outer {
+    if (is_inside() || slurm) && !keeps_outer {
         all.retain(|(name, _)| !is_of_a_job(name));
     }
     if slurm && !keeps_outer {

@@ -179,7 +179,7 @@ pub(super) fn sstat(words: &[OsString]) -> anyhow::Result<u8> {
     }
     let wanted = line.items("jobs");
     if !line.problems.is_empty() || wanted.is_empty() {
-        let mut problems = line.problems.clone();
+        let mut problems = line.problems;
         problems.extend(wanted.is_empty().then(|| "name jobs with -j".to_owned()));
         return Ok(wrong("sstat", &problems));
     }

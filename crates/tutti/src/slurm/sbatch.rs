@@ -217,7 +217,7 @@ fn variables() -> Vec<Source> {
     let set = VARIABLES.iter().filter_map(|(variable, name)| {
         let value = std::env::var(variable).ok()?;
         let value =
-            (!FLAGS.contains(name) && !(*name == "exclusive" && value.is_empty())).then_some(value);
+            (!(FLAGS.contains(name) || *name == "exclusive" && value.is_empty())).then_some(value);
         Some(Source { origin: format!("{variable}: "), name, value })
     });
     set.collect()

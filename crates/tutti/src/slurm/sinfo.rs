@@ -204,7 +204,7 @@ fn has_state(node: &NodeReport, line: &Line) -> bool {
     };
     (states.is_empty() || states.iter().any(names))
         && !(line.has("responding") && is_down)
-        && !(line.has("dead") && !is_down)
+        && (!line.has("dead") || is_down)
         && !(line.has("list-reasons") && node.drained.is_none())
 }
 

@@ -30,10 +30,10 @@ impl Opener {
         let path = this.directory.join("page.html");
         let mut file =
             fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        write!(
+        writeln!(
             file,
             "<!doctype html><meta charset=\"utf-8\"><title>Tutti</title>\
-             <meta http-equiv=\"refresh\" content=\"0;url={address}\"><a href=\"{address}\">Tutti</a>\n"
+             <meta http-equiv=\"refresh\" content=\"0;url={address}\"><a href=\"{address}\">Tutti</a>"
         )?;
         drop(file);
         let mut command = Command::new("xdg-open");
