@@ -2,9 +2,9 @@
 //!
 //! One function is the whole of its surface: [`Core::apply`] takes in one [`Event`] that happened at
 //! a [`ClusterTime`](tutti_types::ClusterTime) and appends the [`Action`]s that must follow. Same
-//! events, same times: same actions, bit for bit. There is no clock, file, thread, environment or random number in here
-//! (`no_std` makes the compiler say so), no floating point, and no container whose order depends on
-//! a hash. What is slow or random enters as an event.
+//! events, same times: same actions, bit for bit. There is no clock, file, thread, environment or
+//! random number in here (`no_std` makes the compiler say so), no floating point, and no container
+//! whose order depends on a hash. What is slow or random enters as an event.
 //!
 //! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
 //! [`controller`] dispatches; [`state::record`] is a job and its states; [`matrix`] is the

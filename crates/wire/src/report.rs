@@ -84,8 +84,8 @@ pub struct JobReport {
     pub position: Option<u64>,
     /// The job just before it in line.
     pub behind: Option<JobId>,
-    /// What it starts with: `tasks`, one in each slot; or `batch`, a script that runs once. `null` of
-    /// a job that ended under an earlier release.
+    /// What it starts with: `tasks`, one in each slot; or `batch`, a script that runs once. `null`
+    /// of a job that ended under an earlier release.
     pub first: Option<String>,
     /// How many slots it asked for, each with room for one task; `null` likewise.
     pub slots: Option<u32>,

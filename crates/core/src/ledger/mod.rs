@@ -298,8 +298,8 @@ impl Ledger {
 
     /// When so many more processors of a row will have come free, by what the jobs at home there may
     /// still run, and the grace of each after that: the least part of the row's slot that must pass
-    /// for it, and how many have come free then. What the jobs get as guests elsewhere is not counted
-    /// on, since it may end any moment.
+    /// for it, and how many have come free then. What the jobs get as guests elsewhere is not
+    /// counted on, since it may end any moment.
     /// `None`: never, since jobs without a limit hold them.
     #[must_use]
     pub fn release(&self, row: RowId, processors: u64) -> Option<Release> {

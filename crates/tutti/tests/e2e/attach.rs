@@ -59,6 +59,7 @@ fn several_see_a_job_from_now_on_and_one_that_detaches_ends_nothing() {
 fn a_viewer_gives_input_beside_the_front_end() {
     let instance = Instance::new().up();
     let front = instance.start_typing(&["run", "-J", "cat", "-n", "2", "-i", "all", "cat"]);
+    eventually("the job", || (!instance.jobs().is_empty()).then_some(()));
     instance.wait_for_state(1, "running");
     let mut viewer = instance.start_typing(&["attach", "-l", "-i", "1", "cat"]);
     viewer.wait_for_err("attached to job");

@@ -182,7 +182,7 @@ fn allowances_of_a_file_are_set_together_and_renewed_by_period() {
     assert!(typed.contains("1h"), "{typed}");
     assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
     bank(&["--dry-run"]).expect(1).says("--dry-run goes with --file or settings");
-    bank(&["--file", "site.toml", "x=1h"]).expect(2).says("cannot be used with");
+    bank(&["--file", "site.toml", "x=1h"]).expect(2).says("--file can't go with");
     let dry = bank(&["--file", "site.toml", "--dry-run"]).expect(0).text();
     assert!(dry.contains("100h/month") || dry.contains("4d4h/month"), "{dry}");
     assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
