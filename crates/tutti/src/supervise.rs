@@ -182,8 +182,8 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     }
     // A process that waits for this pipe to close must not wait for the supervisor's end.
     let name = unit.as_ref().ok().cloned().flatten().unwrap_or_default();
-    print(format!("{READY} {name}").trim_end())?;
-    print("\n")?;
+    // The process that has started it may be gone. Then it goes on all the same, or ends in order.
+    let _ = print(&format!("{}\n", format!("{READY} {name}").trim_end()));
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&log)?;
