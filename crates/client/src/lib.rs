@@ -50,7 +50,8 @@ pub use nodes::{list as node_list, parse_signal};
 pub use open_mpi::Suspect;
 pub use preflight::{check_launch, output_file};
 pub use request::{
-    FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, pattern_parser,
+    FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, outer_job,
+    pattern_parser,
 };
 pub use run::{Inside, RunOptions, run};
 pub use sink::OutputOptions;

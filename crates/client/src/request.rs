@@ -270,7 +270,7 @@ fn queue_of_environment() -> Option<String> {
 }
 
 /// The job whose task this process is of, if any.
-fn outer_job() -> Option<JobId> {
+pub fn outer_job() -> Option<JobId> {
     std::env::var("TUTTI_JOB").ok()?.parse().ok().map(JobId)
 }
 

@@ -21,7 +21,8 @@ same verb.
   srun -n 1 -c 8 -t 1:00:00 ./threads
 
 The job is interactive (`-p CLASS` names another). It ends with the highest exit
-code of its tasks.
+code of its tasks. Inside a job it is a step of that job: it takes processors of
+it that no other step has, or waits for them. Without -n it has the job's tasks.
 ";
 
 /// Options of `srun` that `sbatch` does not have, or has with another value.
@@ -98,6 +99,40 @@ const OF_SRUN: [&str; 14] = [
 
 /// Options that a job has which is submitted, and none that is run.
 const OF_SUBMITTED: [&str; 4] = ["hold", "open-mode", "requeue", "no-requeue"];
+
+/// Options that a step has from its job.
+const OF_ITS_JOB: [&str; 30] = [
+    "account",
+    "begin",
+    "comment",
+    "constraint",
+    "deadline",
+    "dependency",
+    "exclusive",
+    "gpu-bind",
+    "gpus",
+    "gpus-per-node",
+    "gpus-per-task",
+    "gres",
+    "job-name",
+    "licenses",
+    "mail-type",
+    "mail-user",
+    "nice",
+    "nodelist",
+    "no-kill",
+    "oversubscribe",
+    "partition",
+    "priority",
+    "qos",
+    "reservation",
+    "share",
+    "spread-job",
+    "time",
+    "time-min",
+    "tres-per-task",
+    "wckey",
+];
 
 /// Variables with options, in Slurm's words. Those of an outer job's size are not among them: they
 /// are about that job.
@@ -205,11 +240,39 @@ fn refusals(line: &Line) -> Vec<String> {
     {
         problems.push(format!("--jobid={job}: a step can be started only from inside its job"));
     }
+    if is_step()
+        && let Some(nodes) = line.last("nodelist")
+        && std::env::var("SLURM_JOB_NODELIST").ok().as_deref() != Some(nodes)
+    {
+        problems
+            .push(format!("--nodelist={nodes}: the nodes of a step can't be chosen; leave it out"));
+    }
     problems
 }
 
+/// Whether it starts a step of the job that it runs in.
+fn is_step() -> bool {
+    tutti_client::outer_job().is_some()
+}
+
+/// What a step has that says nothing of its size: the tasks of its job.
+fn size_of_job(line: &Line) -> Vec<Source> {
+    let sized = ["ntasks", "nodes", "ntasks-per-node", "tasks-per-node"];
+    if !is_step() || sized.iter().any(|name| line.has(name)) {
+        return Vec::new();
+    }
+    let of = |name: &'static str, variable: &str| {
+        let value = std::env::var(variable).ok()?;
+        let is_asked = value.parse::<u32>().is_ok_and(|count| count > 0) && !line.has(name);
+        is_asked.then(|| Source { origin: format!("{variable}: "), name, value: Some(value) })
+    };
+    let tasks = of("ntasks", "SLURM_NTASKS");
+    let each = of("cpus-per-task", "SLURM_CPUS_PER_TASK");
+    tasks.into_iter().chain(each).collect()
+}
+
 fn sources(line: &Line) -> Vec<Source> {
-    let is_inner = tutti_client::slurm::is_inside();
+    let is_inner = is_step() || tutti_client::slurm::is_inside();
     let set = VARIABLES.iter().filter(|_| !is_inner).filter_map(|(variable, name)| {
         let value = Some(std::env::var(variable).ok()?).filter(|value| !value.is_empty());
         Some(Source { origin: format!("{variable}: "), name, value })
@@ -217,11 +280,14 @@ fn sources(line: &Line) -> Vec<Source> {
     let given = line.given.iter().filter(|it| {
         let is_quiet = QUIET.contains(&it.name);
         let is_own = OF_SRUN.contains(&it.name) || OF_SUBMITTED.contains(&it.name);
-        !is_quiet && !is_own
+        let is_jobs = is_step() && OF_ITS_JOB.contains(&it.name);
+        // All of the job's memory: none of its own.
+        let is_all = is_step() && it.name == "mem" && it.value.as_deref() == Some("0");
+        !is_quiet && !is_own && !is_jobs && !is_all
     });
     let given =
         given.map(|it| Source { origin: String::new(), name: it.name, value: it.value.clone() });
-    set.chain(given).collect()
+    set.chain(size_of_job(line)).chain(given).collect()
 }
 
 /// What is wrong, each problem with its place.
@@ -251,8 +317,10 @@ fn of_outer_job(name: &str) -> String {
 
 /// The words of `tutti run`.
 fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
-    // Inside a job too: options of `srun` are those of a job.
-    let mut words: Vec<OsString> = vec!["--slurm".into(), "--outside".into()];
+    let mut words: Vec<OsString> = vec!["--slurm".into()];
+    if is_step() && line.has("overlap") {
+        words.push("--overlap".into());
+    }
     for word in asked.script.directives.iter().flat_map(|it| &it.words) {
         words.push(word.into());
     }

@@ -189,3 +189,22 @@ fn srun_in_a_job_has_the_number_of_that_job() {
     let node = slurm(&instance, &["sinfo", "-h", "-o", "%n"]).expect(0).text();
     assert_eq!(fs::read_to_string(instance.work.join("outer")).unwrap(), node);
 }
+
+#[test]
+fn srun_in_a_script_starts_steps_of_its_job() {
+    let instance = faced();
+    instance.script(
+        "steps.sh",
+        "#!/bin/bash\n#SBATCH -n 2 -o steps-%j\n\
+         srun sh -c 'echo $SLURM_JOB_ID: $SLURM_PROCID of $SLURM_NTASKS' | sort\n\
+         srun -n 1 --exclusive -t 1 --mem=0 sh -c 'touch a; while [ ! -e b ]; do sleep 0.05; done' &\n\
+         srun -n 1 --exact sh -c 'touch b; while [ ! -e a ]; do sleep 0.05; done' &\n\
+         wait; srun -n 1 -w nowhere true; srun -n 3 true; srun -n 2 sh -c 'exit 7'\n",
+    );
+    slurm(&instance, &["sbatch", "--wait", "steps.sh"]).expect(7);
+    let said = fs::read_to_string(instance.work.join("steps-1")).unwrap();
+    assert!(said.starts_with("1: 0 of 2\n1: 1 of 2\n"), "{said}");
+    assert!(said.contains("the nodes of a step can't be chosen"), "{said}");
+    let jobs = slurm(&instance, &["squeue", "-h", "-t", "all", "-o", "%i"]).expect(0).text();
+    assert_eq!(jobs, "1\n", "no step is a job");
+}
