@@ -45,6 +45,8 @@ pub struct Inside {
     pub outside: bool,
     /// Whether it shares processors with other steps.
     pub overlap: bool,
+    /// Whether it is a step or nothing, also where the job that the environment names is gone.
+    pub only_step: bool,
 }
 
 /// Input that waits for slow tasks before more is read.
@@ -99,7 +101,10 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     let grace = request.grace;
     let asked = Asked::of(&request);
     let (mut request, mut of_its_own) = match step_of(&request, options.inside)? {
-        Some(step) => (Request::RunStep(Box::new(step)), Some(Request::Run(request))),
+        Some(step) => {
+            let own = (!options.inside.only_step).then_some(Request::Run(request));
+            (Request::RunStep(Box::new(step)), own)
+        }
         None => (Request::Run(request), None),
     };
     let mut controller = ask(connect_or_start()?, &request);

@@ -113,6 +113,8 @@ pub(super) struct Users {
     /// The hard limits on resources that this process has.
     pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
+    /// What the further steps of each user's jobs are to run, in bytes.
+    pub(super) step_bytes: BTreeMap<u32, usize>,
     /// The users for which other machines vouched.
     pub(super) accounts: super::remote_identity::Accounts,
 }
@@ -127,7 +129,7 @@ pub(super) struct Pending {
     /// The request for a step while the core decides on it.
     pub(super) stepping: Option<super::steps::Stepping>,
     /// Steps whose front ends are away, and until when they may be.
-    pub(super) steps_abandoned: BTreeMap<StepKey, ClusterTime>,
+    pub(super) steps_abandoned: BTreeMap<StepKey, super::durability::Abandoned>,
 }
 
 /// The decision in progress: the core's actions, and events that follow.
@@ -287,6 +289,7 @@ impl Driver {
                 given_up_bytes: 0,
                 hard_limits: own_hard_limits(),
                 user_names: BTreeMap::new(),
+                step_bytes: BTreeMap::new(),
                 accounts: super::remote_identity::Accounts::default(),
             },
             pending: Pending {
@@ -393,10 +396,8 @@ impl Driver {
         if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
-        for until in self.pending.steps_abandoned.values() {
-            deadline = deadline.min(*until);
-        }
-        for abandoned in self.memory.abandoned.values() {
+        let of_steps = self.pending.steps_abandoned.values();
+        for abandoned in self.memory.abandoned.values().chain(of_steps) {
             deadline = deadline.min(abandoned.until);
         }
         if let Some((_, patience)) = &self.due.stopping {

@@ -63,7 +63,30 @@ pub(super) struct Abandoned {
     pub(super) until: ClusterTime,
     /// The node that it is on, if the way there may be broken: as long as that is out of reach and not lost,
     /// the job waits.
-    node: Option<NodeId>,
+    pub(super) node: Option<NodeId>,
+}
+
+impl Abandoned {
+    /// The front ends that will not come back. On a node that is out of reach and not lost, they
+    /// may.
+    pub(super) fn late<Key: Copy>(
+        all: &mut BTreeMap<Key, Self>,
+        now: ClusterTime,
+        nodes: &BTreeMap<NodeId, NodeEntry>,
+    ) -> Vec<Key> {
+        let is_missed =
+            |node: NodeId| nodes.get(&node).is_some_and(|entry| entry.absence.missed.is_some());
+        let mut late = Vec::new();
+        for (&key, abandoned) in all {
+            if abandoned.until <= now {
+                match abandoned.node {
+                    Some(node) if is_missed(node) => abandoned.until = now + FRONT_MOMENT,
+                    _ => late.push(key),
+                }
+            }
+        }
+        late
+    }
 }
 
 struct PendingAck {
@@ -525,18 +548,7 @@ impl Driver {
 
     /// Front ends that have not come back will not.
     pub(super) fn give_up_fronts(&mut self, now: ClusterTime) {
-        let nodes = &self.nodes;
-        let is_missed =
-            |node: NodeId| nodes.get(&node).is_some_and(|entry| entry.absence.missed.is_some());
-        let mut late = Vec::new();
-        for (&job, abandoned) in &mut self.memory.abandoned {
-            if abandoned.until <= now {
-                match abandoned.node {
-                    Some(node) if is_missed(node) => abandoned.until = now + FRONT_MOMENT,
-                    _ => late.push(job),
-                }
-            }
-        }
+        let late = Abandoned::late(&mut self.memory.abandoned, now, &self.nodes);
         for job in late {
             self.memory.abandoned.remove(&job);
             self.apply(&Event::FrontEndLost { job });

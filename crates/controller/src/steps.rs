@@ -4,7 +4,7 @@
 //! again, with the same key, and so brings it back; one that does not is lost, and its step ends.
 
 use super::driver::{Connection, Driver, Kind};
-use super::durability::{FRONT_MOMENT, FRONT_PATIENCE};
+use super::durability::{Abandoned, FRONT_MOMENT, FRONT_PATIENCE};
 use super::error::Problem;
 use super::exchange::Exchanges;
 use super::jobs::Entry;
@@ -18,8 +18,8 @@ use tutti_types::{
     TaskStatus,
 };
 use tutti_wire::code::Code;
-use tutti_wire::launch::{JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
-use tutti_wire::limits::{NAME_BYTES_MAX, STEPS_BYTES_MAX, STEPS_SHOWN_MAX};
+use tutti_wire::launch::{Credentials, JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
+use tutti_wire::limits::{NAME_BYTES_MAX, STEPS_BYTES_MAX, STEPS_SHOWN_MAX, STEPS_USER_BYTES_MAX};
 use tutti_wire::local::{Reply, StepRequest};
 use tutti_wire::report::JobReport;
 use tutti_wire::show::StepReport;
@@ -57,10 +57,17 @@ pub(super) struct Stepping {
     accepted: Option<StepKey>,
 }
 
+impl StepEntry {
+    /// What it is to run takes this much memory, about.
+    fn launch_bytes(&self) -> usize {
+        self.launch.as_ref().map_or(0, LaunchSpec::bytes)
+    }
+}
+
 impl Entry {
     /// What its steps are to run takes this much memory, about.
     fn step_bytes(&self) -> usize {
-        self.steps.values().filter_map(|step| step.launch.as_ref()).map(LaunchSpec::bytes).sum()
+        self.steps.values().map(StepEntry::launch_bytes).sum()
     }
 }
 
@@ -68,6 +75,12 @@ impl Driver {
     pub(super) fn on_run_step(&mut self, token: u64, uid: u32, mut request: StepRequest) {
         if let Err(error) = self.owned(uid, request.job) {
             return self.fail(token, error);
+        }
+        if uid != 0 {
+            let Some(who) = self.credentials(token, uid) else { return };
+            if let Err(problem) = self.may_have_step(token, &who, request.job) {
+                return self.fail(token, problem);
+            }
         }
         self.lower_limits(token, uid, &mut request.launch);
         if let Err(problem) = self.check_step(token, uid, &request) {
@@ -92,6 +105,23 @@ impl Driver {
         self.follow_up();
     }
 
+    /// Whether a user may start tasks here, and has the groups that the job's tasks have.
+    fn may_have_step(&self, token: u64, who: &Credentials, job: JobId) -> Result<(), Problem> {
+        if let Some(problem) = self.no_access(token, who) {
+            return Err(problem);
+        }
+        let has = |group: &u32| *group == who.gid || who.groups.contains(group);
+        let of_job = self.jobs.get(&job).map(|entry| &entry.credentials);
+        if of_job.is_some_and(|job| !has(&job.gid) || !job.groups.iter().all(has)) {
+            let reason = format!(
+                "job {job} has groups that this process does not have, and so would its steps; \
+                 start a job of its own with --outside"
+            );
+            return Err(Problem::new(Code::NotAllowed, reason));
+        }
+        Ok(())
+    }
+
     fn check_step(&self, token: u64, uid: u32, request: &StepRequest) -> Result<(), Problem> {
         let is_front = matches!(request.launch.stdio, Stdio::FrontEnd { .. });
         let is_plain = request.launch.script.is_none() && request.launch.adopt.is_empty();
@@ -105,8 +135,21 @@ impl Driver {
             return Err(Improper::SecondFront.into());
         }
         self.check_limits(token, uid, &request.launch)?;
+        // A step that is known already is asked for again, and takes no more.
+        let is_known = self.core.knows_step(request.job, &request.key.0);
+        let more = if is_known { 0 } else { request.launch.bytes() };
         let taken = self.jobs.get(&request.job).map_or(0, |entry| entry.step_bytes());
-        if taken + request.launch.bytes() > STEPS_BYTES_MAX {
+        let owner = self.jobs.get(&request.job).map_or(uid, |entry| entry.credentials.uid);
+        let of_user = self.users.step_bytes.get(&owner).copied().unwrap_or(0);
+        if of_user + more > STEPS_USER_BYTES_MAX {
+            let reason = format!(
+                "programs, arguments and environments of the steps of your jobs would take more \
+                 than {} MiB: wait until some have ended",
+                STEPS_USER_BYTES_MAX >> 20
+            );
+            return Err(Problem::new(Code::TooMuchAsked, reason));
+        }
+        if taken + more > STEPS_BYTES_MAX {
             let reason = format!(
                 "programs, arguments and environments of the steps of job {} would take more than \
                  {} MiB: wait until some have ended",
@@ -147,6 +190,8 @@ impl Driver {
         let launch = request.launch.clone();
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };
         let step = entry.steps.entry(key.step).or_default();
+        let bytes = self.users.step_bytes.entry(entry.credentials.uid).or_default();
+        *bytes = (*bytes + launch.bytes()).saturating_sub(step.launch_bytes());
         step.name.clone_from(&launch.name);
         (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
         (step.tasks, step.front) = (tasks, Some(token));
@@ -185,6 +230,9 @@ impl Driver {
 
     /// Starts a step where that is still to be done, as soon as it is known what to run.
     fn launch_untold(&mut self, key: StepKey) {
+        if self.step(key).is_none_or(|step| step.untold.is_empty()) {
+            return;
+        }
         let Some((launch, mut shares)) = self.make_step_launch(key) else { return };
         let Some(step) = self.step_mut(key) else { return };
         let untold = std::mem::take(&mut step.untold);
@@ -315,7 +363,8 @@ impl Driver {
         let Some(part) = parts.find(|part| part.node == node && !part.cleared) else { return };
         let spoke = |step: &StepEntry| step.statuses.keys().any(|&rank| part.has(rank));
         let has_spoken = self.step(key).is_some_and(spoke);
-        if same_keeper && !has_spoken && !self.core.is_step_killed(key) {
+        if same_keeper && !has_spoken && !self.core.is_in_doubt() && !self.core.is_step_killed(key)
+        {
             // Its keeper never had it.
             if let Some(step) = self.step_mut(key) {
                 step.untold.insert(node);
@@ -328,8 +377,15 @@ impl Driver {
     pub(super) fn on_step_ended(&mut self, key: StepKey, outcome: Outcome) {
         self.pending.steps_abandoned.remove(&key);
         let launch = self.launch_of(key);
-        let step = self.jobs.get_mut(&key.job).and_then(|entry| entry.steps.remove(&key.step));
-        let Some(step) = step else { return };
+        let Some(entry) = self.jobs.get_mut(&key.job) else { return };
+        let owner = entry.credentials.uid;
+        let Some(step) = entry.steps.remove(&key.step) else { return };
+        if let Some(bytes) = self.users.step_bytes.get_mut(&owner) {
+            *bytes = bytes.saturating_sub(step.launch_bytes());
+            if *bytes == 0 {
+                self.users.step_bytes.remove(&owner);
+            }
+        }
         for &node in &step.started_on {
             if let Some(entry) = self.nodes.get_mut(&node) {
                 entry.launches.launched.remove(&launch);
@@ -388,7 +444,7 @@ impl Driver {
         match from {
             Some(_) => {
                 let until = self.now() + FRONT_MOMENT;
-                self.pending.steps_abandoned.insert(key, until);
+                self.pending.steps_abandoned.insert(key, Abandoned { until, node: from });
             }
             None => self.apply(&Event::StepFrontEndLost { key }),
         }
@@ -396,8 +452,9 @@ impl Driver {
 
     /// Front ends that have not come back will not.
     pub(super) fn give_up_steps(&mut self, now: ClusterTime) {
-        let late = self.pending.steps_abandoned.iter().filter(|(_, until)| **until <= now);
-        for key in late.map(|(&key, _)| key).collect::<Vec<_>>() {
+        let nodes = &self.nodes;
+        let late = Abandoned::late(&mut self.pending.steps_abandoned, now, nodes);
+        for key in late {
             self.pending.steps_abandoned.remove(&key);
             self.apply(&Event::StepFrontEndLost { key });
         }
@@ -405,7 +462,9 @@ impl Driver {
 
     /// What an earlier controller knew of steps. Their front ends are on their way.
     pub(super) fn remember_steps(&mut self) {
-        let until = self.now() + FRONT_PATIENCE;
+        // They may be on nodes that are out of reach.
+        let now = self.now();
+        let until = self.core.lost_at(now, now, now).max(now + FRONT_PATIENCE);
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for job in jobs {
             let steps = self.core.steps(job).map(|it| remembered(&it)).collect::<Vec<_>>();
@@ -416,7 +475,7 @@ impl Driver {
                         node.launches.launched.insert(launch);
                     }
                 }
-                self.pending.steps_abandoned.insert(key, until);
+                self.pending.steps_abandoned.insert(key, Abandoned { until, node: None });
                 if let Some(job) = self.jobs.get_mut(&key.job) {
                     job.steps.insert(key.step, entry);
                 }

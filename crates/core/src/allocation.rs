@@ -32,6 +32,9 @@ pub struct Allocation {
     pub steps: BTreeMap<StepId, Step>,
     /// The highest number that a step of it has had.
     pub made: u32,
+    /// So many processors at least must be given up before the first step that waits may start;
+    /// none if it was not looked at yet.
+    pub short: u64,
     /// The steps that ended last, at most
     /// [`STEPS_REMEMBERED`](crate::steps::STEPS_REMEMBERED): a front end may not have heard of it.
     pub done: Vec<Done>,

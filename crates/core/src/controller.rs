@@ -551,6 +551,7 @@ impl Core {
     ) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         let rules = Rules::of(&record.spec);
+        let each = u64::from(record.spec.processors_per_task.unwrap_or(1));
         let Phase::Resident(residence) = &mut record.phase else { return };
         let mut emptied = BTreeSet::new();
         let (mut fatal, mut failing) = (None, false);
@@ -569,11 +570,19 @@ impl Core {
         } else if failing {
             self.fail_after_grace(job);
         }
+        let has_emptied = !emptied.is_empty();
+        let freed = (all.len() + ranks.len()) as u64 * each;
         for node in emptied {
             self.after_part_ended(job, node);
         }
         self.release_if_spent(now, job, actions);
-        self.go_on_with_steps(now, job, actions);
+        // What a step can ever have is less only where all tasks of a part have ended.
+        if has_emptied {
+            self.go_on_with_steps(now, job, actions);
+        } else {
+            // Tasks that share processors leave them when the last of the part has ended.
+            self.give_to_steps(now, (job, freed), actions);
+        }
     }
 
     /// A job's tasks on a node have all ended: others run in its place from now on.

@@ -188,20 +188,54 @@ impl Core {
     /// Starts the steps of a job that wait, in their order, while there are processors for them.
     pub(crate) fn start_steps(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
         loop {
-            let Some(allocation) = self.allocations.get(&job) else { return };
+            let Some(allocation) = self.allocations.get(&job).filter(|it| it.short == 0) else {
+                return;
+            };
             let waits = |(_, step): &(&StepId, &Step)| step.run.is_none();
             let Some((&step, first)) = allocation.steps.iter().find(waits) else { return };
             let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { return };
             let each = self.processors_each(job, &first.spec);
             let room: Vec<Room> =
                 parts_left(residence).map(|part| self.room_in(job, part, &first.spec)).collect();
-            let Some(parts) = lay_out(&room, &first.spec, each) else { return };
+            let Some(parts) = lay_out(&room, &first.spec, each) else {
+                let free: u64 = room.iter().map(|room| u64::from(room.free.count())).sum();
+                let asked = u64::from(first.spec.tasks) * u64::from(each);
+                if let Some(allocation) = self.allocations.get_mut(&job) {
+                    allocation.short = asked.saturating_sub(free).max(1);
+                }
+                return;
+            };
             let key = StepKey { job, step };
             if let Some(step) = self.step_mut(key) {
                 step.since = now;
                 step.run = Some(Box::new(Residence::new(now, parts)));
             }
             actions.push(Action::LaunchStep { key });
+        }
+    }
+
+    /// A step that waits though there are processors for it; for the invariants.
+    pub(crate) fn startable_step(&self) -> Option<StepKey> {
+        self.allocations.iter().find_map(|(&job, allocation)| {
+            let (&step, first) = allocation.steps.iter().find(|(_, step)| step.run.is_none())?;
+            let residence = self.residence(job).filter(|it| !it.ending())?;
+            let room: Vec<Room> =
+                parts_left(residence).map(|part| self.room_in(job, part, &first.spec)).collect();
+            let each = self.processors_each(job, &first.spec);
+            lay_out(&room, &first.spec, each).map(|_| StepKey { job, step })
+        })
+    }
+
+    /// So many processors of a job are free: a step that waits may start.
+    pub(crate) fn give_to_steps(
+        &mut self,
+        now: ClusterTime,
+        (job, processors): (JobId, u64),
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(allocation) = self.allocations.get_mut(&job) {
+            allocation.short = allocation.short.saturating_sub(processors);
+            self.start_steps(now, job, actions);
         }
     }
 
@@ -238,8 +272,10 @@ impl Core {
     ) {
         let Some(step) = self.step_mut(key) else { return };
         let (rules, grace) = (step.rules(), step.spec.grace);
+        let spec = step.spec;
         let Some(run) = &mut step.run else { return };
         let all: Vec<Rank> = if ranks.is_empty() { run.left().collect() } else { Vec::new() };
+        let ended = (all.len() + ranks.len()) as u64;
         let (mut fatal, mut failing) = (None, false);
         for &rank in all.iter().chain(ranks) {
             match run.task_ended(rank, status, rules).0 {
@@ -256,7 +292,8 @@ impl Core {
             run.terminate(EndReason::TaskFailed, now, at);
             self.set_step_deadline(key, at);
         }
-        self.start_steps(now, key.job, actions);
+        let processors = ended * u64::from(self.processors_each(key.job, &spec));
+        self.give_to_steps(now, (key.job, processors), actions);
     }
 
     pub(crate) fn on_step_cleared(
@@ -272,7 +309,7 @@ impl Core {
             self.clear_step(now, (key, node), actions);
         }
         self.finish_step(key, actions);
-        self.start_steps(now, key.job, actions);
+        self.give_to_steps(now, (key.job, u64::MAX), actions);
     }
 
     /// Nothing of a step is left on a node. An end that was not reported is no success.
@@ -305,6 +342,8 @@ impl Core {
         self.step_deadlines.retain(|(_, other)| *other != key);
         let Some(allocation) = self.allocations.get_mut(&key.job) else { return };
         if let Some(step) = allocation.steps.remove(&key.step) {
+            // Another one may be the first that waits.
+            allocation.short = 0;
             if allocation.done.len() >= STEPS_REMEMBERED {
                 allocation.done.remove(0);
             }
@@ -445,7 +484,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         self.end_impossible_steps(job, actions);
-        self.start_steps(now, job, actions);
+        self.give_to_steps(now, (job, u64::MAX), actions);
     }
 
     fn end_impossible_steps(&mut self, job: JobId, actions: &mut Vec<Action>) {

@@ -76,7 +76,7 @@ impl Server {
             .name("web-events".into())
             .spawn(move || read.read(&*source))
             .map_err(failed)?;
-        let is_unix = self.listening.origin().is_none();
+        let is_unix = self.listening.is_unix();
         let app = App::new(self.source, self.gate, hub, is_unix, self.on_session);
         runtime.block_on(self.listening.serve(router(Arc::new(app))))
     }
@@ -145,11 +145,12 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
 }
 
 async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
+    let token = token_of(&request).filter(|_| !app.is_unix);
+    // A socket, too: it may have been forwarded to a port.
+    if let Err(failure) = auth::check_origin(request.headers(), token.is_some()) {
+        return failed(&failure);
+    }
     if !app.is_unix {
-        let token = token_of(&request);
-        if let Err(failure) = auth::check_origin(request.headers(), token.is_some()) {
-            return failed(&failure);
-        }
         if let Some(token) = token {
             return begin(app, &token);
         }

@@ -6,7 +6,7 @@ use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
@@ -108,6 +108,11 @@ impl Listening {
         }
     }
 
+    /// Whether it is a Unix socket, which its user alone can connect to.
+    pub(crate) const fn is_unix(&self) -> bool {
+        matches!(self.socket, Socket::Unix(..))
+    }
+
     /// Serves connections for ever.
     pub(crate) async fn serve(self, router: Router) -> Result<(), Failure> {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -163,6 +168,8 @@ fn unix(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener> {
     let socket = match UnixListener::bind(path) {
         Err(error)
             if error.kind() == std::io::ErrorKind::AddrInUse
+                // What is no socket is not ours to replace.
+                && std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket())
                 && UnixStream::connect(path)
                     .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) =>
         {

@@ -194,5 +194,8 @@ const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 /// What the further steps of one job may be to run, in bytes.
 pub const STEPS_BYTES_MAX: usize = 64 << 20;
 
+/// What the further steps of all jobs of one user may be to run, in bytes.
+pub const STEPS_USER_BYTES_MAX: usize = 256 << 20;
+
 /// Further steps of a job that have ended and are shown.
 pub const STEPS_SHOWN_MAX: usize = 100;

@@ -406,7 +406,7 @@ impl Driver {
         self.users.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
     }
 
-    fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
+    pub(crate) fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
         let connection = self.connections.get(&token)?;
         if let Some(vouch) = &connection.vouch {
             let believed = self.users.accounts.credentials(vouch);

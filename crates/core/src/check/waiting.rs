@@ -31,6 +31,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     }
     check_deadlines(core, report);
     check_resources(core, report);
+    if let Some(key) = core.startable_step() {
+        report(Rule::Queue, format!("step {key} could start"));
+    }
     if let Some(fault) = core.wrong_after() {
         report(Rule::Queue, fault);
     }

@@ -280,7 +280,8 @@ impl Shown {
             let Some((mut file, length)) = look(of, file, at, lines, self.owner.as_ref())? else {
                 continue;
             };
-            let left = usize::try_from(length - *at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let left =
+                usize::try_from(length.saturating_sub(*at)).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
             let length = file.read(&mut self.buffer[..left]).with_context(|| failed(&of.path))?;
             if length == 0 {
                 continue;
@@ -426,16 +427,20 @@ fn is_shared(file: &File) -> bool {
     fstatfs(file).is_ok_and(|found| OF_NETWORKS.contains(&found.filesystem_type()))
 }
 
+/// How much of a file is looked through for its last lines: one may have holes, or no line ends.
+const LOOK_BACK_BYTES_MAX: u64 = 64 << 20;
+
 /// Where the last lines of a file begin.
 fn begin_of_last(mut file: &File, lines: u64) -> std::io::Result<u64> {
     let mut at = file.seek(SeekFrom::End(0))?;
     let (end, mut found) = (at, 0);
+    let least = end.saturating_sub(LOOK_BACK_BYTES_MAX);
     if lines == 0 {
         return Ok(end);
     }
     let mut piece = vec![0; PIECE_BYTES];
-    while at > 0 {
-        let begin = at.saturating_sub(PIECE_BYTES as u64);
+    while at > least {
+        let begin = at.saturating_sub(PIECE_BYTES as u64).max(least);
         let count = usize::try_from(at - begin).unwrap_or(PIECE_BYTES);
         file.seek(SeekFrom::Start(begin))?;
         file.read_exact(&mut piece[..count])?;
@@ -451,7 +456,7 @@ fn begin_of_last(mut file: &File, lines: u64) -> std::io::Result<u64> {
         }
         at = begin;
     }
-    Ok(0)
+    Ok(least)
 }
 
 #[cfg(test)]

@@ -62,6 +62,10 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "overlap", help_heading = SCHEDULING)]
     outside: bool,
 
+    /// Inside a job: a step of it, also if it has ended, which is an error then
+    #[arg(long, hide = true, conflicts_with = "outside")]
+    only_step: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -140,7 +144,7 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     }
     let output =
         OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
-    let inside = Inside { outside: args.outside, overlap: args.overlap };
+    let inside = Inside { outside: args.outside, overlap: args.overlap, only_step: args.only_step };
     tutti_client::run(
         request,
         RunOptions { output, input: args.input, summary: args.summary, inside },

@@ -14,12 +14,12 @@ const EXAMPLES: &str = "\
 Examples:
   tutti web                          print the address of the page
   tutti web --open                   also open it in a browser
-  tutti web --listen 127.0.0.1:8080  at this port
+  tutti web --listen 127.0.0.1:PORT  at this port
   tutti web --listen unix:/run/user/1000/tutti-web   for curl --unix-socket
 
 The page has your rights, and is for you alone: each address is good for one \
 browser. It ends with Ctrl-C. To see it from another machine, run \
-`ssh -L 8080:127.0.0.1:8080 MACHINE` there, and open the address with that port.";
+`ssh -L PORT:127.0.0.1:PORT MACHINE` there, and open the address with that port.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

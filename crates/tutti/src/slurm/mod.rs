@@ -1,7 +1,7 @@
 //! The Slurm face: `sbatch`, `squeue` and others as names of the one executable.
 //!
 //! Each name reads its options as Slurm documents them ([`options`]), does what Tutti's verb does
-//! ([`crate::cmd`]), and prints in Slurm's formats ([`format`]). Nothing here is a second way to do
+//! ([`crate::cmd`]), and prints in Slurm's formats (`format`). Nothing here is a second way to do
 //! something: a job of `sbatch` is a job of `tutti batch`. The texts are our own; options, formats,
 //! states and exit codes follow Slurm's documentation.
 

@@ -9,6 +9,7 @@ use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
 use tutti_client::parse_signal;
 use tutti_node::codes::code_of;
+use tutti_types::{StepId, StepKey};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;
@@ -69,11 +70,12 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     }
     let what = What::of(&line).map_err(|problem| line.problems.push(problem));
     let states = jobs::states(&line.items("state")).map_err(|problem| line.problems.push(problem));
-    let mut targets = Vec::new();
+    let (mut targets, mut steps) = (Vec::new(), Vec::new());
     for word in line.rest.iter().map(|word| word.to_string_lossy()) {
         for item in word.split([',', ' ']).filter(|item| !item.is_empty()) {
             match target(item) {
                 Some(target) => targets.push(target),
+                None if step(item).is_some() => steps.extend(step(item)),
                 None => line.problems.push(format!("Invalid job id {item}")),
             }
         }
@@ -82,6 +84,13 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         return Ok(wrong(NAME, &line.problems));
     };
     let has_filter = FILTERS.iter().any(|name| line.has(name));
+    let mut exit = 0;
+    for &key in &steps {
+        exit = exit.max(of_step(key, &what, &line));
+    }
+    if !steps.is_empty() && targets.is_empty() {
+        return Ok(exit);
+    }
     if targets.is_empty() && !has_filter {
         say!("{NAME}: error: No job identification provided");
         return Ok(1);
@@ -90,7 +99,6 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         let states = states.filter(|states| !states.is_empty());
         targets = matching(&line, states.as_deref(), &targets)?;
     }
-    let mut exit = 0;
     for target in targets {
         exit = exit.max(one(target, &what, &line)?);
     }
@@ -116,9 +124,34 @@ impl What {
     }
 }
 
-/// A job, or one of its steps, which is the whole job: a job has one step here.
+/// A whole job: `7`, or what it began with, `7.batch` or `7.0`.
 fn target(item: &str) -> Option<Target> {
-    jobs::number(item).map(Target::from)
+    step(item).is_none().then(|| jobs::number(item).map(Target::from)).flatten()
+}
+
+/// A further step of a job, such as `7.1`.
+fn step(item: &str) -> Option<StepKey> {
+    let (job, step) = item.split_once('.')?;
+    let step = step.parse().ok().filter(|&step: &u32| step > 0)?;
+    Some(StepKey { job: jobs::number(job)?, step: StepId(step) })
+}
+
+/// Ends a step, or sends it a signal; the exit code.
+fn of_step(key: StepKey, what: &What, line: &Line) -> u8 {
+    let request = match *what {
+        What::Cancel { at_once } => Request::CancelStep { key, at_once },
+        What::Signal { signal, .. } => Request::SignalStep { key, signal },
+    };
+    match ask(&request) {
+        Ok(_) => 0,
+        Err(error) => {
+            if !line.has("quiet") {
+                let StepKey { job, step } = key;
+                say!("{NAME}: error: Kill job error on job step id {job}.{step}: {error:#}");
+            }
+            1
+        }
+    }
 }
 
 /// The jobs that options name, of these if some are named.

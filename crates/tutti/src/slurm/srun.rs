@@ -318,8 +318,10 @@ fn of_outer_job(name: &str) -> String {
 /// The words of `tutti run`.
 fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
     let mut words: Vec<OsString> = vec!["--slurm".into()];
-    if is_step() && line.has("overlap") {
-        words.push("--overlap".into());
+    if is_step() {
+        // Options of jobs were left out: it is no job.
+        words.push("--only-step".into());
+        words.extend(line.has("overlap").then(|| "--overlap".into()));
     }
     for word in asked.script.directives.iter().flat_map(|it| &it.words) {
         words.push(word.into());

@@ -106,6 +106,8 @@ fn jobs(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T024", &instance.tutti(&["suspend", &format!("{runs}.9")]));
     let name = "x".repeat(256);
     provoked.said("T025", &instance.tutti(&["submit", "-J", &name, "true"]));
+    let never = format!("{ended}:notok");
+    provoked.said("T087", &instance.tutti(&["submit", "--after", &never, "true"]));
     provoked.said("T086", &instance.tutti(&["events", "--since", "999999"]));
     provoked.said("T055", &instance.tutti(&["logs", &ended]).expect(1));
     provoked.said("T026", &instance.tutti(&["run", "--on-node-loss", "requeue", "true"]));

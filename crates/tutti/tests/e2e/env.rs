@@ -60,8 +60,12 @@ fn the_users_environment_comes_along_but_not_that_of_an_outer_job() {
     assert!(!found.contains_key("PMI_PORT"));
     // A verb in a job speaks to the same instance.
     let tutti = env!("CARGO_BIN_EXE_tutti");
-    let done = instance.tutti(&["run", tutti, "run", "sh", "-c", "echo $TUTTI_JOB"]).expect(0);
-    assert_eq!(done.text(), "3\n");
+    let inner = |options: &[&str]| {
+        let words = [&["run", tutti, "run"], options, &["sh", "-c", "echo $TUTTI_JOB"]].concat();
+        instance.tutti(&words).expect(0).text()
+    };
+    assert_eq!(inner(&[]), "2\n", "a step of the second job");
+    assert_eq!(inner(&["--outside"]), "4\n");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::process::Command;
 fn each_job_has_a_directory_for_temporary_files_that_goes_with_it() {
     let instance = Instance::new().up();
     let line = "stat -c '%a %u' $TMPDIR; touch $TMPDIR/a; mkdir $TMPDIR/b; echo $TMPDIR; \
-        tutti run sh -c 'echo $TMPDIR'";
+        tutti run --outside sh -c 'echo $TMPDIR'";
     let line = format!("PATH={}:$PATH; {line}", instance.program.parent().unwrap().display());
     let mut command = instance.command(&["run", "sh", "-c", &line]);
     command.env_remove("TMPDIR");
