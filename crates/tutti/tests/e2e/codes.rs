@@ -137,7 +137,7 @@ fn declined(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T036", &instance.tutti(&late).expect(120));
     instance.tutti(&["params", "policy=space"]).expect(0);
     let all = crate::harness::own_processors().len().to_string();
-    let line = format!("exec {} run true", instance.program.display());
+    let line = format!("exec {} run --outside true", instance.program.display());
     let nested = ["run", "-n", &all, "--kill-on-bad-exit", "sh", "-c", &line];
     provoked.said("T008", &instance.tutti(&nested).expect(120));
     instance.tutti(&["params", "policy=gang"]).expect(0);

@@ -426,11 +426,24 @@ fn a_unix_socket_is_for_its_user_alone_and_needs_no_token() {
     let place = format!("unix:{}", path.display());
     let running = instance.start(&["web", "--listen", &place]);
     running.wait_for("curl --unix-socket");
-    let mut stream = UnixStream::connect(&path).unwrap();
-    stream.write_all(b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let get = |host: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        write!(stream, "GET /v1/jobs HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("localhost");
     assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("[]"), "{text}");
+    // It may have been forwarded to a port that a browser reaches.
+    assert!(get("elsewhere").starts_with("HTTP/1.1 403"));
+    // What is no socket stays what it is.
+    let file = instance.work.join("thesis");
+    std::fs::write(&file, "text").unwrap();
+    let place = format!("unix:{}", file.display());
+    instance.tutti(&["web", "--listen", &place]).expect(1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
     // The mode keeps other users out; where it does not, the kernel names them.
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
