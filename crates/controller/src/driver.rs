@@ -119,6 +119,20 @@ pub(super) struct Users {
     pub(super) accounts: super::remote_identity::Accounts,
 }
 
+impl Users {
+    fn new() -> Self {
+        Self {
+            submitted: super::idempotency::Submitted::default(),
+            shelves: BTreeMap::new(),
+            given_up_bytes: 0,
+            hard_limits: own_hard_limits(),
+            user_names: BTreeMap::new(),
+            step_bytes: BTreeMap::new(),
+            accounts: super::remote_identity::Accounts::default(),
+        }
+    }
+}
+
 /// Requests without an answer yet.
 pub(super) struct Pending {
     /// Requests for jobs that came before the first node.
@@ -283,15 +297,7 @@ impl Driver {
                 ended: EndedJobs::default(),
                 forgetting: super::end_acks::Forgetting::default(),
             },
-            users: Users {
-                submitted: super::idempotency::Submitted::default(),
-                shelves: BTreeMap::new(),
-                given_up_bytes: 0,
-                hard_limits: own_hard_limits(),
-                user_names: BTreeMap::new(),
-                step_bytes: BTreeMap::new(),
-                accounts: super::remote_identity::Accounts::default(),
-            },
+            users: Users::new(),
             pending: Pending {
                 early: Vec::new(),
                 waits_for_nodes: true,

@@ -461,7 +461,15 @@ mod tests {
         controller.look();
         controller.round();
         for reader in &mut readers {
-            let reply = reply_to(reader);
+            let mut reply = reply_to(reader);
+            // On a busy machine one round may have no time for all of them.
+            for _ in 0..10 {
+                if reply.is_none() {
+                    controller.look();
+                    controller.round();
+                    reply = reply_to(reader);
+                }
+            }
             let Some(Reply::Events { events, .. }) = &reply else { panic!("{reply:?}") };
             assert_eq!(words(events), ["joined b"]);
         }
