@@ -305,6 +305,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             time_left_ms: None,
             queue: None,
             position: None,
+            wait: None,
             behind: None,
             first: None,
             slots: None,

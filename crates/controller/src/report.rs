@@ -189,6 +189,10 @@ fn live_job(
         behind: place.and_then(|place| place.before),
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
+        wait: match &view.state {
+            JobState::Queued { why, .. } => Some(why.word().into()),
+            JobState::Running { .. } | JobState::Ending { .. } => None,
+        },
     }
 }
 
@@ -290,6 +294,7 @@ pub(super) fn ended_job(
         behind: None,
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
+        wait: None,
     }
 }
 

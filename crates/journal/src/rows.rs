@@ -171,6 +171,7 @@ impl From<EndedRow> for EndedJob {
             time_limit_ms: time_limit.map(|limit| limit.0 / MS),
             time_left_ms: time_limit.map(left),
             position: None,
+            wait: None,
             behind: None,
             ..report.into()
         };
@@ -230,6 +231,7 @@ impl From<JobReport> for ReportRow {
             // A job that has ended has none.
             resources: _,
             position: _,
+            wait: _,
             behind: _,
         } = report;
         Self {
@@ -326,6 +328,7 @@ impl From<ReportRow> for JobReport {
             queue: None,
             resources: Vec::new(),
             position: None,
+            wait: None,
             behind: None,
             first: None,
             slots: None,

@@ -53,6 +53,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             time_left_ms: None,
             queue: None,
             position: None,
+            wait: None,
             behind: None,
             first: None,
             slots: None,

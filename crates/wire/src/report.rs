@@ -89,6 +89,8 @@ pub struct JobReport {
     pub first: Option<String>,
     /// How many slots it asked for, each with room for one task; `null` likewise.
     pub slots: Option<u32>,
+    /// Why it waits, in one word; `null` of one that does not.
+    pub wait: Option<String>,
 }
 
 /// A queue, as `tutti queue` shows it.

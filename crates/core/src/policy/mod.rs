@@ -355,6 +355,42 @@ pub enum WaitReason {
     },
 }
 
+impl WaitReason {
+    /// It in one word, which stays what it is from release to release.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Rows { .. }
+            | Self::Block { .. }
+            | Self::IdleNodes { .. }
+            | Self::Wish { .. }
+            | Self::Patience { .. }
+            | Self::Undisturbed
+            | Self::NeverPreempts
+            | Self::KeptRows { .. } => "processors",
+            Self::Memory => "memory",
+            Self::Nodes => "nodes",
+            Self::Resource { .. } => "resource",
+            Self::Behind(_) | Self::Delays { .. } | Self::Bumper { .. } | Self::Reserved { .. } => {
+                "line"
+            }
+            Self::JobLimit { .. }
+            | Self::LargeLimit { .. }
+            | Self::ClassLimit { .. }
+            | Self::ClassJobs { .. }
+            | Self::UserJobs { .. }
+            | Self::Queue { .. } => "limit",
+            Self::Suspended => "suspended",
+            Self::Foreign { .. } => "external-load",
+            Self::Held { by: HeldBy::Owner } => "held",
+            Self::Held { by: HeldBy::Administrator } => "held-by-administrator",
+            Self::Overrun => "overrun",
+            Self::After { .. } => "after",
+            Self::NeverAfter { .. } => "never",
+        }
+    }
+}
+
 /// When a job starts. No time within the last second: jobs that leave for it may take longer.
 struct Start(Nanos);
 

@@ -217,13 +217,17 @@ impl Job {
     /// Why it is in its state, in one word.
     pub(super) fn reason(&self) -> &'static str {
         match self.state {
-            State::Pending if self.report.reason.starts_with("held") => "JobHeldUser",
-            State::Pending if self.report.reason.starts_with("starts when job ") => "Dependency",
-            State::Pending if self.report.reason.starts_with("never: job ") => {
-                "DependencyNeverSatisfied"
-            }
-            State::Pending if self.report.position.is_some_and(|place| place > 1) => "Priority",
-            State::Pending => "Resources",
+            State::Pending => match self.report.wait.as_deref() {
+                Some("held") => "JobHeldUser",
+                Some("held-by-administrator") => "JobHeldAdmin",
+                Some("after") => "Dependency",
+                Some("never") => "DependencyNeverSatisfied",
+                Some("resource") => "Licenses",
+                Some("limit") => "QOSResourceLimit",
+                Some("nodes") => "ReqNodeNotAvail",
+                Some("line") => "Priority",
+                _ => "Resources",
+            },
             State::Timeout => "TimeLimit",
             State::NodeFail => "NodeDown",
             State::OutOfMemory => "OutOfMemory",

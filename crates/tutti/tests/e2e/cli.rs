@@ -159,6 +159,7 @@ fn json_has_the_documented_keys() {
             "queue",
             "resources",
             "position",
+            "wait",
             "behind",
             "first",
             "slots",

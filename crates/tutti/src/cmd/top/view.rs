@@ -286,6 +286,7 @@ pub(super) mod tests {
             time_left_ms: None,
             queue: None,
             position: None,
+            wait: None,
             behind: None,
             first: None,
             slots: None,
