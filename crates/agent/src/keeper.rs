@@ -211,9 +211,8 @@ impl Agent {
     }
 
     fn has_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
-        let id = launch.job;
         let mut is_strange = false;
-        if let Some(job) = self.jobs.get_mut(&id) {
+        if let Some(job) = self.launched(launch) {
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
             usage.processes_whole = job.counted.processes_whole;

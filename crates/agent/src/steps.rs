@@ -174,12 +174,11 @@ impl Agent {
         if !self.steps_left(id).is_empty() {
             return;
         }
-        let job = self.jobs.get_mut(&id).filter(|job| job.cleared.is_none());
-        if let Some(job) = job
-            && let Some(usage) = job.clearing
-        {
-            let launch = job.launch;
-            self.on_cleared(launch, usage);
+        let Some(job) = self.jobs.get(&id).filter(|job| job.cleared.is_none()) else { return };
+        // What the job has left may be being removed already.
+        let is_under_way = self.keeping.held_back.contains_key(&job.launch);
+        if let Some(usage) = job.clearing.filter(|_| !is_under_way) {
+            self.on_cleared(job.launch, usage);
         }
     }
 

@@ -16,7 +16,7 @@ use tutti_node::link::Link;
 use tutti_secure::Fingerprint;
 use tutti_types::{
     ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss, ProcessorSet,
-    Rank, StepId, TaskStatus, Timetable,
+    Rank, StepId, StepKey, TaskStatus, Timetable,
 };
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
@@ -711,7 +711,7 @@ impl Driver {
         entry.suspended.retain(|part| part.rank != Some(rank));
         entry.note_detail(rank, detail);
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
-        self.give_up_barriers(job);
+        self.give_up_barriers(StepKey::first(job));
     }
 
     /// A branch of the tree broke off.

@@ -577,12 +577,7 @@ impl Driver {
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Kill { launch });
             }
-            Action::AcceptStep { key, .. } => self.on_accept_step(key),
-            Action::DeclineStep { refusal, .. } => self.on_decline_step(refusal),
-            Action::LaunchStep { key } => self.on_launch_step(key),
-            Action::TerminateStep { key, node } => self.end_step_on(key, node, false),
-            Action::KillStep { key, node } => self.end_step_on(key, node, true),
-            Action::StepEnded { key, outcome } => self.on_step_ended(key, outcome),
+            Action::Step(action) => self.carry_out_of_step(action),
             Action::Requeued { job } => self.on_requeued(job),
             Action::Reclassed { job, class } => {
                 let class = class.to_string();

@@ -11,9 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tutti_core::Event;
 use tutti_node::link::Link;
-use tutti_types::{
-    EndReason, JobId, LaunchId, NodeId, OnBadExit, Rank, StepId, StepKey, TaskStatus,
-};
+use tutti_types::{EndReason, LaunchId, NodeId, OnBadExit, Rank, StepId, StepKey, TaskStatus};
 use tutti_wire::branch::{Passed, ToBranch};
 use tutti_wire::code::Code;
 use tutti_wire::limits::EXCHANGE_BYTES_MAX;
@@ -119,7 +117,6 @@ impl Driver {
     pub(super) fn on_exchange(&mut self, token: u64, passed: Passed) {
         let Passed { mut nodes, exchange } = passed;
         let (launch, barrier) = (exchange.launch, exchange.barrier.clone());
-        let job = launch.job;
         if !self.is_latest(launch) {
             return;
         }
@@ -149,57 +146,86 @@ impl Driver {
             let members: Vec<NodeId> = members.into_iter().collect();
             return self.send_answer(&members, &answer);
         }
-        self.give_up_barriers(job);
+        self.give_up_barriers(launch.key());
     }
 
-    /// Ends a job of which a node waits in a barrier for another one whose tasks have all ended
-    /// without entering it.
-    pub(super) fn give_up_barriers(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get(&job).filter(|it| !it.exchanges.gathered.is_empty()) else {
+    /// Ends a job, or a further step, of which a node waits in a barrier for another one where all
+    /// tasks have ended without entering it.
+    pub(super) fn give_up_barriers(&mut self, key: StepKey) {
+        let waits = |exchanges: &Exchanges| !exchanges.gathered.is_empty();
+        if !self.known_exchanges(key).is_some_and(waits) {
+            return;
+        }
+        let Some((has_said, gone)) = self.left_behind(key).filter(|(_, gone)| !gone.is_empty())
+        else {
             return;
         };
         // The others have their grace then, and the reason is reported.
-        let is_told = |status: &TaskStatus| matches!(status, TaskStatus::Unfinalized(_));
-        if entry.statuses.values().any(is_told) {
+        if has_said {
             return;
         }
-        let Some(view) = self.core.job(job, self.now()) else { return };
-        let gone = view.placements.iter().filter(|placed| placed.tasks_left == 0);
-        let gone: BTreeSet<NodeId> = gone.map(|placed| placed.node).collect();
-        if gone.is_empty() || view.spec.on_bad_exit == OnBadExit::Continue {
-            return;
-        }
+        let members = |barrier: &Barrier| self.members(key, &barrier.group);
+        let Some(exchanges) = self.known_exchanges(key) else { return };
         let is_stuck = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
-            let members = self.members(StepKey::first(job), &barrier.group);
             let has_sent = |node: &NodeId| by.keys().any(|nodes| nodes.contains(node));
-            members.intersection(&gone).any(|node| !has_sent(node))
+            members(barrier).intersection(&gone).any(|node| !has_sent(node))
         };
-        if !entry.exchanges.gathered.iter().any(is_stuck) {
+        if !exchanges.gathered.iter().any(is_stuck) {
             return;
         }
-        let Some(entry) = self.jobs.get_mut(&job) else { return };
-        entry.exchanges = Exchanges::default();
-        let detail = "ranks waited in an MPI barrier for ranks that had ended";
-        entry.note_detail(Rank(0), detail.into());
-        self.apply(&Event::Cancel { job, reason: EndReason::TaskFailed, at_once: false });
+        self.end_for_barrier(key, "ranks waited in an MPI barrier for ranks that had ended", false);
     }
 
-    /// A job whose nodes store more before a barrier than one may.
-    fn end_greedy(&mut self, key: StepKey) {
-        let (job, reason, at_once) = (key.job, EndReason::TaskFailed, true);
-        if key.step != StepId::FIRST {
-            if let Some(exchanges) = self.exchanges_of(key) {
-                *exchanges = Exchanges::default();
-            }
-            return self.apply(&Event::CancelStep { key, reason, at_once });
+    /// Whether a task has said that it left the others, and the nodes where all tasks have ended;
+    /// `None` if tasks may end as they like.
+    fn left_behind(&self, key: StepKey) -> Option<(bool, BTreeSet<NodeId>)> {
+        let entry = self.jobs.get(&key.job)?;
+        let said = |status: &TaskStatus| matches!(status, TaskStatus::Unfinalized(_));
+        if key.step == StepId::FIRST {
+            let view = self.core.job(key.job, self.now())?;
+            let gone = view.placements.iter().filter(|placed| placed.tasks_left == 0);
+            let gone = gone.map(|placed| placed.node).collect();
+            let may = view.spec.on_bad_exit == OnBadExit::Continue;
+            return (!may).then(|| (entry.statuses.values().any(said), gone));
+        }
+        let step = entry.steps.get(&key.step)?;
+        let view = self.core.steps(key.job).find(|view| view.key == key)?;
+        let gone = view.parts.iter().filter(|part| part.left == 0).map(|part| part.node).collect();
+        let may = view.spec.on_bad_exit == OnBadExit::Continue;
+        (!may).then(|| (step.has_said(said), gone))
+    }
+
+    /// Ends a job, or a further step, of which the tasks can't go on together.
+    fn end_for_barrier(&mut self, key: StepKey, detail: &str, at_once: bool) {
+        let (job, reason) = (key.job, EndReason::TaskFailed);
+        if let Some(exchanges) = self.exchanges_of(key) {
+            *exchanges = Exchanges::default();
         }
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        entry.exchanges = Exchanges::default();
+        if key.step == StepId::FIRST {
+            entry.note_detail(Rank(0), detail.into());
+            return self.apply(&Event::Cancel { job, reason, at_once });
+        }
+        if let Some(step) = entry.steps.get_mut(&key.step) {
+            step.note_detail(detail);
+        }
+        self.apply(&Event::CancelStep { key, reason, at_once });
+    }
+
+    /// The nodes of a job or step store more before a barrier than they may.
+    fn end_greedy(&mut self, key: StepKey) {
         let mib = EXCHANGE_BYTES_MAX >> 20;
         let detail =
             format!("its tasks stored more than {mib} MiB for each other before a barrier");
-        entry.note_detail(Rank(0), Code::TooMuchStored.mark(&detail));
-        self.apply(&Event::Cancel { job, reason, at_once });
+        self.end_for_barrier(key, &Code::TooMuchStored.mark(&detail), true);
+    }
+
+    fn known_exchanges(&self, key: StepKey) -> Option<&Exchanges> {
+        let entry = self.jobs.get(&key.job)?;
+        match key.step {
+            StepId::FIRST => Some(&entry.exchanges),
+            step => entry.steps.get(&step).map(|step| &step.exchanges),
+        }
     }
 
     /// What is kept of the barriers of a step.

@@ -11,7 +11,7 @@ use super::jobs::Entry;
 use super::report;
 use super::requests::{Forbidden, Improper};
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{Event, Part, StepView};
+use tutti_core::{Event, Part, StepAction, StepView};
 use tutti_node::codes::code_of_end;
 use tutti_types::{
     ClusterTime, EndReason, JobId, LaunchId, NodeId, Outcome, Rank, StepKey, StepRefusal, StepSpec,
@@ -58,6 +58,18 @@ pub(super) struct Stepping {
 }
 
 impl StepEntry {
+    /// Notes what a reader should know beyond the outcome; what came first stays.
+    pub(super) fn note_detail(&mut self, detail: &str) {
+        if self.detail.is_empty() {
+            detail.clone_into(&mut self.detail);
+        }
+    }
+
+    /// Whether a task has ended so.
+    pub(super) fn has_said(&self, so: impl Fn(&TaskStatus) -> bool) -> bool {
+        self.statuses.values().any(so)
+    }
+
     /// What it is to run takes this much memory, about.
     fn launch_bytes(&self) -> usize {
         self.launch.as_ref().map_or(0, LaunchSpec::bytes)
@@ -86,7 +98,7 @@ impl Driver {
         if let Err(problem) = self.check_step(token, uid, &request) {
             return self.fail(token, problem);
         }
-        if request.again && !self.core.knows_step(request.job, &request.key.0) {
+        if request.again && self.core.step_by_key(request.job, &request.key.0).is_none() {
             let reason = format!("no step of job {} is known by that key any more", request.job);
             return self.fail(token, Problem::new(Code::NoJob, reason));
         }
@@ -135,9 +147,10 @@ impl Driver {
             return Err(Improper::SecondFront.into());
         }
         self.check_limits(token, uid, &request.launch)?;
-        // A step that is known already is asked for again, and takes no more.
-        let is_known = self.core.knows_step(request.job, &request.key.0);
-        let more = if is_known { 0 } else { request.launch.bytes() };
+        // What a step is to run is taken from the first request.
+        let known = self.core.step_by_key(request.job, &request.key.0);
+        let has_launch = known.and_then(|key| self.step(key)).is_some_and(|it| it.launch.is_some());
+        let more = if has_launch { 0 } else { request.launch.bytes() };
         let taken = self.jobs.get(&request.job).map_or(0, |entry| entry.step_bytes());
         let owner = self.jobs.get(&request.job).map_or(uid, |entry| entry.credentials.uid);
         let of_user = self.users.step_bytes.get(&owner).copied().unwrap_or(0);
@@ -179,8 +192,19 @@ impl Driver {
         })
     }
 
+    pub(super) fn carry_out_of_step(&mut self, action: StepAction) {
+        match action {
+            StepAction::Accept { key, .. } => self.on_accept_step(key),
+            StepAction::Decline { refusal, .. } => self.on_decline_step(refusal),
+            StepAction::Launch { key } => self.on_launch_step(key),
+            StepAction::Terminate { key, node } => self.end_step_on(key, node, false),
+            StepAction::Kill { key, node } => self.end_step_on(key, node, true),
+            StepAction::Ended { key, outcome } => self.on_step_ended(key, outcome),
+        }
+    }
+
     /// The core has accepted a step, or had before.
-    pub(super) fn on_accept_step(&mut self, key: StepKey) {
+    fn on_accept_step(&mut self, key: StepKey) {
         let Some(Stepping { token, request, accepted }) = &mut self.pending.stepping else {
             return;
         };
@@ -190,10 +214,11 @@ impl Driver {
         let launch = request.launch.clone();
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };
         let step = entry.steps.entry(key.step).or_default();
-        let bytes = self.users.step_bytes.entry(entry.credentials.uid).or_default();
-        *bytes = (*bytes + launch.bytes()).saturating_sub(step.launch_bytes());
-        step.name.clone_from(&launch.name);
-        (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
+        if step.launch.is_none() {
+            *self.users.step_bytes.entry(entry.credentials.uid).or_default() += launch.bytes();
+            step.name.clone_from(&launch.name);
+            (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
+        }
         (step.tasks, step.front) = (tasks, Some(token));
         self.pending.steps_abandoned.remove(&key);
         if let Some(Connection { kind: Kind::Client(client), .. }) =
@@ -208,14 +233,14 @@ impl Driver {
         self.reply(token, &Reply::StepAccepted { key, waits });
     }
 
-    pub(super) fn on_decline_step(&mut self, refusal: StepRefusal) {
+    fn on_decline_step(&mut self, refusal: StepRefusal) {
         let Some(Stepping { token, request, .. }) = &self.pending.stepping else { return };
         let (token, text) = (*token, refused(request.job, &request.spec, refusal));
         self.reply(token, &Problem::new(Code::TooLarge, text).declined());
     }
 
     /// The core has found room for a step.
-    pub(super) fn on_launch_step(&mut self, key: StepKey) {
+    fn on_launch_step(&mut self, key: StepKey) {
         let nodes: Vec<NodeId> = self.core.step_parts(key).iter().map(|part| part.node).collect();
         let Some(step) = self.step_mut(key) else { return };
         step.started_on.clone_from(&nodes);
@@ -311,7 +336,7 @@ impl Driver {
     }
 
     /// A step is to end on a node. Where it was never started, it has.
-    pub(super) fn end_step_on(&mut self, key: StepKey, node: NodeId, at_once: bool) {
+    fn end_step_on(&mut self, key: StepKey, node: NodeId, at_once: bool) {
         let launch = self.launch_of(key);
         let is_untold = self.step_mut(key).is_some_and(|step| step.untold.remove(&node));
         match (is_untold, at_once) {
@@ -334,10 +359,11 @@ impl Driver {
                 if step.statuses.insert(rank, status).is_some() {
                     return;
                 }
-                if step.detail.is_empty() && !detail.is_empty() {
-                    step.detail = format!("rank {rank}: {detail}");
+                if !detail.is_empty() {
+                    step.note_detail(&format!("rank {rank}: {detail}"));
                 }
                 self.apply(&Event::StepTasksEnded { key, ranks: [rank].into(), status });
+                self.give_up_barriers(key);
             }
             FromAgent::Cleared { launch, usage } => {
                 let key = launch.key();
@@ -374,7 +400,7 @@ impl Driver {
         self.apply(&Event::StepCleared { key, nodes: [node].into() });
     }
 
-    pub(super) fn on_step_ended(&mut self, key: StepKey, outcome: Outcome) {
+    fn on_step_ended(&mut self, key: StepKey, outcome: Outcome) {
         self.pending.steps_abandoned.remove(&key);
         let launch = self.launch_of(key);
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };

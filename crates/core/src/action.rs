@@ -118,45 +118,58 @@ pub enum Action {
         /// Its class.
         class: ClassName,
     },
+    /// Something about a further step of a job.
+    Step(StepAction),
+}
+
+/// One thing to do about a further step of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StepAction {
     /// Tell the asker that the step is accepted, or was before, under this number.
-    AcceptStep {
+    Accept {
         /// The request of the `SubmitStep`.
         request: RequestId,
         /// The step.
         key: StepKey,
     },
     /// Tell the asker that the step can't be had, and why.
-    DeclineStep {
+    Decline {
         /// The request of the `SubmitStep`.
         request: RequestId,
         /// Why.
         refusal: StepRefusal,
     },
     /// Start a step's tasks: where they run is [`Core::step_parts`](crate::Core::step_parts).
-    LaunchStep {
+    Launch {
         /// Which step.
         key: StepKey,
     },
     /// Ask a step to end on a node: SIGTERM to the process groups of the root processes of its
     /// tasks.
-    TerminateStep {
+    Terminate {
         /// Which step.
         key: StepKey,
         /// On which node.
         node: NodeId,
     },
     /// End every process of a step on a node, and report `StepCleared`.
-    KillStep {
+    Kill {
         /// Which step.
         key: StepKey,
         /// On which node.
         node: NodeId,
     },
     /// Report the end of a step. Nothing of it is left on any node.
-    StepEnded {
+    Ended {
         /// Which step.
         key: StepKey,
         /// How.
         outcome: Outcome,
     },
+}
+
+impl From<StepAction> for Action {
+    fn from(action: StepAction) -> Self {
+        Self::Step(action)
+    }
 }

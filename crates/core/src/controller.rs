@@ -282,8 +282,8 @@ impl Core {
         self.ledger.advance(now);
         self.charge();
         self.quick.note(event);
-        self.queue.stale |= may_break_promises(event);
-        self.queue.disturbed |= is_interference(event);
+        self.queue.stale |= event.may_break_promises();
+        self.queue.disturbed |= event.is_interference();
         if self.settings_until <= now {
             self.take_settings(now);
         }
@@ -814,118 +814,5 @@ impl Core {
 
     pub(crate) fn residence_mut(&mut self, job: JobId) -> Option<&mut Residence> {
         self.jobs.get_mut(&job)?.residence_mut()
-    }
-}
-
-/// Whether what promises rest on may be otherwise after an event. Jobs that come into line, and
-/// tasks that end before their fellows, change nothing of it.
-const fn may_break_promises(event: &Event) -> bool {
-    match event {
-        Event::Held { .. }
-        | Event::SetNodeSet { .. }
-        | Event::NodeMeasured { .. }
-        | Event::NodeLoad { .. }
-        | Event::Submit { .. }
-        | Event::SubmitWith { .. }
-        | Event::SetClassUsers { .. }
-        | Event::SetClassAfter { .. }
-        | Event::SetBankPeriod { .. }
-        | Event::BankPeriod { .. }
-        | Event::SubmitStep { .. }
-        | Event::StepTasksEnded { .. }
-        | Event::StepCleared { .. }
-        | Event::CancelStep { .. }
-        | Event::StepFrontEndLost { .. }
-        | Event::TasksEnded { .. }
-        | Event::Signal { .. }
-        | Event::SetBank { .. }
-        | Event::SetAccess { .. }
-        | Event::Foreign { .. }
-        | Event::SetWeight { .. }
-        | Event::SetResource { .. }
-        | Event::Tick => false,
-        Event::NodeJoined { .. }
-        | Event::Forgot { .. }
-        | Event::NodeOutOfReach { .. }
-        | Event::NodeLost { .. }
-        | Event::SetDrained { .. }
-        | Event::NodeRemoved { .. }
-        | Event::JobCleared { .. }
-        | Event::JobsEnded { .. }
-        | Event::Cancel { .. }
-        | Event::Suspend { .. }
-        | Event::Resume { .. }
-        | Event::Hold { .. }
-        | Event::Release { .. }
-        | Event::SetJobClass { .. }
-        | Event::MoveJob { .. }
-        | Event::MovedOut { .. }
-        | Event::MovedIn { .. }
-        | Event::FrontEndLost { .. }
-        | Event::SetParams { .. }
-        | Event::SetQueue { .. }
-        | Event::SetClass { .. }
-        | Event::ForgetClass { .. }
-        | Event::SetPeriod { .. }
-        | Event::Calendar { .. }
-        | Event::Began
-        | Event::ShutDown
-        | Event::GoDown => true,
-    }
-}
-
-/// Whether an event may break promises, and no later job is to blame.
-const fn is_interference(event: &Event) -> bool {
-    match event {
-        Event::NodeJoined { .. }
-        | Event::Forgot { .. }
-        | Event::NodeOutOfReach { .. }
-        | Event::NodeLost { .. }
-        | Event::SetDrained { .. }
-        | Event::NodeRemoved { .. }
-        | Event::Suspend { .. }
-        | Event::Resume { .. }
-        | Event::Hold { .. }
-        | Event::Release { .. }
-        | Event::SetJobClass { .. }
-        | Event::MoveJob { .. }
-        | Event::MovedOut { .. }
-        | Event::MovedIn { .. }
-        | Event::SetParams { .. }
-        | Event::SetQueue { .. }
-        | Event::SetClass { .. }
-        | Event::ForgetClass { .. }
-        | Event::SetPeriod { .. }
-        | Event::Calendar { .. } => true,
-        Event::Held { .. }
-        | Event::SetNodeSet { .. }
-        | Event::NodeMeasured { .. }
-        | Event::NodeLoad { .. }
-        | Event::Submit { .. }
-        | Event::SubmitWith { .. }
-        | Event::SetClassUsers { .. }
-        | Event::SetClassAfter { .. }
-        | Event::SetBankPeriod { .. }
-        | Event::BankPeriod { .. }
-        | Event::SubmitStep { .. }
-        | Event::StepTasksEnded { .. }
-        | Event::StepCleared { .. }
-        | Event::CancelStep { .. }
-        | Event::StepFrontEndLost { .. }
-        | Event::TasksEnded { .. }
-        | Event::JobCleared { .. }
-        | Event::JobsEnded { .. }
-        | Event::Cancel { .. }
-        | Event::Signal { .. }
-        | Event::SetBank { .. }
-        | Event::SetAccess { .. }
-        | Event::Foreign { .. }
-        | Event::SetWeight { .. }
-        | Event::SetResource { .. }
-        | Event::FrontEndLost { .. }
-        | Event::Began
-        | Event::ShutDown
-        | Event::GoDown
-        | Event::Tick => false,
     }
 }

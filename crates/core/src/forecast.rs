@@ -274,12 +274,7 @@ impl Forecast {
                     | Action::Timetable { .. }
                     | Action::Timetables { .. }
                     | Action::Signal { .. }
-                    | Action::AcceptStep { .. }
-                    | Action::DeclineStep { .. }
-                    | Action::LaunchStep { .. }
-                    | Action::TerminateStep { .. }
-                    | Action::KillStep { .. }
-                    | Action::StepEnded { .. }
+                    | Action::Step(_)
                     | Action::Requeued { .. }
                     | Action::PromiseBroken { .. }
                     | Action::Reclassed { .. }

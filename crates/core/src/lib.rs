@@ -64,7 +64,7 @@ mod termination;
 pub mod view;
 mod weight;
 
-pub use action::Action;
+pub use action::{Action, StepAction};
 pub use by_use::check_rule_by_use;
 pub use controller::{Core, FormerCore};
 pub use event::{Event, SubmitOptions};

@@ -9,9 +9,11 @@
 //! Steps change nothing of the matrix: they have their job's turns, and end with it. The tasks of a
 //! step end by the same rules as those of a job ([`Residence`]).
 
-use crate::action::Action;
+use crate::action::{Action, StepAction};
+use crate::allocation::Allocation;
 use crate::controller::Core;
 use crate::state::record::{Binding, Course, Deaths, Part, Residence, Rules, TaskEnd};
+use crate::termination::ENDED_BY_TERM;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -20,9 +22,6 @@ use tutti_types::ids::{JobId, NodeId, ProcessorSet, Rank, RequestId, StepId, Ste
 use tutti_types::job::{EndReason, JobSpec, Outcome, StepRefusal, StepSpec, TaskStatus};
 use tutti_types::limits::STEPS_PER_JOB_MAX;
 use tutti_types::time::{ClusterTime, Nanos};
-
-/// The exit code of a step that was ended before it had begun.
-const ENDED_BY_TERM: u8 = 128 + 15;
 
 /// A further step of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,13 +92,13 @@ impl Core {
         })
     }
 
-    /// Whether a step was asked for with this key, and has not ended, or has of late.
+    /// The step that was asked for with this key, if it has not ended, or has of late.
     #[must_use]
-    pub fn knows_step(&self, job: JobId, key: &[u8; 16]) -> bool {
-        self.allocations.get(&job).is_some_and(|allocation| {
-            allocation.steps.values().any(|step| step.key == *key)
-                || allocation.done.iter().any(|done| done.key == *key)
-        })
+    pub fn step_by_key(&self, job: JobId, key: &[u8; 16]) -> Option<StepKey> {
+        let Allocation { steps, done, .. } = self.allocations.get(&job)?;
+        let live = steps.iter().find(|(_, step)| step.key == *key).map(|(&step, _)| step);
+        let ended = || done.iter().find(|done| done.key == *key).map(|done| done.step);
+        live.or_else(ended).map(|step| StepKey { job, step })
     }
 
     /// Where a step's tasks run, by node.
@@ -132,24 +131,24 @@ impl Core {
     ) {
         let steps = self.allocations.get(&job).into_iter().flat_map(|it| &it.steps);
         if let Some((&step, _)) = steps.clone().find(|(_, step)| step.key == *key) {
-            return actions.push(Action::AcceptStep { request, key: StepKey { job, step } });
+            return actions.push(StepAction::Accept { request, key: StepKey { job, step } }.into());
         }
         let count = steps.count();
         let done = self.allocations.get(&job).into_iter().flat_map(|it| &it.done);
         if let Some(done) = done.clone().find(|done| done.key == *key) {
             let key = StepKey { job, step: done.step };
-            actions.push(Action::AcceptStep { request, key });
-            return actions.push(Action::StepEnded { key, outcome: done.outcome });
+            actions.push(StepAction::Accept { request, key }.into());
+            return actions.push(StepAction::Ended { key, outcome: done.outcome }.into());
         }
         if let Err(refusal) = self.admit_step(job, spec, count) {
-            return actions.push(Action::DeclineStep { request, refusal });
+            return actions.push(StepAction::Decline { request, refusal }.into());
         }
         let allocation = self.allocations.entry(job).or_default();
         allocation.made += 1;
         let step = StepId(allocation.made);
         let made = Step { key: *key, spec: *spec, since: now, run: None };
         allocation.steps.insert(step, made);
-        actions.push(Action::AcceptStep { request, key: StepKey { job, step } });
+        actions.push(StepAction::Accept { request, key: StepKey { job, step } }.into());
         self.start_steps(now, job, actions);
     }
 
@@ -210,7 +209,7 @@ impl Core {
                 step.since = now;
                 step.run = Some(Box::new(Residence::new(now, parts)));
             }
-            actions.push(Action::LaunchStep { key });
+            actions.push(StepAction::Launch { key }.into());
         }
     }
 
@@ -334,7 +333,7 @@ impl Core {
         if run.cleared() {
             let outcome = run.outcome(Nanos::ZERO);
             self.forget_step(key, outcome);
-            actions.push(Action::StepEnded { key, outcome });
+            actions.push(StepAction::Ended { key, outcome }.into());
         }
     }
 
@@ -358,7 +357,7 @@ impl Core {
         let exit_code = reason.exit_code_or(ENDED_BY_TERM);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
         self.forget_step(key, outcome);
-        actions.push(Action::StepEnded { key, outcome });
+        actions.push(StepAction::Ended { key, outcome }.into());
     }
 
     pub(crate) fn on_cancel_step(
@@ -382,7 +381,7 @@ impl Core {
                 // Where a task failed, the others were not asked to end.
                 if is_new || failing {
                     let nodes = run.nodes_left();
-                    actions.extend(nodes.map(|node| Action::TerminateStep { key, node }));
+                    actions.extend(nodes.map(|node| StepAction::Terminate { key, node }.into()));
                 }
                 if is_new {
                     self.set_step_deadline(key, at);
@@ -421,7 +420,7 @@ impl Core {
         let Some(run) = self.step_mut(key).and_then(|step| step.run.as_mut()) else { return };
         if run.kill(reason, now, deaths) {
             let nodes = run.nodes_left();
-            actions.extend(nodes.map(|node| Action::KillStep { key, node }));
+            actions.extend(nodes.map(|node| StepAction::Kill { key, node }.into()));
         }
     }
 
@@ -522,7 +521,7 @@ impl Core {
             let key = StepKey { job, step };
             let Some(mut run) = it.run else { continue };
             run.kill(reason, self.now, Deaths::Collateral);
-            actions.push(Action::StepEnded { key, outcome: run.outcome(Nanos::ZERO) });
+            actions.push(StepAction::Ended { key, outcome: run.outcome(Nanos::ZERO) }.into());
         }
         self.step_deadlines.retain(|(_, key)| key.job != job);
     }

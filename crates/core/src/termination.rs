@@ -13,7 +13,7 @@ use tutti_types::job::{EndReason, JobSpec, Outcome};
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// The exit code of a job that was asked to end before it had begun.
-const ENDED_BY_TERM: u8 = 128 + 15;
+pub(crate) const ENDED_BY_TERM: u8 = 128 + 15;
 /// The exit code of a job that was killed before it had begun.
 pub(crate) const ENDED_BY_KILL: u8 = 128 + 9;
 

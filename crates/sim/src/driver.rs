@@ -540,12 +540,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::Signal { .. }
                 | Action::Terminate { .. }
                 | Action::Kill { .. }
-                | Action::AcceptStep { .. }
-                | Action::DeclineStep { .. }
-                | Action::LaunchStep { .. }
-                | Action::TerminateStep { .. }
-                | Action::KillStep { .. }
-                | Action::StepEnded { .. }
+                | Action::Step(_)
                 | Action::Requeued { .. }
                 | Action::PromiseBroken { .. }
                 | Action::Reclassed { .. }

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, job};
 use crate::scenarios::matrix;
-use tutti_core::{Action, Event, JobState, SubmitOptions};
+use tutti_core::{Action, Event, JobState, StepAction, SubmitOptions};
 use tutti_types::{
     ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, OnBadExit, OnNodeLoss, Rank,
     RequestId, StepId, StepKey, StepRefusal, StepSpec, TaskStatus,
@@ -172,7 +172,10 @@ fn finish_step(cluster: &mut Cluster, key: StepKey, status: TaskStatus) {
 fn steps_get_free_processors_in_order_and_wait_for_them() {
     let mut cluster = Cluster::with_nodes(&[2, 2]);
     let all = batch(&mut cluster, job(4));
-    assert_eq!(step(&mut cluster, all, 1, tasks(3)), Some(Action::LaunchStep { key: nth(all, 1) }));
+    assert_eq!(
+        step(&mut cluster, all, 1, tasks(3)),
+        Some(Action::Step(StepAction::Launch { key: nth(all, 1) }))
+    );
     assert_eq!(placed(&cluster, nth(all, 1)), [(0, 2), (1, 1)]);
     step(&mut cluster, all, 2, tasks(2));
     assert_eq!(placed(&cluster, nth(all, 2)), [], "one processor is free");
@@ -188,7 +191,7 @@ fn a_step_that_is_larger_than_its_job_is_declined_with_what_the_job_has() {
     let mut cluster = Cluster::with_nodes(&[2, 2]);
     let all = batch(&mut cluster, job(4));
     let refusal = |it: Option<Action>| match it {
-        Some(Action::DeclineStep { refusal, .. }) => Some(refusal),
+        Some(Action::Step(StepAction::Decline { refusal, .. })) => Some(refusal),
         _ => None,
     };
     let has = StepRefusal::TooLarge { tasks: 4, processors: 4, nodes: 2 };
@@ -217,7 +220,10 @@ fn a_step_that_overlaps_waits_for_nothing() {
     let all = batch(&mut cluster, job(2));
     step(&mut cluster, all, 1, tasks(2));
     let shares = StepSpec { overlap: true, ..tasks(2) };
-    assert_eq!(step(&mut cluster, all, 2, shares), Some(Action::LaunchStep { key: nth(all, 2) }));
+    assert_eq!(
+        step(&mut cluster, all, 2, shares),
+        Some(Action::Step(StepAction::Launch { key: nth(all, 2) }))
+    );
 }
 
 #[test]
@@ -243,7 +249,10 @@ fn a_step_that_needs_the_slots_of_a_task_that_has_ended_is_declined_where_none_i
     assert_eq!(outcome.reason, EndReason::Cancelled, "its node has left the job");
     assert!(matches!(
         step(&mut cluster, plain, 2, lent),
-        Some(Action::DeclineStep { refusal: StepRefusal::TooLarge { tasks: 1, .. }, .. })
+        Some(Action::Step(StepAction::Decline {
+            refusal: StepRefusal::TooLarge { tasks: 1, .. },
+            ..
+        }))
     ));
 }
 
@@ -254,13 +263,13 @@ fn a_step_that_is_asked_for_again_is_the_same_also_after_its_end() {
     step(&mut cluster, all, 1, tasks(1));
     let request = RequestId(9_000);
     let again = step(&mut cluster, all, 1, tasks(1));
-    assert_eq!(again, Some(Action::AcceptStep { request, key: nth(all, 1) }));
+    assert_eq!(again, Some(Action::Step(StepAction::Accept { request, key: nth(all, 1) })));
     finish_step(&mut cluster, nth(all, 1), TaskStatus::Exited(4));
     let outcome = cluster.step_outcomes[&nth(all, 1)];
     assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Completed, 4));
     cluster.step_outcomes.clear();
     let again = step(&mut cluster, all, 1, tasks(1));
-    assert_eq!(again, Some(Action::StepEnded { key: nth(all, 1), outcome }));
+    assert_eq!(again, Some(Action::Step(StepAction::Ended { key: nth(all, 1), outcome })));
     assert_eq!(cluster.core.steps(all).count(), 0);
 }
 

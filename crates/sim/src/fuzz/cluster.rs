@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
-use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, SubmitOptions, check};
+use tutti_core::{
+    Action, Core, Event, JobState, JobView, Part, Place, StepAction, SubmitOptions, check,
+};
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
     ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
@@ -529,12 +531,7 @@ impl Cluster {
             Action::Kill { job, node } => {
                 self.held.get_mut(job).expect("kill of no job").killed.insert(*node);
             }
-            Action::AcceptStep { .. }
-            | Action::DeclineStep { .. }
-            | Action::TerminateStep { .. }
-            | Action::LaunchStep { .. }
-            | Action::KillStep { .. }
-            | Action::StepEnded { .. } => self.carry_out_of_step(action),
+            Action::Step(action) => self.carry_out_of_step(action),
             Action::Ended { job, outcome } => {
                 assert!(self.steps.keys().all(|key| key.job != *job), "a step outlives its job");
                 let left = self.held.remove(job).unwrap_or_default();
@@ -558,26 +555,28 @@ impl Cluster {
         }
     }
 
-    fn carry_out_of_step(&mut self, action: &Action) {
+    fn carry_out_of_step(&mut self, action: &StepAction) {
         match action {
-            Action::LaunchStep { key } => {
+            StepAction::Launch { key } => {
                 let ranks = |part: &Part| part.placements().iter().map(|it| it.rank).collect();
                 let parts = self.core.step_parts(*key);
                 let nodes = parts.iter().map(|part| (part.node, ranks(part))).collect();
                 assert!(self.steps.insert(*key, nodes).is_none(), "{key:?} starts twice");
             }
-            Action::KillStep { key, node } => {
+            StepAction::Kill { key, node } => {
                 let has = self.steps.get(key).is_some_and(|nodes| nodes.contains_key(node));
                 if has {
                     self.step_kills.push((*key, *node));
                 }
             }
-            Action::StepEnded { key, outcome } => {
+            StepAction::Ended { key, outcome } => {
                 let left = self.steps.remove(key).unwrap_or_default();
                 assert!(left.is_empty(), "{key:?} ended before it was cleared: {left:?}");
                 assert!(self.step_outcomes.insert(*key, *outcome).is_none(), "ended twice");
             }
-            _ => {}
+            StepAction::Accept { .. }
+            | StepAction::Decline { .. }
+            | StepAction::Terminate { .. } => {}
         }
     }
 

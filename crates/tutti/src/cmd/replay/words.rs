@@ -1,7 +1,7 @@
 //! The entries of a journal in words.
 
 use tutti_client::output::{counted, plain};
-use tutti_core::{Action, Event, HeldBy, SubmitOptions};
+use tutti_core::{Action, Event, HeldBy, StepAction, SubmitOptions};
 use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
@@ -261,16 +261,7 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
             let within = short(promised.since(at));
             format!("job {job} was promised a start within {within}; job {by} was moved before it")
         }
-        Action::AcceptStep { request, key } => format!("request {request}: it is step {key}"),
-        Action::DeclineStep { request, refusal } => format!("request {request}: {refusal:?}"),
-        Action::LaunchStep { key } => format!("job {key} starts"),
-        Action::TerminateStep { key, node } => {
-            format!("job {key} is asked to end on node {node}")
-        }
-        Action::KillStep { key, node } => format!("job {key} is killed on node {node}"),
-        Action::StepEnded { key, outcome } => {
-            format!("job {key} has ended: {}, exit {}", outcome.reason, outcome.exit_code)
-        }
+        Action::Step(action) => of_step(action),
         Action::Requeued { job } => format!("job {job} is queued again"),
         Action::Ended { job, outcome: Outcome { reason, exit_code, service } } => {
             format!("job {job} has ended: {reason}, exit {exit_code}, after {}", short(*service))
@@ -279,6 +270,21 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         Action::WakeAt { at: due } => format!("something is due in {}", short(due.since(at))),
     };
     plain(&text)
+}
+
+fn of_step(action: &StepAction) -> String {
+    match action {
+        StepAction::Accept { request, key } => format!("request {request}: it is step {key}"),
+        StepAction::Decline { request, refusal } => format!("request {request}: {refusal:?}"),
+        StepAction::Launch { key } => format!("job {key} starts"),
+        StepAction::Terminate { key, node } => {
+            format!("job {key} is asked to end on node {node}")
+        }
+        StepAction::Kill { key, node } => format!("job {key} is killed on node {node}"),
+        StepAction::Ended { key, outcome } => {
+            format!("job {key} has ended: {}, exit {}", outcome.reason, outcome.exit_code)
+        }
+    }
 }
 
 fn short(length: Nanos) -> String {

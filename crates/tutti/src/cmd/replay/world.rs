@@ -419,12 +419,7 @@ impl<'a> World<'a> {
             Action::Signal { .. }
             | Action::PromiseBroken { .. }
             | Action::Reclassed { .. }
-            | Action::AcceptStep { .. }
-            | Action::DeclineStep { .. }
-            | Action::LaunchStep { .. }
-            | Action::TerminateStep { .. }
-            | Action::KillStep { .. }
-            | Action::StepEnded { .. }
+            | Action::Step(_)
             | Action::Decline { .. }
             | Action::Timetable { .. }
             | Action::Timetables { .. }
