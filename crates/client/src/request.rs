@@ -54,6 +54,11 @@ pub struct JobOptions {
     #[arg(help_heading = SCHEDULING)]
     pub deadline: Option<Nanos>,
 
+    /// Begin no earlier than then: 16:00, tomorrow, 2026-12-24T20:00, +30m or now+1hour
+    #[arg(long, value_name = "WHEN", value_parser = tutti_node::begin_time::begin_ms)]
+    #[arg(conflicts_with = "deadline", help_heading = SCHEDULING)]
+    pub begin: Option<u64>,
+
     /// Class of the job; `tutti params` lists them [default: that of the queue, or interactive for
     /// run, production for submit]
     #[arg(long, value_name = "NAME", help_heading = SCHEDULING)]
@@ -223,6 +228,7 @@ pub fn job_request(
         first: FirstStep::EachSlot,
         after: None,
         singleton: false,
+        begin_ms: options.begin,
         resources: options.resource.clone(),
         within,
         launch: LaunchSpec {

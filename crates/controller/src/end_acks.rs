@@ -183,6 +183,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Began
         | Event::Forgot { .. }
         | Event::Calendar { .. }
+        | Event::SetBegin { .. }
         | Event::Tick
         | Event::ShutDown
         | Event::GoDown => GATHER_LONGER,

@@ -4,11 +4,12 @@ use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::error::Problem;
 use super::report;
-use tutti_core::{Event, ShortestSlot, shortest_slot};
+use tutti_core::{Begin, Event, ShortestSlot, shortest_slot};
 use tutti_node::calendar::period_began_ms;
 use tutti_node::platform::time::{local_week, system_clock, wall_ms};
 use tutti_types::{
-    BankPeriod, ClassName, ClockSource, ClusterTime, Nanos, Overrides, Period, Renewal, Settings,
+    BankPeriod, ClassName, ClockSource, ClusterTime, JobId, Nanos, Overrides, Period, Renewal,
+    Settings,
 };
 use tutti_wire::local::{Section, Setting};
 use tutti_wire::parameter::{override_param, override_rule, set_param, set_rule};
@@ -199,10 +200,12 @@ impl Driver {
     pub(super) fn watch_calendar(&mut self) {
         let hours = self.core.queues().values().any(|queue| !queue.periods.is_empty());
         self.renew_banks();
+        self.watch_begins();
+        let often = !self.core.renewals().is_empty() || self.core.begins().next().is_some();
         if self.core.settings().periods.is_empty() && !hours {
-            self.due.calendar_due = match self.core.renewals().is_empty() {
-                true => ClusterTime::NEVER,
-                false => self.now() + RENEW_EVERY,
+            self.due.calendar_due = match often {
+                false => ClusterTime::NEVER,
+                true => self.now() + RENEW_EVERY,
             };
             return;
         }
@@ -216,8 +219,29 @@ impl Driver {
         if !known {
             self.apply(&Event::Calendar { week });
         }
-        let renews = !self.core.renewals().is_empty();
-        self.due.calendar_due = now + if renews { RENEW_EVERY } else { CALENDAR_EVERY };
+        self.due.calendar_due = now + if often { RENEW_EVERY } else { CALENDAR_EVERY };
+    }
+
+    /// When a job begins that is to begin at a moment of people's clocks; `None`: at once.
+    pub(super) fn begin_of(&self, unix_ms: u64) -> Option<Begin> {
+        let ahead = unix_ms.checked_sub(wall_ms()).filter(|&ahead| ahead > 0)?;
+        Some(Begin { at: self.now() + Nanos::from_millis(ahead), unix_ms })
+    }
+
+    /// Corrects the moments at which jobs begin, where people's clocks were set or cluster time
+    /// stood still.
+    fn watch_begins(&mut self) {
+        let now = self.now();
+        let moment = |begin: Begin| {
+            let at = self.begin_of(begin.unix_ms).map_or(now, |begin| begin.at);
+            (at.0.abs_diff(begin.at.0) > CALENDAR_SLACK.0 && at != begin.at).then_some(at)
+        };
+        let begins = self.core.begins();
+        let wrong: Vec<(JobId, ClusterTime)> =
+            begins.filter_map(|(job, begin)| Some((job, moment(begin)?))).collect();
+        for (job, at) in wrong {
+            self.apply(&Event::SetBegin { job, at });
+        }
     }
 
     /// Has accounts count from nothing again whose period is over.

@@ -3,6 +3,7 @@
 use super::driver::Driver;
 use std::cell::OnceCell;
 use tutti_core::{InLine, WaitReason};
+use tutti_node::calendar::local_moment;
 use tutti_types::param::Shown;
 use tutti_types::{JobId, JobSpec, NodeId, QueueName};
 use tutti_wire::launch::cut;
@@ -56,6 +57,9 @@ impl<'a> Waits<'a> {
         if let (Some(queue), WaitReason::Queue { limit, most }) = (queue, why) {
             let most = Shown(limit.param(), *most);
             return format!("as much of queue {queue} runs as may: {limit}={most} (`tutti queue`)");
+        }
+        if let WaitReason::Begin { unix_ms } = why {
+            return format!("it begins at {}", local_moment(*unix_ms));
         }
         if *why != WaitReason::Nodes {
             return why.to_string();

@@ -203,6 +203,11 @@ impl Core {
 
     fn wait_no_more(&mut self, job: JobId) {
         self.after.forget(job);
+        self.enter_line_late(job);
+    }
+
+    /// What kept a job out of the line does so no more: it comes in, unless something else does.
+    pub(crate) fn enter_line_late(&mut self, job: JobId) {
         if self.jobs.get(&job).is_some_and(|record| !self.is_kept_back(record)) {
             self.enter_line(job);
             self.queue.reconsider();

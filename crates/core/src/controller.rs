@@ -15,6 +15,7 @@ use crate::action::Action;
 use crate::after::JobsAfter;
 use crate::allocation::Allocation;
 use crate::bank::Bank;
+use crate::begin::Begins;
 use crate::by_use::RulesByUse;
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
@@ -128,6 +129,8 @@ pub struct Core {
     pub(crate) after: JobsAfter,
     /// When further steps are killed, if they are not done by then.
     pub(crate) step_deadlines: BTreeSet<(ClusterTime, StepKey)>,
+    /// The waiting jobs that begin no earlier than at a moment.
+    pub(crate) begins: Begins,
 }
 
 impl Core {
@@ -179,6 +182,7 @@ impl Core {
             allocations: BTreeMap::new(),
             after: JobsAfter::default(),
             step_deadlines: BTreeSet::new(),
+            begins: Begins::default(),
         };
         core.follow_settings();
         core
@@ -248,6 +252,7 @@ impl Core {
             Event::SetClassAfter { class, rule } => self.on_set_class_after(class, rule.as_ref()),
             Event::SetBankPeriod { account, renewal } => self.renew_bank(*account, *renewal),
             Event::BankPeriod { period, began_ms } => self.on_bank_period(*period, *began_ms),
+            Event::SetBegin { job, at } => self.on_set_begin(*job, *at),
             Event::MoveJob { job, before } => self.on_move_job(*job, *before),
             Event::MovedOut { job } => self.on_moved_out(*job),
             Event::MovedIn { job } => self.on_moved_in(*job),
@@ -296,6 +301,7 @@ impl Core {
         self.reclassify();
         self.follow_rules_by_use(actions);
         self.drop_kept_rows();
+        self.follow_begins(now);
         self.follow_after(actions);
         loop {
             self.let_in();
@@ -445,6 +451,7 @@ impl Core {
             allocations,
             after,
             step_deadlines,
+            begins,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -456,7 +463,7 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        (allocations, after, step_deadlines).hash(&mut digest);
+        (allocations, after, step_deadlines, begins).hash(&mut digest);
         digest.finish()
     }
 
@@ -491,6 +498,8 @@ impl Core {
             Err(Refusal::HeldWithDeadline)
         } else if options.after.is_some() && spec.deadline.is_some() {
             Err(Refusal::DeadlineAfterJobs)
+        } else if options.begin.is_some() && spec.deadline.is_some() {
+            Err(Refusal::DeadlineWithBegin)
         } else {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.resources.admit(&spec.resources))
@@ -530,7 +539,8 @@ impl Core {
         }
         self.jobs.insert(id, record);
         self.note_first_step(id, options.first);
-        let waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
+        let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
+        waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));
         if let Some(by) = options.hold {
             self.holds.insert(id, by);
         } else if !waits && self.enter_line(id) {

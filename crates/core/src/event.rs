@@ -1,5 +1,6 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
+use crate::begin::Begin;
 use crate::orders::HeldBy;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -19,7 +20,7 @@ use tutti_types::period::Period;
 use tutti_types::queue::{Allowed, QueueSpec};
 use tutti_types::resource::{ResourceName, ResourceSpec};
 use tutti_types::settings::Overrides;
-use tutti_types::time::Nanos;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// One thing that happened, at the time given to [`Core::apply`](crate::Core::apply) with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -366,6 +367,14 @@ pub enum Event {
         /// Which step.
         key: StepKey,
     },
+    /// The moment at which a waiting job begins is another one by cluster time, since people's
+    /// clocks were set, or cluster time stood still.
+    SetBegin {
+        /// Which job.
+        job: JobId,
+        /// When it begins at the earliest.
+        at: ClusterTime,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -379,6 +388,8 @@ pub struct SubmitOptions {
     pub first: FirstStep,
     /// The jobs that it starts after, if it does.
     pub after: Option<AfterJobs>,
+    /// When it begins at the earliest; `None`: at any time.
+    pub begin: Option<Begin>,
 }
 
 impl Event {
@@ -412,6 +423,7 @@ impl Event {
             | Self::CancelStep { .. }
             | Self::StepFrontEndLost { .. }
             | Self::TasksEnded { .. }
+            | Self::SetBegin { .. }
             | Self::Signal { .. }
             | Self::SetBank { .. }
             | Self::SetAccess { .. }
@@ -487,6 +499,7 @@ impl Event {
             | Self::StepCleared { .. }
             | Self::CancelStep { .. }
             | Self::StepFrontEndLost { .. }
+            | Self::SetBegin { .. }
             | Self::TasksEnded { .. }
             | Self::JobCleared { .. }
             | Self::JobsEnded { .. }

@@ -19,7 +19,8 @@
 //! again;
 //! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
 //! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
-//! which class use gives, `after` which jobs start after others, [`allocation`] what a job has beside tasks; [`check`] holds the invariants.
+//! which class use gives, `after` which jobs start after others, [`begin`] which at a moment;
+//! [`allocation`] is what a job has beside tasks; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -31,6 +32,7 @@ pub mod action;
 mod after;
 pub mod allocation;
 pub mod bank;
+pub mod begin;
 mod by_use;
 pub mod check;
 pub mod controller;
@@ -65,6 +67,7 @@ pub mod view;
 mod weight;
 
 pub use action::{Action, StepAction};
+pub use begin::Begin;
 pub use by_use::check_rule_by_use;
 pub use controller::{Core, FormerCore};
 pub use event::{Event, SubmitOptions};

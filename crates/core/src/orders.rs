@@ -28,9 +28,9 @@ impl Core {
         self.holds.get(&job).copied()
     }
 
-    /// Whether a hold, or jobs that it starts after, keep a job out of the line.
+    /// Whether a hold, jobs that it starts after, or its moment keep a job out of the line.
     pub(crate) fn is_out_of_line(&self, job: JobId) -> bool {
-        self.holds.contains_key(&job) || self.after.waits(job)
+        self.holds.contains_key(&job) || self.after.waits(job) || self.begins.waits(job)
     }
 
     /// Whether that, or a suspension, keeps a job from being placed.
@@ -44,9 +44,9 @@ impl Core {
         if record.residence().is_some() {
             return;
         }
-        let before = self.holds.get(&job).copied();
+        let (before, was_in_line) = (self.holds.get(&job).copied(), !self.is_kept_back(record));
         self.holds.insert(job, before.map_or(by, |before| before.max(by)));
-        if before.is_none() && !record.suspended && !self.after.waits(job) {
+        if was_in_line {
             self.leave_line(job);
             self.queue.reconsider();
         }

@@ -151,6 +151,7 @@ impl Core {
             self.queues.forget(job, &record.spec);
             self.holds.remove(&job);
             self.after.forget(job);
+            self.begins.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
         }
@@ -265,7 +266,7 @@ impl Core {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
-        at = at.min(self.settings_until);
+        at = at.min(self.settings_until).min(self.begins.next());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {

@@ -454,7 +454,7 @@ impl Core {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
         }
-        if let Some(reason) = self.why_after(job) {
+        if let Some(reason) = self.why_begin(job).or_else(|| self.why_after(job)) {
             return reason;
         }
         if let Some(reason) = self.why_beside(job) {

@@ -80,6 +80,7 @@ fn request(plan: Plan) -> JobRequest {
         hold: false,
         after: None,
         singleton: false,
+        begin_ms: None,
         first: plan.first(),
         resources: Vec::new(),
         launch: LaunchSpec {

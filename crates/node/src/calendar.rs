@@ -87,6 +87,14 @@ pub fn local_time(ms: u64) -> String {
     })
 }
 
+/// A moment of milliseconds since 1970, to the second, for a message.
+pub fn local_moment(ms: u64) -> String {
+    let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or("-".into(), |at| {
+        at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    })
+}
+
 /// When the period began that a moment is in, by this machine's time zone; both in milliseconds
 /// since 1970.
 pub fn period_began_ms(period: BankPeriod, now_ms: u64) -> u64 {

@@ -112,6 +112,7 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
         | Refusal::NoDeadlines
         | Refusal::HeldWithDeadline
         | Refusal::DeadlineAfterJobs
+        | Refusal::DeadlineWithBegin
         | Refusal::DeadlineWithResources => Code::NoDeadlines,
         Refusal::AfterTooMany { .. } => Code::BadValue,
         Refusal::AfterNone { .. } => Code::NoJob,

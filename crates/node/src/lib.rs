@@ -12,7 +12,7 @@
 //! - [`log`]: of daemons; [`mod@say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors,
 //!   exit codes
 //! - [`layout`]: the names of cgroups; [`limits`]: what a daemon may use; [`workers`]: threads for
-//!   slow work; [`executable`], [`calendar`], [`signal_origin`]
+//!   slow work; [`executable`], [`calendar`], [`begin_time`], [`signal_origin`]
 #![deny(unsafe_code)]
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -24,6 +24,7 @@
 #[macro_use]
 pub mod say;
 
+pub mod begin_time;
 pub mod calendar;
 pub mod capability;
 pub mod codes;

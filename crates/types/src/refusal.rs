@@ -133,6 +133,8 @@ pub enum Refusal {
         /// Which one.
         job: JobId,
     },
+    /// A deadline for a job that begins no earlier than at a moment.
+    DeadlineWithBegin,
 }
 
 /// Bytes, as people ask for them: in the largest unit that gives a whole number.
@@ -201,6 +203,8 @@ impl From<WishRefusal> for Refusal {
 
 const HELD_WITH_DEADLINE: &str =
     "a held job can't be promised a deadline; leave out --hold or --deadline";
+const DEADLINE_WITH_BEGIN: &str =
+    "no deadline can be promised to a job that begins later; leave out --deadline or --begin";
 const DEADLINE_AFTER_JOBS: &str = "no deadline can be promised to a job that starts after others; leave out --deadline or --after";
 const DEADLINE_WITH_RESOURCES: &str = "no deadline can be promised to a job that needs counted \
                                        resources; leave out --deadline or --resource";
@@ -314,6 +318,7 @@ impl fmt::Display for Refusal {
             Self::DeadlineAfterJobs => f.write_str(DEADLINE_AFTER_JOBS),
             Self::AfterTooMany { limit } => too_many_before(f, *limit),
             Self::AfterNone { job } => none_before(f, *job),
+            Self::DeadlineWithBegin => f.write_str(DEADLINE_WITH_BEGIN),
         }
     }
 }

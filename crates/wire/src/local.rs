@@ -465,6 +465,8 @@ pub struct JobRequest {
     pub after: Option<AfterJobs>,
     /// Whether it starts after all jobs of its user and name that were submitted before.
     pub singleton: bool,
+    /// When it begins at the earliest, in milliseconds since 1970.
+    pub begin_ms: Option<u64>,
 }
 
 /// A further step of a job as a client asks for it.

@@ -234,13 +234,15 @@ impl Driver {
             Err(problem) => return self.reply(token, &problem.declined()),
         };
         let hold = request.hold.then_some(HeldBy::Owner);
-        let options = SubmitOptions { queue: request.queue, hold, first: request.first, after };
+        let begin = request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms));
+        let (queue, first) = (request.queue, request.first);
+        let options = SubmitOptions { queue, hold, first, after, begin };
         if let Asks::When = asks {
             let options = SubmitOptions { hold: None, ..options };
             let submit = Event::submit(RequestId(0), spec.clone(), options);
             return self.foretell_job((token, uid), job.name, spec, submit);
         }
-        let within = request.within;
+        let (within, begins) = (request.within, options.begin.is_some());
         let event = Event::submit(self.next_request(), spec.clone(), options);
         let front = front.then_some(token);
         match self.submit(&event, Submission { front, within, job, spec, launch }) {
@@ -250,6 +252,9 @@ impl Driver {
                 self.reply(token, &problem.declined());
             }
             None => {}
+        }
+        if begins && self.due.calendar_due == ClusterTime::NEVER {
+            self.watch_calendar();
         }
         self.follow_up();
     }

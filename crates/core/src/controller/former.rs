@@ -66,6 +66,7 @@ impl From<FormerCore> for Core {
             allocations: BTreeMap::new(),
             after: JobsAfter::default(),
             step_deadlines: BTreeSet::new(),
+            begins: Begins::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -353,6 +353,11 @@ pub enum WaitReason {
         /// Which one.
         job: JobId,
     },
+    /// Its moment has not come.
+    Begin {
+        /// When it comes, in milliseconds since 1970.
+        unix_ms: u64,
+    },
 }
 
 impl WaitReason {
@@ -387,6 +392,7 @@ impl WaitReason {
             Self::Overrun => "overrun",
             Self::After { .. } => "after",
             Self::NeverAfter { .. } => "never",
+            Self::Begin { .. } => "begin",
         }
     }
 }
@@ -536,6 +542,7 @@ impl fmt::Display for WaitReason {
             Self::Overrun => f.write_str(OVERRUN),
             Self::After { after, more, one } => starts_after(f, *after, *more, *one),
             Self::NeverAfter { job } => never(f, *job),
+            Self::Begin { unix_ms } => write!(f, "it begins {} s after 1970", unix_ms / 1000),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod after;
 mod banks;
+mod begin;
 mod by_use;
 mod classes;
 mod deadlines;

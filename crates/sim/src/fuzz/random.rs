@@ -113,6 +113,8 @@ const KINDS: &[Kind] = &[
     (48, Who::Users, |random| Step::EndStepTask(random.place(), random.place(), status(random))),
     (24, Who::Users, |random| Step::CancelStep(random.place(), random.one_in(2))),
     (12, Who::Users, |random| Step::StepFrontEndLost(random.place())),
+    (36, Who::Users, |random| Step::SubmitLater(Box::new(spec(random)), random.below(200 * MS))),
+    (12, Who::Users, |random| Step::MoveBegin(random.place(), random.below(100 * MS))),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

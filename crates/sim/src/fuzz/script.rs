@@ -83,6 +83,7 @@ impl Step {
             | Self::SubmitTo(_, spec)
             | Self::SubmitHeld(spec, _)
             | Self::SubmitBatch(spec)
+            | Self::SubmitLater(spec, _)
             | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
@@ -126,6 +127,8 @@ impl Step {
             | Self::SubmitHeld(..)
             | Self::SubmitBatch(_)
             | Self::SubmitAfter(..)
+            | Self::SubmitLater(..)
+            | Self::MoveBegin(..)
             | Self::StartStep(..)
             | Self::EndStep(..)
             | Self::EndStepTask(..)

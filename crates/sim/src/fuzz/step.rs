@@ -4,7 +4,7 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::{Event, HeldBy, SubmitOptions};
+use tutti_core::{Begin, Event, HeldBy, SubmitOptions};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, BankAccount, BankPeriod, ClassName, ClusterTime,
@@ -114,6 +114,10 @@ pub enum Step {
     CancelStep(usize, bool),
     /// The front end of a further step is gone.
     StepFrontEndLost(usize),
+    /// A user asks for a job that begins after so many nanoseconds at the earliest.
+    SubmitLater(#[serde(with = "asked")] Box<JobSpec>, u64),
+    /// The moment of a job is so many nanoseconds after now.
+    MoveBegin(usize, u64),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -239,6 +243,16 @@ impl Step {
                 let after = after(cluster, jobs, *one, *stays);
                 let options = SubmitOptions { after, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::SubmitLater(spec, ns) => {
+                let (spec, at) = ((**spec).clone(), ClusterTime(cluster.now) + Nanos(*ns));
+                let begin = Some(Begin { at, unix_ms: 0 });
+                let options = SubmitOptions { begin, ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::MoveBegin(job, ns) => {
+                let (job, at) = (pick(cluster, *job), ClusterTime(cluster.now) + Nanos(*ns));
+                cluster.event(Event::SetBegin { job, at });
             }
             Self::StartStep(job, tasks, each, overlap) => {
                 let job = pick(cluster, *job);
@@ -411,6 +425,10 @@ impl fmt::Display for Step {
                 let (tasks, class, jobs) = (spec.tasks, &spec.class, jobs.join(between));
                 let stays = if *stays { ", stays" } else { "" };
                 write!(f, "submit a job of {tasks} tasks, {class}, after {jobs}{stays}")
+            }
+            Self::SubmitLater(spec, ns) => {
+                let (tasks, class) = (spec.tasks, &spec.class);
+                write!(f, "submit {tasks} tasks, {class}, that begin after {}", Nanos(*ns))
             }
             Self::Set(name, value) => write!(f, "params {}", set(params::TABLE, name, *value)),
             Self::Rule(class, name, value) => {

@@ -154,6 +154,7 @@ fn request(
         hold: false,
         after: None,
         singleton: false,
+        begin_ms: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

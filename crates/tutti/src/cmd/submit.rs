@@ -131,6 +131,7 @@ Examples:
   tutti submit -n 4 -o out/%j-%r ./solver   a file for each job and rank
   job=$(tutti submit --parsable job.sh)     in a script: the number of the job
   tutti submit --after $job ./report        starts when that job has ended well
+  tutti submit --begin 20:00 job.sh         no earlier than eight in the evening
   tutti submit --when -t 2h job.sh          when it would start and end";
 
 fn after_help() -> String {

@@ -134,7 +134,7 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
             },
             "export" => asked.export = export(value),
             "clusters" => asked.cluster = Some(value.to_owned()),
-            "begin" if ["now", ""].contains(&value) => {}
+            "begin" if value.is_empty() => {}
             "uid" | "gid" if is_own(source.name, value) => {}
             "mem" if parse_bytes(value) == Ok(0) => {
                 asked.quiet.push(format!("{origin}--mem=0: memory is not limited"));

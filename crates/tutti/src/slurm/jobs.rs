@@ -220,6 +220,7 @@ impl Job {
             State::Pending => match self.report.wait.as_deref() {
                 Some("held") => "JobHeldUser",
                 Some("held-by-administrator") => "JobHeldAdmin",
+                Some("begin") => "BeginTime",
                 Some("after") => "Dependency",
                 Some("never") => "DependencyNeverSatisfied",
                 Some("resource") => "Licenses",

@@ -99,6 +99,7 @@ fn request() -> JobRequest {
         hold: false,
         after: None,
         singleton: false,
+        begin_ms: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

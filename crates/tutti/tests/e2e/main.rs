@@ -15,6 +15,7 @@ mod anywhere;
 mod attach;
 mod audit;
 mod batch;
+mod begin;
 mod bench;
 mod by_hand;
 mod classes;

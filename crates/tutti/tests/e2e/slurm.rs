@@ -4,7 +4,7 @@ use crate::harness::{Done, Instance, Running, eventually};
 use std::fs;
 
 /// An instance with the face's names in its directory of work.
-fn faced() -> Instance {
+pub(crate) fn faced() -> Instance {
     let instance = Instance::new().up();
     instance.tutti(&["slurm", "link", "face"]).expect(0);
     instance
@@ -25,7 +25,7 @@ fn start(instance: &Instance, words: &[&str]) -> Running {
 }
 
 #[track_caller]
-fn slurm(instance: &Instance, words: &[&str]) -> Done {
+pub(crate) fn slurm(instance: &Instance, words: &[&str]) -> Done {
     start(instance, words).wait()
 }
 

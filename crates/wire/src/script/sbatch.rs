@@ -68,7 +68,6 @@ use Value::{Always, Never, Optional};
 
 const NO_HINT: &str = "take the option away, or use a #TUTTI line (see 'tutti submit --help')";
 const EACH: &str = "submit the script once for each element";
-const LATER: &str = "submit the script when it may begin";
 const SETS: &str = "choose nodes with '#TUTTI --nodes set:NAME'";
 const TYPED: &str = "it belongs on a command line";
 
@@ -112,6 +111,7 @@ const OPTIONS: &[SlurmOption] = &[
     option("exclude", Some('x'), Always, Same("--exclude")),
     option("exclusive", None, Optional, Flag("--exclusive")),
     option("spread-job", None, Never, Flag("--spread")),
+    option("begin", Some('b'), Always, Same("--begin")),
     option("dependency", Some('d'), Always, Meaning::Dependency),
     option("kill-on-invalid-dep", None, Always, Meaning::EndIfNever),
     option("hold", Some('H'), Never, Flag("--hold")),
@@ -165,7 +165,6 @@ const OPTIONS: &[SlurmOption] = &[
     noted("wckey", None, Always),
     // Those without counterpart.
     option("array", Some('a'), Always, Refused(EACH)),
-    option("begin", Some('b'), Always, Refused(LATER)),
     option("clusters", Some('M'), Always, Refused("submit the script on that cluster")),
     option("constraint", Some('C'), Always, Refused(SETS)),
     option("core-spec", Some('S'), Always, Refused(NO_HINT)),

@@ -2,6 +2,7 @@
 
 use tutti_client::output::{counted, plain};
 use tutti_core::{Action, Event, HeldBy, StepAction, SubmitOptions};
+use tutti_node::calendar::local_moment;
 use tutti_types::class::RULES;
 use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
@@ -81,7 +82,7 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::Suspend { job } => format!("job {job} is to be suspended"),
         Event::Resume { job } => format!("job {job} is to be resumed"),
         Event::SubmitWith { request, spec, options } => {
-            let SubmitOptions { queue, hold, first, after } = options;
+            let SubmitOptions { queue, hold, first, after, begin } = options;
             let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
             let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
             let first = match first {
@@ -89,7 +90,9 @@ fn of_a_job(event: &Event) -> Option<String> {
                 FirstStep::Once => ", with one task that starts the others",
             };
             let after = after.as_ref().map_or(String::new(), after_words);
-            format!("request {request}: {}{queue}{hold}{first}{after}", asked(spec))
+            let begin = begin
+                .map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
+            format!("request {request}: {}{queue}{hold}{first}{after}{begin}", asked(spec))
         }
         Event::SubmitStep { request, job, spec, .. } => {
             format!("request {request}: job {job}, a step of {}", counted(spec.tasks, "task"))
@@ -105,6 +108,9 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
         Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
+        Event::SetBegin { job, .. } => {
+            format!("job {job}: when it begins is another moment of cluster time")
+        }
         Event::MoveJob { job, before: None } => {
             format!("an administrator moves job {job} before all others in line")
         }
