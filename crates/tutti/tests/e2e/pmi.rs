@@ -3,6 +3,7 @@
 
 use crate::cluster::Bed;
 use crate::harness::{Instance, compile, eventually, status_of};
+use std::fs;
 use std::path::Path;
 
 /// The program that speaks PMI.
@@ -107,6 +108,21 @@ fn ranks_do_not_wait_for_ever_for_a_rank_that_has_finalized_and_ended() {
     run(&["-n", "3"]).expect(9);
     let words = "ranks waited in an MPI barrier for ranks that had ended";
     run(&["-N", "2", "-n", "2", "--grace", "300ms"]).expect(143).says(words);
+}
+
+#[test]
+fn ranks_of_a_further_step_do_not_wait_for_ever_either() {
+    let bed = Bed::up(2, &[]);
+    let line =
+        format!("{} run -N 2 -n 2 {} gone; echo rc $?", bed.audit.program.display(), program());
+    let submit = ["-N", "2", "-n", "2", "--grace", "300ms", "-o", "out", "--wrap", &line];
+    let submit = [&["batch", "--parsable"], &submit[..]].concat();
+    let job = bed.tutti(1, &submit).expect(0).text().trim().to_owned();
+    bed.tutti(1, &["wait", &job]).expect(0);
+    let said = fs::read_to_string(bed.audit.work.join("out")).unwrap();
+    for words in ["ranks waited in an MPI barrier for ranks that had ended", "rc 143"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
 }
 
 #[test]
