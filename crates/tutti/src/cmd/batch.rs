@@ -1,13 +1,14 @@
 //! `tutti batch`.
 
 use super::submit::{
-    SaidOptions, SubmitOptions, script_in, send, starter_in, typed_options, with_script_options,
+    SaidOptions, SubmitOptions, say_or_send, script_in, starter_in, typed_options,
+    with_script_options,
 };
 use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use tutti_client::{FILE_LETTERS, check_launch, job_request};
+use tutti_client::{FILE_LETTERS, job_request};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::FirstStep;
@@ -57,18 +58,15 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
             (with_script_options((&name, &text), ("batch", args.said.parsable), typed)?, text)
         }
     };
-    if let Some((line, "srun")) = starter_in(&text).filter(|_| !args.said.parsable) {
+    let noted = !args.said.parsable && !options.job.slurm;
+    if let Some((line, "srun")) = starter_in(&text).filter(|_| noted) {
         say!(
-            "tutti: line {line} of the script runs srun, which knows nothing of this job: start tasks by \
-             mpirun on one node, or have `tutti submit` start the program once for each task"
+            "tutti: line {line} of the script runs srun, which knows nothing of this job: add --slurm, \
+             or write `tutti run` there"
         );
     }
     let request = batch_request(&options, text, args.script.clone())?;
-    check_launch(&request.launch)?;
-    match args.said.when {
-        true => super::when::of_job(request, args.said.json),
-        false => send(request, args.said.parsable),
-    }
+    say_or_send(request, &args.said)
 }
 
 /// The request for a batch job, given its script's text, name and arguments.

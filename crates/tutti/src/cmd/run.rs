@@ -142,6 +142,9 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     if args.when {
         return super::when::of_job(request, args.json);
     }
+    if args.job.slurm {
+        crate::slurm::ensure();
+    }
     let output =
         OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
     let inside = Inside { outside: args.outside, overlap: args.overlap, only_step: args.only_step };

@@ -1,6 +1,7 @@
 //! `tutti submit`.
 
 use super::after::AfterOptions;
+use super::batch::{batch_request, wrapped};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
@@ -119,8 +120,13 @@ pub(crate) struct SubmitArgs {
     #[command(flatten)]
     said: SaidOptions,
 
-    /// Program or script, and its arguments; #TUTTI lines of a script may have options
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    /// Run this line of a shell once, as `tutti batch` and sbatch do
+    #[arg(long, value_name = "CMD", conflicts_with = "command")]
+    wrap: Option<OsString>,
+
+    /// Program or script, and its arguments; #TUTTI lines of a script may have options, and one
+    /// with #SBATCH lines runs once, as by sbatch
+    #[arg(trailing_var_arg = true, required_unless_present = "wrap", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -128,6 +134,7 @@ const EXAMPLES: &str = "\
 Examples:
   tutti submit -n 4 -t 2h ./solver          four tasks, at most two hours
   tutti submit job.sh                       its #TUTTI lines have options
+  tutti submit --wrap './prepare && ./solve'    a line of a shell, once
   tutti submit -n 4 -o out/%j-%r ./solver   a file for each job and rank
   job=$(tutti submit --parsable job.sh)     in a script: the number of the job
   tutti submit --after $job ./report        starts when that job has ended well
@@ -139,6 +146,10 @@ fn after_help() -> String {
 }
 
 pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
+    if let Some(line) = &args.wrap {
+        let request = batch_request(&args.options, wrapped(line)?, Vec::new())?;
+        return say_or_send(request, &args.said);
+    }
     let (options, script) = match read_script(&args.command[0])? {
         Some(text) => {
             let typed = typed_options::<SubmitArgs>("submit", "command");
@@ -149,6 +160,10 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         }
         None => (args.options.clone(), None),
     };
+    if let Some(text) = script.as_ref().filter(|text| is_for_slurm(text)) {
+        let request = batch_request(&options, text.clone(), args.command)?;
+        return say_or_send(request, &args.said);
+    }
     let tasks = options.job.tasks()?;
     if let Some((line, starter)) =
         script.as_deref().filter(|_| tasks > 1 && !args.said.parsable).and_then(starter_in)
@@ -162,14 +177,33 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     let mut request =
         job_request(&options.job, "production", &args.command, script, options.stdio())?;
     options.fill(&mut request)?;
-    check_launch(&request.launch)?;
-    if args.said.when {
-        return super::when::of_job(request, args.said.json);
-    }
-    if let Some(suspect) = Suspect::of(&request).filter(|_| request.launch.script.is_none()) {
+    if let Some(suspect) =
+        Suspect::of(&request).filter(|_| request.launch.script.is_none() && !args.said.when)
+    {
         suspect.check_all(request.tasks)?;
     }
-    send(request, args.said.parsable)
+    say_or_send(request, &args.said)
+}
+
+/// Submits a job, or says when it would start if that is all that was asked.
+///
+/// # Errors
+/// If it can't be launched or submitted.
+pub(super) fn say_or_send(request: JobRequest, said: &SaidOptions) -> anyhow::Result<Exit> {
+    check_launch(&request.launch)?;
+    if said.when {
+        return super::when::of_job(request, said.json);
+    }
+    if request.launch.slurm {
+        crate::slurm::ensure();
+    }
+    send(request, said.parsable)
+}
+
+/// Whether a script has `#SBATCH` lines: what sbatch would do with it is meant, so it runs once and
+/// finds Slurm's variables and commands.
+pub(super) fn is_for_slurm(script: &[u8]) -> bool {
+    script::option_lines(script).is_ok_and(|found| found.lines.iter().any(|line| line.is_sbatch))
 }
 
 /// Submits a job, and says its number.
@@ -296,7 +330,9 @@ pub(super) fn with_script_options(
     if !parsable && let Some(noted) = noted(&script.notes) {
         say!("tutti: {name}: {noted}");
     }
-    Ok(SubmitOptions::from_arg_matches(&matches)?)
+    let mut options = SubmitOptions::from_arg_matches(&matches)?;
+    options.job.slurm |= is_for_slurm(text);
+    Ok(options)
 }
 
 /// How the queue of a `#SBATCH` line is written.

@@ -57,6 +57,20 @@ pub(crate) fn link(directory: &Path) -> anyhow::Result<Vec<&'static str>> {
     Ok(NAMES.to_vec())
 }
 
+/// Makes the names for a job that finds them in its `PATH`, if they are not there. What hinders
+/// that is said; the job runs without them.
+pub(crate) fn ensure() {
+    let Some(directory) = tutti_client::slurm::directory() else {
+        return say!("tutti: there is no directory for Slurm's commands, since HOME is not set");
+    };
+    if NAMES.iter().all(|name| directory.join(name).exists()) {
+        return;
+    }
+    if let Err(error) = link(&directory) {
+        say!("tutti: the job does not find Slurm's commands: {error}");
+    }
+}
+
 /// Prints which option lines of a script would have no effect or are wrong.
 pub(crate) fn check(script: &Path) -> anyhow::Result<Exit> {
     let shown = script.display().to_string();

@@ -21,7 +21,7 @@ mod sinfo;
 mod squeue;
 mod srun;
 
-pub(crate) use links::{check, link};
+pub(crate) use links::{check, ensure, link};
 
 use std::ffi::OsString;
 use tutti_client::output::print;

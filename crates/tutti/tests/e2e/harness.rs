@@ -494,6 +494,8 @@ impl Instance {
             command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         }
         command.env("NAP", &self.nap);
+        // Where links with the names of Slurm's commands are made.
+        command.env("XDG_DATA_HOME", self.work.join("data"));
         command
     }
 

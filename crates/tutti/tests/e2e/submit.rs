@@ -33,7 +33,7 @@ fn a_submitted_command_writes_to_its_file_and_wait_gives_its_exit_code() {
 #[test]
 fn a_script_that_starts_tasks_itself_is_told_so_when_it_is_submitted() {
     let instance = Instance::new().up();
-    instance.script("job", "#!/bin/sh\n#SBATCH -n 3 -o /dev/null\n./srun ./solver\n");
+    instance.script("job", "#!/bin/sh\n#TUTTI -n 3 -o /dev/null\n./srun ./solver\n");
     let once = "line 3 of ./job runs srun, once for each of 3 tasks: leave srun out, or submit";
     let done = instance.tutti(&["submit", "./job"]).expect(0).says(once).says("tutti batch");
     assert!(done.text().starts_with("job 1 is submitted"), "{}", done.text());
@@ -42,6 +42,27 @@ fn a_script_that_starts_tasks_itself_is_told_so_when_it_is_submitted() {
     for job in ["1", "2"] {
         instance.tutti(&["wait", job]).expect(127);
     }
+}
+
+#[test]
+fn a_script_with_lines_for_sbatch_runs_once_and_finds_slurms_words() {
+    let instance = Instance::new().up();
+    instance.script(
+        "job",
+        "#!/bin/sh\n#SBATCH -n 2 -o log.%j\n\
+         echo prepare $SLURM_JOB_ID of $SLURM_NTASKS; scontrol show hostnames n[1-2]\n\
+         srun -l sh -c 'echo solve'; echo rest\n",
+    );
+    let done = instance.tutti(&["submit", "./job"]).expect(0);
+    assert_eq!(done.err, "");
+    instance.tutti(&["wait", "1"]).expect(0);
+    let said = read(&instance, "log.1");
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines[3..5].sort_unstable();
+    assert_eq!(lines, ["prepare 1 of 2", "n1", "n2", "0: solve", "1: solve", "rest"]);
+    instance.tutti(&["submit", "-n", "2", "-o", "line", "--wrap", "echo a | tr a b"]).expect(0);
+    instance.tutti(&["wait", "2"]).expect(0);
+    assert_eq!(read(&instance, "line"), "b\n");
 }
 
 #[test]
@@ -122,7 +143,7 @@ fn script_whose_options_would_be_ignored_is_rejected() {
 fn script_without_its_interpreter_is_rejected() {
     let instance = Instance::new();
     let missing = "line 1 of ./job names an interpreter that is not here: /opt/none/zsh";
-    rejected(&instance, b"#!/opt/none/zsh\n#SBATCH -n 1\n", &[missing, "T005"]);
+    rejected(&instance, b"#!/opt/none/zsh\n#TUTTI -n 1\n", &[missing, "T005"]);
     rejected(&instance, b"#!/bin/\n", &["an interpreter that is not here: /bin/"]);
     let of_env = "line 1 of ./job: /usr/bin/env finds no program no-such-program in PATH";
     rejected(&instance, b"#!/usr/bin/env no-such-program\n", &[of_env]);
