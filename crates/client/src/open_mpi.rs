@@ -1,13 +1,13 @@
-//! Open MPI programs that would be started as several tasks.
+//! Open MPI programs that are started as several tasks.
 //!
-//! Open MPI finds its other ranks by PMIx, which nothing here serves: each task would become a job
-//! of one rank, and end with exit code 0. So the job is rejected, or ended where that shows only
-//! when it runs:
+//! Open MPI finds its other ranks by PMIx. The keeper starts a PMIx server for a job that asks for
+//! it, by variables that are set here:
 //!
-//! 1. The program itself needs Open MPI's `libmpi`: seen in its file before anything is asked for.
-//! 2. A library of it does: looked for while the job begins.
-//! 3. An interpreter or a script loads it: seen in the memory maps of rank 0's processes, a little
-//!    later.
+//! 1. The program needs Open MPI's `libmpi`, by itself or by its libraries: seen in their files
+//!    before anything is asked for. Without a PMIx library the job is rejected.
+//! 2. The user asks for it by `TUTTI_PMIX=1`, for an interpreter or a script that loads Open MPI.
+//! 3. Without that, such a job is seen in the memory maps of rank 0's processes a little later.
+//!    Each of its tasks would be a job of one rank and exit with 0. So it is ended.
 //!
 //! `mpirun` is none of these, and its ranks have its variables.
 
@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tutti_linux::random::random_u32;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
@@ -28,10 +29,27 @@ use tutti_wire::code::Code;
 use tutti_wire::elf::{self, Dynamic};
 use tutti_wire::launch::LaunchSpec;
 use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::pmix::is_space;
 use tutti_wire::report::Target;
 
 /// A user that sets this wants tasks that run each alone.
 const WANTED: &str = "TUTTI_SINGLETONS";
+
+/// 1: tasks find a PMIx server. The keeper reads it, and a user may set it.
+const SERVED: &str = "TUTTI_PMIX";
+
+/// The PMIx library, instead of the one that is found.
+const LIBRARY: &str = "TUTTI_LIBPMIX";
+
+/// The part of the job's name space for PMIx that can't be guessed. Any user of a node that knows
+/// it may pose as a task.
+const SPACE: &str = "TUTTI_PMIX_SPACE";
+
+/// The name of the PMIx library, as the dynamic linker knows it.
+const PMIX: &str = "libpmix.so.2";
+
+/// Where it is on Debian, beside where the linker looks.
+const PMIX_DIRECTORY: &str = "pmix2/lib";
 
 /// Maximum number of libraries that are looked at for one program.
 const LIBRARIES_MAX: usize = 256;
@@ -89,34 +107,42 @@ impl Suspect {
         Some(Self { dynamic, file })
     }
 
-    /// Rejects a program that needs Open MPI by itself. Of others nothing but their own file is
-    /// read.
+    /// Has the job served by PMIx, if its program needs Open MPI or its user asks for it. Whether
+    /// it is. Nothing but the files of the program and of its libraries is read.
     ///
     /// # Errors
-    /// If it does.
-    pub fn check(&self, tasks: u32) -> anyhow::Result<()> {
-        // Of Open MPI 2 and later; these two are MPICH and its kin.
-        let is_mpi = |name: &String| {
-            name.starts_with("libmpi") && !name.starts_with("libmpich") && name != "libmpi.so.12"
-        };
-        let names_mpi = self.dynamic.as_ref().is_some_and(|it| it.needed.iter().any(is_mpi));
-        if names_mpi { self.check_all(tasks) } else { Ok(()) }
-    }
-
-    /// Rejects a program that needs Open MPI by itself or by its libraries.
-    ///
-    /// # Errors
-    /// If it does.
-    pub fn check_all(&self, tasks: u32) -> anyhow::Result<()> {
-        match self.needs_open_mpi() {
-            true => Err(coded(Code::OpenMpi, what_works(&self.file.to_string_lossy(), tasks))),
-            false => Ok(()),
-        }
-    }
-
-    fn needs_open_mpi(&self) -> bool {
-        let Some(dynamic) = &self.dynamic else { return false };
+    /// If there is no PMIx library.
+    pub fn serve(&self, request: &mut JobRequest) -> anyhow::Result<bool> {
+        let is_asked_for = std::env::var_os(SERVED).is_some_and(|value| value == "1");
         let mut libraries = Libraries::default();
+        if !self.needs_open_mpi(&mut libraries) && !is_asked_for {
+            return Ok(false);
+        }
+        let library = libraries.pmix().map_err(|reason| {
+            let program = self.file.to_string_lossy();
+            coded(Code::OpenMpi, format!("{program} uses Open MPI, and {reason}"))
+        })?;
+        let mut random = String::new();
+        for _ in 0..4 {
+            random += &format!("{:08x}", random_u32()?);
+        }
+        debug_assert!(is_space(random.as_bytes()), "the keeper takes it");
+        let variables = &mut request.launch.environment;
+        let is_ours = |variable: &[u8]| {
+            [SERVED, LIBRARY, SPACE].iter().any(|name| {
+                variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+            })
+        };
+        variables.retain(|variable| !is_ours(variable));
+        variables.push(format!("{SERVED}=1").into_bytes().into());
+        variables.push(format!("{SPACE}={random}").into_bytes().into());
+        let path = [LIBRARY.as_bytes(), b"=", library.as_os_str().as_bytes()].concat();
+        variables.push(path.into());
+        Ok(true)
+    }
+
+    fn needs_open_mpi(&self, libraries: &mut Libraries) -> bool {
+        let Some(dynamic) = &self.dynamic else { return false };
         libraries.add(dynamic, &self.file);
         while let Some((name, asked_by)) = libraries.waiting.pop() {
             if libraries.has_both() {
@@ -135,7 +161,7 @@ impl Suspect {
         let thread = std::thread::Builder::new().name("open-mpi".into()).stack_size(256 << 10);
         // Without the thread nothing is lost but the message.
         let _ = thread.spawn(move || {
-            if self.needs_open_mpi() || is_seen(job) {
+            if is_seen(job) {
                 let reason = what_works(&self.file.to_string_lossy(), tasks);
                 say!("tutti: job {job} is ended: {}", Code::OpenMpi.mark(&reason));
                 end(job);
@@ -163,9 +189,17 @@ fn is_seen(job: JobId) -> bool {
 
 fn what_works(program: &str, tasks: u32) -> String {
     format!(
-        "{program} uses Open MPI, and {tasks} tasks of it would run each alone; what works: `tutti run -n 1 -c {tasks} \
-         mpirun -np {tasks} ...`, or a build with MPICH"
+        "{program} has loaded Open MPI, and each of its {tasks} tasks would run alone; start it with \
+         {SERVED}=1 in the environment, so that it is served"
     )
+}
+
+/// The PMIx library that a program without one of its own loads.
+///
+/// # Errors
+/// If there is none: with what to do.
+pub fn pmix_library() -> Result<PathBuf, String> {
+    Libraries::default().pmix()
 }
 
 fn end(job: JobId) {
@@ -212,6 +246,8 @@ struct Libraries {
     has_mpi: bool,
     /// Open MPI's own layer below `libmpi`.
     has_pal: bool,
+    /// Where files that need Open MPI's layer, or PMIx, say that libraries are, and where they lie.
+    near_mpi: Vec<PathBuf>,
     /// The linker's cache, once it was needed.
     cache: Option<Vec<u8>>,
 }
@@ -235,6 +271,11 @@ impl Libraries {
                 directory.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into()
             })
             .collect();
+        let is_near = |name: &String| name.starts_with("libopen-pal.so") || name == PMIX;
+        if dynamic.needed.iter().any(is_near) {
+            self.near_mpi.extend(directories.iter().cloned());
+            self.near_mpi.extend(file.parent().map(Path::to_owned));
+        }
         for name in &dynamic.needed {
             self.has_mpi |= name.starts_with("libmpi.so") || name.starts_with("libmpi_");
             self.has_pal |= name.starts_with("libopen-pal.so");
@@ -243,6 +284,30 @@ impl Libraries {
                 self.waiting.push((name.clone(), directories.clone()));
             }
         }
+    }
+
+    /// The PMIx library: the user's choice, that beside Open MPI's, or the linker's.
+    fn pmix(&mut self) -> Result<PathBuf, String> {
+        if let Some(path) = std::env::var_os(LIBRARY).map(PathBuf::from) {
+            return match path.is_absolute() && path.is_file() {
+                true => Ok(path),
+                false => Err(format!("{LIBRARY}={} is no path of a library", path.display())),
+            };
+        }
+        let beside: Vec<PathBuf> = self.near_mpi.clone();
+        if let Some((file, _)) = self.find(PMIX, &beside) {
+            return Ok(file);
+        }
+        let debian = USUAL.iter().flat_map(|usual| {
+            ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+                .map(|machine| Path::new(usual).join(machine).join(PMIX_DIRECTORY).join(PMIX))
+        });
+        debian.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+            format!(
+                "no PMIx library ({PMIX}) is found to serve it; install libpmix2 (Debian) or pmix, or give its path by \
+                 {LIBRARY}"
+            )
+        })
     }
 
     fn find(&mut self, name: &str, directories: &[PathBuf]) -> Option<(PathBuf, Dynamic)> {

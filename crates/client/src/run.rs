@@ -91,11 +91,13 @@ struct Front {
 ///
 /// # Errors
 /// If there is no controller to speak with, or no more.
-pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
+pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
-    let suspect = Suspect::of(&request);
-    if let Some(suspect) = &suspect {
-        suspect.check(request.tasks)?;
+    let mut suspect = Suspect::of(&request);
+    if let Some(known) = &suspect
+        && known.serve(&mut request)?
+    {
+        suspect = None;
     }
     let (size, name) = (request.tasks, request.launch.name.clone());
     let grace = request.grace;

@@ -22,6 +22,8 @@ pub(super) struct Children {
     pub(super) roots: HashMap<i32, (StepKey, usize)>,
     /// Of which job a process is the writer.
     pub(super) writers: HashMap<i32, StepKey>,
+    /// Of which job a process is the PMIx server.
+    pub(super) pmix: HashMap<i32, StepKey>,
     /// Processes with which adopted tasks began, while any of their task's live.
     pub(super) adopted: BTreeSet<i32>,
 }
@@ -157,6 +159,7 @@ impl Context {
             children: Children {
                 roots: HashMap::new(),
                 writers: HashMap::new(),
+                pmix: HashMap::new(),
                 adopted: BTreeSet::new(),
             },
             endings: BTreeMap::new(),

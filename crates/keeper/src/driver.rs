@@ -289,6 +289,7 @@ impl Keeper {
             Some(Watch::Writer(job)) => self.with(job, Job::on_writer),
             Some(Watch::Adopted(job, index)) => self.with(job, |job, c| job.on_adopted(index, c)),
             Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
+            Some(Watch::Pmix(job)) => self.with(job, Job::on_pmix),
         }
     }
 
@@ -329,7 +330,8 @@ impl Keeper {
             reap,
             exposed,
         ];
-        let jobs = endings.chain(beside).chain(fronts).chain(writers);
+        let pmix = self.jobs.values().filter_map(Job::pmix_due_ns);
+        let jobs = endings.chain(beside).chain(fronts).chain(writers).chain(pmix);
         jobs.chain(waiting).chain(own.into_iter().flatten()).min()
     }
 
@@ -365,6 +367,7 @@ impl Keeper {
         for job in self.jobs.values_mut() {
             job.give_up_front(now_ns, &mut self.context);
             job.look_at_writer(now_ns, &mut self.context);
+            job.look_at_pmix(now_ns, &mut self.context);
         }
         self.lease.look(self.jobs.values(), &mut self.context);
     }
@@ -485,6 +488,9 @@ impl Keeper {
     pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
         if let Some(job) = self.context.children.writers.remove(&pid) {
             return self.with(job, |job, c| job.on_writer_reaped(end, c));
+        }
+        if let Some(job) = self.context.children.pmix.remove(&pid) {
+            return self.with(job, |job, c| job.on_pmix_reaped(end, usage, c));
         }
         if let Some((job, index)) = self.context.children.roots.remove(&pid) {
             self.with(job, |job, c| job.on_reaped(index, end, usage, c));
@@ -900,6 +906,7 @@ impl Keeper {
             job.drop_viewers(&mut self.context);
             job.detach(&mut self.context);
             job.drop_pmi(&mut self.context);
+            job.end_pmix_server(&mut self.context);
         }
         self.context.endings.retain(|&(job, _), _| job != id);
         self.context.beside.remove(&id);
@@ -907,6 +914,7 @@ impl Keeper {
 
     fn on_launched(&mut self, id: StepKey) {
         self.with(id, |job, c| {
+            job.start_pmix(c);
             if !job.has_front_end() || job.tasks.is_empty() {
                 job.start(c);
             } else {

@@ -21,6 +21,7 @@ use super::disk;
 use super::environment;
 use super::front::Front;
 use super::pmi::PmiJob;
+use super::pmix::{self, Pmix};
 use super::program::{Program, Refusal};
 use super::scratch;
 use super::script;
@@ -80,6 +81,8 @@ pub(super) struct Job {
     /// Streams that wait for room in the front end's outlet, in turn.
     pub(super) parked: VecDeque<(usize, Stream)>,
     pub(super) pmi: Option<PmiJob>,
+    /// The process that serves Open MPI's tasks, if they are to find one.
+    pub(super) pmix: Option<Pmix>,
     /// The process that writes the files which tasks share, if that is to be on this node.
     pub(super) writer: Option<Writer>,
     /// Until when the writer on another node may attach.
@@ -207,7 +210,7 @@ impl Job {
         let scratch = Self::make_scratch(&launch, context);
         let ipc = Self::make_ipc(&launch, context);
         let mut job = Self::with((launch, cgroup_path), scratch.as_deref(), ipc, context);
-        job.scratch = scratch;
+        job.scratch = scratch.or_else(|| job.make_scratch_of_pmix(context));
         job
     }
 
@@ -237,6 +240,7 @@ impl Job {
             viewers: Vec::new(),
             parked: VecDeque::new(),
             pmi: None,
+            pmix: None,
             writer: None,
             writer_until_ns: None,
             output_failure: None,
@@ -268,6 +272,7 @@ impl Job {
     ) -> Self {
         let mut step = Self::with((launch, cgroup_path), first.scratch.as_deref(), None, context);
         step.ipc = first.ipc.as_ref().and_then(|ipc| ipc.try_clone().ok());
+        step.scratch = step.make_scratch_of_pmix(context);
         if let Some(group) = &first.cgroup {
             limits::set_of_job(group, &first.launch);
         }
@@ -285,6 +290,13 @@ impl Job {
             && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
         let owner = (context.launching.uid == 0).then_some(&launch.credentials);
         is_wanted.then(|| context.launching.scratches.make(launch.job, owner)).flatten()
+    }
+
+    /// A directory for the files of its PMIx server alone: no task finds it as `TMPDIR`.
+    fn make_scratch_of_pmix(&self, context: &mut Context) -> Option<PathBuf> {
+        let owner = (context.launching.uid == 0).then_some(&self.launch.credentials);
+        let is_wanted = pmix::is_wanted(&self.launch);
+        is_wanted.then(|| context.launching.scratches.make(self.launch.job, owner)).flatten()
     }
 
     /// Only root may make one; without, it has that of the node.
@@ -609,6 +621,14 @@ impl Job {
         self.tasks[index].aborted.is_none() && self.tasks.iter().any(pending)
     }
 
+    /// Counts what its PMIx server has used.
+    pub(super) fn count_pmix(&mut self, usage: &Usage) {
+        // What is whole of its tasks stays so, and its peak is not a task's.
+        let used = &mut self.usage;
+        used.user_us = used.user_us.saturating_add(usage.user_us);
+        used.system_us = used.system_us.saturating_add(usage.system_us);
+    }
+
     fn end_task(&mut self, index: usize, context: &mut Context) {
         let task = &mut self.tasks[index];
         let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
@@ -644,6 +664,7 @@ impl Job {
             && self.cleared.is_none()
             && self.tasks.iter().all(Task::has_ended)
             && self.is_written()
+            && self.end_pmix_server(context)
         {
             self.clear(context);
         }

@@ -11,7 +11,8 @@
 //! - [`job`]: a job and the life of its tasks; [`start`]: from a launch to processes
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
-//! - [`writer`]: the process that writes files which several tasks share
+//! - [`writer`]: the process that writes files which several tasks share; [`pmix`]: the one that
+//!   serves Open MPI
 //! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran
 //!   before
 //! - [`lease_watch`]: until when tasks may run at all
@@ -42,6 +43,7 @@ mod job;
 mod lease_watch;
 mod outlet;
 mod pmi;
+mod pmix;
 mod program;
 mod removal;
 mod scratch;

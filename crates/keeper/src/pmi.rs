@@ -46,12 +46,12 @@ struct Connection {
 }
 
 /// Why the job is to be ended.
-struct Abort {
+pub(super) struct Abort {
     /// The task that is to blame.
-    index: usize,
+    pub(super) index: usize,
     /// The status for it.
-    code: i32,
-    message: String,
+    pub(super) code: i32,
+    pub(super) message: String,
 }
 
 /// When so much is freed at once, it is given back to the kernel.
@@ -271,6 +271,7 @@ impl Job {
     /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that
     /// it wants the job ended.
     pub(super) fn hear_last_words(&mut self, index: usize, context: &mut Context) {
+        self.on_pmix(context);
         if self.has_begun_mpi(index) {
             self.on_pmi(index, true, context);
         }
@@ -290,6 +291,7 @@ impl Job {
     /// Whether a task has begun MPI and not finalized it.
     fn has_begun_mpi(&self, index: usize) -> bool {
         self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Begun)
+            || self.pmix_state(index) == TaskState::Begun
     }
 
     /// Whether an MPI program of a task has finalized, and may have shut the task's connection
@@ -334,6 +336,34 @@ impl Job {
         if let Some(abort) = abort.or_else(|| (!within).then(too_much)) {
             self.abort(abort, context);
         }
+        self.answer_fence(context);
+    }
+
+    /// Stores a part of what this node says in a fence of PMIx. Gives the fence's number once it
+    /// has said all.
+    pub(super) fn store_fence(
+        &mut self,
+        (node, part): (u32, u32),
+        data: &[u8],
+        is_last: bool,
+        context: &mut Context,
+    ) -> Option<u32> {
+        let pmi = self.pmi.get_or_insert_with(|| PmiJob::new(&self.launch));
+        let mut effects = Vec::new();
+        pmi.server.store_fence(node, part, data, &mut effects);
+        let fence = is_last.then(|| pmi.server.complete_fence(&mut effects));
+        let within = pmi.count(self.launch.credentials.uid, context);
+        let abort = self.carry_out(effects, context);
+        let too_much = || too_much(0, "the jobs of its user", EXCHANGE_USER_BYTES_MAX);
+        if let Some(abort) = abort.or_else(|| (!within).then(too_much)) {
+            self.abort(abort, context);
+        }
+        fence
+    }
+
+    /// What all nodes have said in a fence of PMIx, once they all have.
+    pub(super) fn take_fence(&mut self, fence: u32) -> Option<Vec<Vec<u8>>> {
+        self.pmi.as_mut()?.server.take_fence(fence)
     }
 
     /// The job has ended, on this node at least: gives back what the server keeps.
@@ -353,7 +383,7 @@ impl Job {
     }
 
     /// A task asked that the whole job end, or is the reason why it must.
-    fn abort(&mut self, abort: Abort, context: &mut Context) {
+    pub(super) fn abort(&mut self, abort: Abort, context: &mut Context) {
         let Abort { index, code, message } = abort;
         // An abort is no success, whatever its author passed; a status has eight bits.
         let code = code.to_le_bytes()[0].max(1);

@@ -68,6 +68,9 @@ struct Ready {
 impl Job {
     /// Starts all tasks, once; those that can't be started end at once with the reason.
     pub(super) fn start(&mut self, context: &mut Context) {
+        if !self.started && self.awaits_pmix() {
+            return;
+        }
         if std::mem::replace(&mut self.started, true) {
             return;
         }
@@ -141,6 +144,8 @@ impl Job {
         let streams = self.streams(index, context)?;
         let pmi = pmi::connect(self, index, context)
             .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
+        let mut environment = environment::of_task(&self.launch, index, Some(PMI_FD));
+        environment.extend(self.pmix_environment(index));
         Ok(Ready {
             index,
             streams,
@@ -151,7 +156,7 @@ impl Job {
                 (Some(_), Some(known)) => known,
                 (Some(group), None) => companions_of(group),
             },
-            environment: environment::of_task(&self.launch, index, Some(PMI_FD)),
+            environment,
             processors: self.launch.share.tasks[index].processors.iter().collect(),
             complaint: self.complaint(index),
         })

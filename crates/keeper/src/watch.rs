@@ -37,6 +37,8 @@ pub(super) enum Watch {
     Minder(StepKey, usize),
     /// A viewer of a job, by its number.
     Viewer(StepKey, u64),
+    /// The PMIx server of a job.
+    Pmix(StepKey),
 }
 
 /// Names a watched descriptor.

@@ -24,6 +24,8 @@ mod journal;
 mod messages;
 #[path = "../../../fuzz/checks/pmi.rs"]
 mod pmi;
+#[path = "../../../fuzz/checks/pmix.rs"]
+mod pmix;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
 #[path = "../../../fuzz/checks/swf.rs"]
@@ -36,7 +38,7 @@ use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("branch", branch::branch),
     ("config", config::config),
     ("elf", elf::elf),
@@ -44,6 +46,7 @@ const CHECKS: [(&str, Check); 10] = [
     ("journal", journal::journal),
     ("messages", messages::messages),
     ("pmi", pmi::pmi),
+    ("pmix", pmix::pmix),
     ("request", request::request),
     ("swf", swf::swf),
     ("token", token::token),

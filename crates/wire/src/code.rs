@@ -63,9 +63,9 @@ codes! {
         "The job was not submitted, or it ended before its program began."
         "Create the directory or file, or correct its permissions for the job's user.";
     7 OpenMpi
-        "An Open MPI program can't be started as several tasks: each would run alone, since Tutti has no PMIx."
+        "Tasks of an Open MPI program can't be served by PMIx: each would run alone."
         "The job was not submitted, or it was ended."
-        "Start its own mpirun in one task, as `tutti run -n 1 -c N mpirun -np N PROGRAM`, or build with MPICH. TUTTI_SINGLETONS=1 starts all tasks alone.";
+        "Install libpmix or give its path by TUTTI_LIBPMIX; a script needs TUTTI_PMIX=1. TUTTI_SINGLETONS=1 starts all tasks alone.";
     8 Nested
         "A `tutti run` inside a job asked for processors or memory that are not free before that job ends."
         "The inner job was declined: it and the outer job would have waited for each other for ever."

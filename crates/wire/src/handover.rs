@@ -15,6 +15,7 @@ use crate::attach::Stream;
 use crate::keeper::StoppedPart;
 use crate::launch::{Launch, Usage};
 use crate::pmi::{Names, Server};
+use crate::pmix::Session;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ use tutti_types::{Rank, StepKey, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to
 /// that.
-pub const FORM: u16 = 3;
+pub const FORM: u16 = 4;
 
 /// How what is handed over begins.
 pub const MAGIC: [u8; 8] = *b"TUTTIKEE";
@@ -248,6 +249,29 @@ pub struct HandedJob {
     pub ipc: Option<Fd>,
     /// When it began: seconds and nanoseconds since 1970.
     pub began: (u64, u32),
+    /// Its PMIx server.
+    pub pmix: Option<HandedPmix>,
+}
+
+/// The PMIx server of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedPmix {
+    /// Its number, until it is reaped.
+    pub pid: Option<i32>,
+    /// Tells whether it was started.
+    pub report: Fd,
+    /// Its connection, while that is of use.
+    pub link: Option<HeldLink>,
+    /// What it has said.
+    pub session: Session,
+    /// Until when it must be ready, in monotonic time.
+    pub until_ns: Option<u64>,
+    /// Whether tasks wait for it.
+    pub is_awaited: bool,
+    /// The parts of the fence that it has sent.
+    pub parts: u32,
+    /// The fence that waits for the other nodes.
+    pub fence: Option<u32>,
 }
 
 /// The process that writes the files which tasks of a job share.

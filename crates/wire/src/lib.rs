@@ -8,6 +8,7 @@
 //!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
 //! - [`writer`]: what a keeper tells the process that writes files for several tasks
+//! - [`pmix`]: what a keeper and a job's PMIx server tell each other
 //! - [`handover`]: what a keeper leaves to the program that takes its place
 //! - [`history`]: jobs that have ended, page by page
 //! - [`show`]: one job by its number
@@ -38,6 +39,7 @@ pub mod metrics;
 pub mod parameter;
 pub mod pattern;
 pub mod pmi;
+pub mod pmix;
 pub mod report;
 pub mod script;
 pub mod show;

@@ -5,6 +5,7 @@ use crate::adopt::Adopted;
 use crate::context::{Context, chain};
 use crate::front::Front;
 use crate::pmi::PmiJob;
+use crate::pmix::Pmix;
 use crate::program::{Program, Refusal};
 use crate::stdio::{InPipe, OutPipe};
 use crate::watch::Watch;
@@ -56,6 +57,7 @@ impl Job {
             scratch: self.scratch.as_ref().map(path),
             ipc: self.ipc.as_ref().map(AsRawFd::as_raw_fd),
             began: (since_1970.as_secs(), since_1970.subsec_nanos()),
+            pmix: self.pmix.as_ref().map(Pmix::hand_over),
         }
     }
 
@@ -98,6 +100,10 @@ impl Job {
             writer: handed
                 .writer
                 .map(|writer| Writer::take_over(writer, job, context, inherited))
+                .transpose()?,
+            pmix: handed
+                .pmix
+                .map(|pmix| Pmix::take_over(pmix, job, context, inherited))
                 .transpose()?,
             writer_until_ns: handed.writer_until_ns,
             output_failure: handed.output_failure,

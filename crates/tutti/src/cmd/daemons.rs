@@ -120,6 +120,27 @@ pub(crate) fn writer() -> anyhow::Result<Exit> {
     tutti_client::write()
 }
 
+/// Arguments of the process that serves PMIx.
+#[derive(Args, Debug)]
+pub(crate) struct PmixArgs {
+    /// Print the version of this library, and end
+    #[arg(long, value_name = "LIBRARY")]
+    version_of: Option<PathBuf>,
+}
+
+/// The process that a keeper starts for a job of Open MPI.
+pub(crate) fn pmix_server(args: &PmixArgs) -> anyhow::Result<Exit> {
+    use std::os::unix::ffi::OsStrExt;
+    match &args.version_of {
+        Some(library) => {
+            let version = tutti_pmix::version_of(library.as_os_str().as_bytes())?;
+            print(&format!("{version}\n"))?;
+        }
+        None => tutti_pmix::serve()?,
+    }
+    Ok(Exit::OK)
+}
+
 /// What systemd calls when the service of an instance has stopped.
 pub(crate) fn make_startable() -> anyhow::Result<Exit> {
     tutti_node::service::make_startable()?;

@@ -179,6 +179,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Writer,
     #[command(hide = true)]
+    PmixServer(daemons::PmixArgs),
+    #[command(hide = true)]
     Supervise(upgrade::SuperviseArgs),
     #[command(hide = true)]
     MakeStartable,
@@ -299,6 +301,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Agent(args) => daemons::agent(args),
         Verb::Keeper(args) => daemons::keeper(args),
         Verb::Writer => daemons::writer(),
+        Verb::PmixServer(args) => daemons::pmix_server(&args),
         Verb::Supervise(args) => upgrade::supervise(args),
         Verb::MakeStartable => daemons::make_startable(),
     }

@@ -166,7 +166,8 @@ fn environment() -> String {
     page.push_str(&paragraph(
         "A task has the environment of its submitter, except what another launcher or an outer job set. \
          `MASTER_ADDR`, `MASTER_PORT`, `OMP_NUM_THREADS`, `PYTHONUNBUFFERED` and `TMPDIR` keep a value that the \
-         submitter has set.",
+         submitter has set. Tasks that are served by PMIx also find what its library sets (`PMIX_...`), \
+         `OMPI_MCA_schizo` and `MPIR_CVAR_PMI_VERSION`; the latter two keep a value of the submitter.",
     ));
     page.push_str("\n| variable | meaning |\n|---|---|\n");
     for (name, meaning) in VARIABLES {
@@ -184,10 +185,12 @@ fn environment() -> String {
 }
 
 /// What verbs read of their environment.
-pub(super) const READ: [(&str, &str); 5] = [
+pub(super) const READ: [(&str, &str); 7] = [
     ("TUTTI_DIR", "State directory of the instance to use, instead of the one that is found"),
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
     ("TUTTI_QUEUE", "Queue of jobs that name none with `-q`; none: no queue"),
     ("TUTTI_SINGLETONS", "Accept several tasks of an Open MPI program, each a world of its own"),
+    ("TUTTI_PMIX", "1: serve PMIx to tasks whose program does not show that it loads Open MPI"),
+    ("TUTTI_LIBPMIX", "Path of the PMIx library that serves Open MPI, instead of the one found"),
     ("COLUMNS", "Width of tables, where the output is no terminal"),
 ];

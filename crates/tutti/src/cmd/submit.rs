@@ -180,7 +180,7 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     if let Some(suspect) =
         Suspect::of(&request).filter(|_| request.launch.script.is_none() && !args.said.when)
     {
-        suspect.check_all(request.tasks)?;
+        suspect.serve(&mut request)?;
     }
     say_or_send(request, &args.said)
 }

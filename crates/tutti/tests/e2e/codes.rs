@@ -76,7 +76,8 @@ fn requests(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T003", &instance.tutti(&["submit", "./bad.sh"]));
     provoked.said("T004", &instance.tutti(&["submit", "nosuch"]));
     crate::mpi::like_open_mpi(instance);
-    provoked.said("T007", &instance.tutti(&["submit", "-n", "2", "./direct"]));
+    let line = "TUTTI_LIBPMIX=/no/such tutti submit -n 2 ./direct";
+    provoked.said("T007", &instance.shell(line));
     provoked.said("T004", &instance.tutti(&["run", "nosuch"]).expect(127));
     fs::write(instance.work.join("plain"), "text").unwrap();
     provoked.said("T005", &instance.tutti(&["submit", "./plain"]));

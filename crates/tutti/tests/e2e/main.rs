@@ -51,6 +51,7 @@ mod nodes;
 mod old_kernels;
 mod on_request;
 mod oom_score;
+mod open_mpi;
 mod order;
 mod orders;
 mod partition;

@@ -105,32 +105,33 @@ pub(crate) fn like_open_mpi(instance: &Instance) {
     instance.shell(&line).expect(0);
 }
 
-/// What is said of a job whose tasks would run each alone, and what works instead.
-const ALONE: &str = "uses Open MPI, and 2 tasks of it would run each alone; what works: `tutti run -n 1 -c 2 mpirun";
+/// A library that is not there.
+const NONE: &str = "TUTTI_LIBPMIX=/no/such";
 
 #[test]
-fn several_tasks_of_an_open_mpi_program_are_rejected() {
+fn several_tasks_of_an_open_mpi_program_are_rejected_without_a_pmix_library() {
     let instance = Instance::new();
     like_open_mpi(&instance);
-    let done = instance.tutti(&["run", "-n", "2", "./direct"]).expect(125).says(ALONE);
-    assert_eq!(done.text(), "");
     for program in ["./direct", "./indirect"] {
-        instance.tutti(&["submit", "-n", "2", program]).expect(1).says(ALONE).says("[T007]");
+        for (verb, code) in [("run", 125), ("submit", 1)] {
+            let line = format!("{NONE} tutti {verb} -n 2 {program}");
+            let done = instance.shell(&line).expect(code).says("uses Open MPI, and");
+            assert_eq!(done.says("[T007]").text(), "");
+        }
     }
     assert!(!instance.dir.exists(), "no instance is started for what is rejected");
-    assert_eq!(instance.tutti(&["run", "./direct"]).expect(0).text(), "0\n");
-    let done = instance.shell("TUTTI_SINGLETONS=1 tutti run -n 2 ./direct").expect(0);
-    assert_eq!(done.text().len(), "0\n1\n".len());
+    let run = |line: &str| instance.shell(&format!("{NONE} {line}")).expect(0).text();
+    assert_eq!(run("tutti run ./direct"), "0\n");
+    assert_eq!(run("TUTTI_SINGLETONS=1 tutti run -n 2 ./direct").len(), "0\n1\n".len());
 }
 
 #[test]
 fn open_mpi_that_shows_only_at_run_time_ends_the_job() {
     let instance = Instance::new().up();
     like_open_mpi(&instance);
-    for line in ["./indirect 1000", "sh -c './direct 1000; true'"] {
-        let done = instance.shell(&format!("tutti run -n 2 {line}")).says(ALONE).says("is ended");
-        assert_ne!(done.code, 0, "{line}: {}", done.err);
-    }
+    let line = "tutti run -n 2 sh -c './direct 1000; true'";
+    let done = instance.shell(line).says("TUTTI_PMIX=1").says("is ended");
+    assert_ne!(done.code, 0, "{}", done.err);
     // What an mpirun has started in a task knows its place.
     let line = "tutti run -n 2 sh -c 'OMPI_COMM_WORLD_SIZE=1 ./direct 5; true'";
     let done = instance.shell(line).expect(0);

@@ -55,7 +55,7 @@ fn nothing_is_left_to_do_later() {
 }
 
 #[test]
-fn what_may_be_unsafe_is_in_one_crate() {
+fn what_may_be_unsafe_is_in_two_crates() {
     let word = ["un", "safe"].concat();
     let is_code = |line: &str| {
         let code = line.split("//").next().unwrap_or("");

@@ -2,6 +2,7 @@ use super::*;
 use crate::keeper::StoppedPart;
 use crate::launch::{Credentials, InputTo, JobNode, LaunchSpec, Share, Stdio};
 use crate::pmi::ServerSpec;
+use crate::pmix::Session;
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
@@ -179,6 +180,16 @@ fn sample() -> Handover {
         scratch: Some(bytes("/tmp/tutti-0-job-7")),
         ipc: Some(34),
         began: (1_800_000_000, 5),
+        pmix: Some(HandedPmix {
+            pid: Some(77),
+            report: 21,
+            link: None,
+            session: Session::new(1, true),
+            until_ns: Some(9),
+            is_awaited: true,
+            parts: 2,
+            fence: Some(1),
+        }),
     };
     let newcomer = HeldNewcomer {
         link: link(13),
@@ -213,7 +224,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (3, 886, "416662cd9517d45d"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (4, 904, "ffcddfb2bea7151c"));
 }
 
 #[test]
@@ -227,7 +238,7 @@ fn what_is_read_is_what_was_written_and_nothing_else_is_read() {
     let mut other = bytes.clone();
     other[8] = 9;
     assert_eq!(error(&other), HandoverError::OtherForm { theirs: 9 });
-    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 3");
+    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 4");
     let short = &bytes[..bytes.len() - 1];
     assert_eq!(error(short), HandoverError::Broken { bytes: short.len() });
     assert_eq!(

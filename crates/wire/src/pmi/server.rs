@@ -10,6 +10,7 @@
 //! [`STORE_BYTES_MAX`]. Beyond it the job is to be ended ([`Effect::Full`]).
 
 mod exchanges;
+mod fences;
 
 use super::line::{Command, PmiError, parse_line};
 use super::names::{NameError, Names};

@@ -86,12 +86,37 @@ pub(super) fn mpi() -> Vec<Finding> {
         findings.push(Finding::good("MPICH", text).detail(path.display().to_string()));
     }
     if let Some(path) = program(&["ompi_info", "prte"]) {
-        let text = "Open MPI programs need PMIx, which is not served yet";
-        let fix = Fix::you("run Open MPI programs", "tutti run -n 1 -c N mpirun ./program");
-        let finding = Finding::minor("Open MPI", text).detail(path.display().to_string());
-        findings.push(finding.fix([fix]));
+        let detail = path.display().to_string();
+        findings.push(match pmix_version() {
+            Ok(version) => {
+                let text =
+                    format!("Open MPI programs start under `tutti run -n N` alone: {version}");
+                Finding::good("Open MPI", text).detail(detail)
+            }
+            Err(reason) => {
+                let text = format!("Open MPI programs can't be served: {reason}");
+                let fix = Fix::you("install a PMIx library", "apt-get install libpmix2");
+                Finding::minor("Open MPI", text).detail(detail).fix([fix])
+            }
+        });
     }
     findings
+}
+
+/// Which PMIx library serves Open MPI. Another process loads it: it may crash.
+fn pmix_version() -> Result<String, String> {
+    let library = tutti_client::pmix_library()?;
+    let ours = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = std::process::Command::new(ours);
+    let asked = command.args(["pmix-server", "--version-of"]).arg(&library).output();
+    let asked = asked.map_err(|error| error.to_string())?;
+    match asked.status.success() {
+        true => {
+            let version = String::from_utf8_lossy(&asked.stdout);
+            Ok(format!("libpmix {}, {}", version.trim(), library.display()))
+        }
+        false => Err(format!("{} can't be loaded", library.display())),
+    }
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {

@@ -1,0 +1,263 @@
+//! The life of the process: an order of the keeper, the library, then messages until the end.
+
+use crate::calls::{Fences, SERVICE, Service, lock, module};
+use crate::confine::confine;
+use crate::infos::{flag, list, made, number, rank, small, text};
+use crate::library::{Library, text_of};
+use crate::types::{Info, Proc};
+use anyhow::{Context as _, bail};
+use std::ffi::{CString, OsStr, c_char, c_int, c_void};
+use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
+use tutti_linux::inherited::Inherited;
+use tutti_node::link::Link;
+use tutti_wire::Role;
+use tutti_wire::pmix::{FromPmix, PMIX_FD, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, ToPmix};
+
+/// Serves the step that the keeper orders which has started this process. Does not return once
+/// tasks are served: the process ends with its connection.
+///
+/// # Errors
+/// If there is no such keeper.
+pub fn serve() -> anyhow::Result<()> {
+    let mut inherited = Inherited::take_all().context("cannot see what was handed over")?;
+    let socket = inherited.take(PMIX_FD).context("this verb is for the keeper")?;
+    let socket = UnixStream::from(socket);
+    let keeper = Mutex::new(socket.try_clone()?);
+    let mut link = Link::new(socket)?;
+    link.limit(PMIX_FRAME_BYTES_MAX);
+    link.greet(Role::FrontEnd);
+    let ToPmix::Order(order) = link.call().context("the keeper gives no order")? else {
+        bail!("the keeper gives no order");
+    };
+    let local = order.nodes.get(order.node as usize).map_or(0, |node| node.tasks);
+    let service = SERVICE.get_or_init(|| Service {
+        keeper,
+        space: CString::new(order.space.as_bytes()).unwrap_or_default(),
+        size: order.nodes.iter().map(|node| node.tasks).sum(),
+        local: (order.nodes.iter().take(order.node as usize).map(|node| node.tasks).sum(), local),
+        fences: Mutex::new(Fences::default()),
+    });
+    if let Err(error) = begin(&order, service) {
+        service.tell(&FromPmix::Failed { reason: format!("{error:#}") });
+        return Ok(());
+    }
+    service.tell(&FromPmix::Ready);
+    while let Ok(ToPmix::Fenced { is_last, data }) = link.call() {
+        service.on_fenced(is_last, &data);
+    }
+    // The library's own end would wait for threads, and nothing is left for it to do.
+    // SAFETY: takes no pointer, and does not return.
+    unsafe { libc::_exit(0) }
+}
+
+fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<()> {
+    confine(u64::from(service.local.1)).context("cannot confine the PMIx server")?;
+    for variable in &order.environment {
+        if let Some((name, value)) = OsStr::from_bytes(variable).to_str().and_then(pair) {
+            // SAFETY: there is no other thread yet.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    let names: Vec<Vec<u8>> = order.libraries.iter().map(|name| name.to_vec()).collect();
+    let library = Library::load(&names)?;
+    let directory = directory(Path::new(OsStr::from_bytes(&order.directory)))?;
+    let directory = directory.to_string_lossy();
+    let here = order.nodes.get(order.node as usize).context("the order names no node")?;
+    let mut infos = [
+        text("pmix.srvr.tmpdir", &directory),
+        text("pmix.sys.tmpdir", &directory),
+        text("pmix.hname", &here.name),
+    ];
+    // The library may change it, and keeps it.
+    let module = Box::leak(Box::new(module()));
+    // SAFETY: both live on, and are of the form that the library expects.
+    let status = unsafe { (library.init)(module, infos.as_mut_ptr(), infos.len()) };
+    library.check(status, "begin")?;
+    register_space(&library, order, service, &directory)?;
+    for place in 0..service.local.1 {
+        let proc = Proc::new(&service.space, service.local.0 + place);
+        register_client(&library, &proc)?;
+        let variables = environment(&library, &proc)?;
+        service.tell(&FromPmix::Environment { variables });
+    }
+    Ok(())
+}
+
+fn pair(variable: &str) -> Option<(&str, &str)> {
+    variable.split_once('=').filter(|(name, _)| !name.is_empty())
+}
+
+/// Makes the directory for the library's files, for the user alone.
+fn directory(parent: &Path) -> anyhow::Result<PathBuf> {
+    let path = parent.join("tutti-pmix");
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&path)
+        .with_context(|| format!("cannot make the directory '{}'", path.display()))?;
+    Ok(path)
+}
+
+/// The end of an operation of the library.
+static ENDED: (Mutex<Option<c_int>>, Condvar) = (Mutex::new(None), Condvar::new());
+
+unsafe extern "C" fn on_ended(status: c_int, _passed: *mut c_void) {
+    *lock(&ENDED.0) = Some(status);
+    ENDED.1.notify_all();
+}
+
+/// Waits for an operation that has begun with this status.
+fn wait(library: &Library, begun: c_int, what: &str) -> anyhow::Result<()> {
+    library.check(begun, what)?;
+    if begun == crate::types::DONE {
+        return Ok(());
+    }
+    let mut ended = lock(&ENDED.0);
+    loop {
+        if let Some(status) = ended.take() {
+            return library.check(status, what);
+        }
+        ended = ENDED.1.wait(ended).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn register_space(
+    library: &Library,
+    order: &PmixOrder,
+    service: &Service,
+    directory: &str,
+) -> anyhow::Result<()> {
+    let mut infos = of_step(library, order, service, directory)?;
+    let size = c_int::try_from(service.local.1)?;
+    let space = service.space.as_ptr();
+    let (list, count) = (infos.as_mut_ptr(), infos.len());
+    let none = std::ptr::null_mut();
+    // SAFETY: name and list live until the callback has come, which is waited for.
+    let begun = unsafe { (library.register_space)(space, size, list, count, Some(on_ended), none) };
+    wait(library, begun, "register the job")
+}
+
+/// What the library is to know of the step.
+fn of_step(
+    library: &Library,
+    order: &PmixOrder,
+    service: &Service,
+    directory: &str,
+) -> anyhow::Result<Vec<Info>> {
+    let names: Vec<&str> = order.nodes.iter().map(|node| node.name.as_str()).collect();
+    let firsts = firsts(&order.nodes);
+    let ranks_of = |(first, node): (&u32, &PmixNode)| {
+        let ranks = (0..node.tasks).map(|place| (first + place).to_string());
+        ranks.collect::<Vec<_>>().join(",")
+    };
+    let ranks: Vec<String> = firsts.iter().zip(&order.nodes).map(ranks_of).collect();
+    let here = ranks.get(order.node as usize).context("the order names no node")?;
+    let (size, local) = (service.size, service.local.1);
+    let mut infos = vec![
+        number("pmix.univ.size", size),
+        number("pmix.job.size", size),
+        number("pmix.max.size", size),
+        number("pmix.app.size", size),
+        number("pmix.job.napps", 1),
+        number("pmix.local.size", local),
+        number("pmix.node.size", local),
+        number("pmix.num.nodes", u32::try_from(order.nodes.len())?),
+        text("pmix.lpeers", here),
+        rank("pmix.lldr", service.local.0),
+        made("pmix.nmap", compact(library, library.regex, &names.join(","))?),
+        made("pmix.pmap", compact(library, library.ppn, &ranks.join(";"))?),
+        text("pmix.jobid", &order.space),
+        text("pmix.tmpdir", directory),
+        text("pmix.nsdir", directory),
+        flag("pmix.tdir.rmclean", true),
+    ];
+    for (place, (first, node)) in (0..).zip(firsts.iter().zip(&order.nodes)) {
+        infos.extend((0..node.tasks).map(|task| of_task(first + task, task, place, node)));
+    }
+    Ok(infos)
+}
+
+/// What the library is to know of a task. A list that lacks one of these is worse than none.
+fn of_task(of: u32, local: u32, node: u32, on: &PmixNode) -> Info {
+    let infos = vec![
+        rank("pmix.rank", of),
+        number("pmix.appnum", 0),
+        rank("pmix.apprank", of),
+        rank("pmix.aldr", 0),
+        rank("pmix.grank", of),
+        small("pmix.lrank", local),
+        small("pmix.nrank", local),
+        number("pmix.nodeid", node),
+        text("pmix.hname", &on.name),
+        number("pmix.reinc", 0),
+    ];
+    list("pmix.pdata", infos)
+}
+
+/// The first rank of each node.
+fn firsts(nodes: &[PmixNode]) -> Vec<u32> {
+    let next = |first: &mut u32, node: &PmixNode| {
+        let own = *first;
+        *first += node.tasks;
+        Some(own)
+    };
+    nodes.iter().scan(0, next).collect()
+}
+
+type Compact = unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int;
+
+/// A list in the library's own short form.
+fn compact(library: &Library, by: Compact, list: &str) -> anyhow::Result<*mut c_char> {
+    let list = CString::new(list)?;
+    let mut short = std::ptr::null_mut();
+    // SAFETY: the list ends with a zero byte; the result is a text of the library, or not set.
+    let status = unsafe { by(list.as_ptr(), &raw mut short) };
+    library.check(status, "describe the nodes")?;
+    Ok(short)
+}
+
+fn register_client(library: &Library, proc: &Proc) -> anyhow::Result<()> {
+    let none = std::ptr::null_mut();
+    // SAFETY: take no pointers. The process lives until the callback has come, which is waited for.
+    let begun = unsafe {
+        let (uid, gid) = (libc::getuid(), libc::getgid());
+        (library.register_client)(proc, uid, gid, none, Some(on_ended), none)
+    };
+    wait(library, begun, "register a task")
+}
+
+/// The variables that a task must find.
+fn environment(library: &Library, proc: &Proc) -> anyhow::Result<Vec<serde_bytes::ByteBuf>> {
+    // The library frees and replaces it, so it must be of the C library's making.
+    // SAFETY: takes no pointer.
+    let mut variables: *mut *mut c_char =
+        unsafe { libc::calloc(1, size_of::<*mut c_char>()) }.cast();
+    // SAFETY: the list ends with a null pointer.
+    let status = unsafe { (library.setup_fork)(proc, &raw mut variables) };
+    library.check(status, "set up a task")?;
+    let mut found = Vec::new();
+    // SAFETY: the list ends with a null pointer, and each before it is a text.
+    unsafe {
+        while !variables.is_null() && !(*variables).is_null() {
+            found.push(text_of(*variables).into_bytes().into());
+            variables = variables.add(1);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_counted_over_the_nodes() {
+        let node = |tasks| PmixNode { name: "n".into(), tasks };
+        assert_eq!(firsts(&[node(2), node(3), node(1)]), [0, 2, 5]);
+        assert!(firsts(&[]).is_empty());
+    }
+}

@@ -1,0 +1,237 @@
+//! Programs built with Open MPI, started without its own starter: a PMIx server of the job serves
+//! them.
+
+use crate::cluster::Bed;
+use crate::harness::{
+    Instance, NOBODY, PATIENCE, Running, command_line, compile, eventually, processes, status_of,
+};
+use std::path::{Path, PathBuf};
+
+/// Compiles one of the programs of `tests/mpi` for Open MPI.
+fn program(name: &str) -> String {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi").join(format!("{name}.c"));
+    of_source(&source, name)
+}
+
+fn of_source(source: &Path, name: &str) -> String {
+    let of_test = std::thread::current().name().unwrap_or("main").replace("::", "-");
+    let built: PathBuf = compile("mpicc.openmpi", source, &format!("{name}-{of_test}"));
+    built.display().to_string()
+}
+
+/// Compiles a program that is given as text.
+fn of_text(instance: &Instance, name: &str, text: &str) -> String {
+    let source = instance.work.join(format!("{name}.c"));
+    std::fs::write(&source, text).unwrap();
+    of_source(&source, name)
+}
+
+/// The second word of a PMIx server's command line.
+const SERVER: &str = "pmix-server";
+
+/// The PMIx servers that this keeper has started.
+fn servers_below(keeper: i32) -> Vec<i32> {
+    let is_server = |pid: &i32| command_line(*pid).get(1).is_some_and(|word| word == SERVER);
+    let is_its = |pid: &i32| status_of(*pid, "PPid").is_some_and(|it| it == keeper.to_string());
+    processes().into_iter().filter(is_server).filter(is_its).collect()
+}
+
+fn servers_of(instance: &Instance) -> Vec<i32> {
+    servers_below(instance.daemon("keeper"))
+}
+
+/// Says its rank after `MPI_Init`, and stays until it is ended.
+const STAYS: &str = "#include <mpi.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+    int main(int n, char **a) { int r; MPI_Init(&n, &a); MPI_Comm_rank(MPI_COMM_WORLD, &r); \
+    printf(\"%d is up\\n\", r); fflush(stdout); sleep(1000); return 0; }\n";
+
+/// Rank 1 ends before `MPI_Finalize`, with a status.
+const LEAVES: &str = "#include <mpi.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+    int main(int n, char **a) { int r; MPI_Init(&n, &a); MPI_Comm_rank(MPI_COMM_WORLD, &r); \
+    if (r == 1) _exit(atoi(a[1])); MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); return 0; }\n";
+
+#[test]
+fn four_ranks_are_one_world() {
+    let instance = Instance::new().up();
+    let ring = program("ring");
+    let done = instance.start(&["run", "-n", "4", &ring, "50"]).wait_within(PATIENCE * 3);
+    assert!(done.expect(0).text().contains("ring: 4 ranks, 50 rounds, ok"));
+    assert!(servers_of(&instance).is_empty(), "a PMIx server outlives its job");
+    // What its processes have made goes with it.
+    let own = instance.tutti(&["run", "sh", "-c", "echo $TMPDIR"]).expect(0).text();
+    let (own, _) = own.rsplit_once("-job-").unwrap();
+    let left = std::fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.path());
+    let left: Vec<_> = left.filter(|path| path.join("tutti-pmix").exists()).collect();
+    assert!(!left.iter().any(|path| path.display().to_string().contains(own)), "{left:?}");
+}
+
+#[test]
+fn a_submitted_job_and_one_that_an_interpreter_starts_are_served() {
+    let instance = Instance::new().up();
+    let ring = program("ring");
+    let job = instance.submit(&["-n", "2", "-o", "out", &ring, "20"]).to_string();
+    instance.tutti(&["wait", &job]).expect(0);
+    let said = std::fs::read_to_string(instance.work.join("out")).unwrap();
+    assert!(said.contains("ring: 2 ranks, 20 rounds, ok"), "{said}");
+    let line = format!("TUTTI_PMIX=1 tutti run -n 2 sh -c '{ring} 20; true'");
+    let done = instance.shell(&line).expect(0);
+    assert!(done.text().contains("ring: 2 ranks, 20 rounds, ok"), "{}", done.text());
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_status_and_names_the_rank() {
+    let instance = Instance::new().up();
+    let abort = program("abort");
+    let done = instance.tutti(&["run", "-n", "4", "--grace", "300ms", &abort]).expect(7);
+    assert!(done.err.contains("rank 1"), "it does not say which: {}", done.err);
+}
+
+#[test]
+fn a_rank_that_ends_before_it_finalizes_ends_the_job() {
+    let instance = Instance::new().up();
+    let leaves = of_text(&instance, "leaves", LEAVES);
+    for (status, code) in [("0", 1), ("3", 3)] {
+        let job = ["run", "-n", "3", "--grace", "300ms", &leaves, status];
+        let words = format!("rank 1 ended with exit status {status} before MPI_Finalize");
+        instance.tutti(&job).expect(code).says(&words).says("[T049]");
+    }
+}
+
+#[test]
+fn a_killed_pmix_server_ends_its_job_with_the_reason_and_no_other() {
+    let instance = Instance::new().up();
+    let stays = of_text(&instance, "stays", STAYS);
+    let first = instance.start(&["run", "-n", "2", &stays]);
+    first.wait_for("1 is up");
+    let [server] = servers_of(&instance)[..] else { panic!("one job has one server") };
+    let other = instance.start(&["run", "-n", "2", "sh", "-c", "sleep 3; echo done"]);
+    instance.shell(&format!("kill -KILL {server}")).expect(0);
+    let done = first.wait_within(PATIENCE * 2);
+    assert_ne!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("the PMIx server was ended by signal 9"), "{}", done.err);
+    assert_eq!(other.wait().expect(0).sorted(), ["done", "done"]);
+}
+
+#[test]
+fn two_jobs_take_turns_while_each_has_its_server() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "quantum=20ms"]).expect(0);
+    let solver = program("solver");
+    let runs = [(); 2].map(|()| instance.start(&["run", "-n", "2", &solver, "300", "20000"]));
+    let mut said: Vec<String> =
+        runs.into_iter().map(|run| run.wait_within(PATIENCE * 3).expect(0).text()).collect();
+    said.dedup();
+    assert_eq!(said.len(), 1, "they differ: {said:?}");
+    assert!(said[0].contains("2 ranks, 300 iterations") && said[0].contains("ok"), "{}", said[0]);
+}
+
+#[test]
+fn ranks_of_two_nodes_are_one_world() {
+    let bed = Bed::up(2, &[]);
+    let ring = program("ring");
+    let job = ["run", "-N", "2", "-n", "4", &ring, "50"];
+    let done = bed.start(1, &job).wait_within(PATIENCE * 3).expect(0);
+    assert!(done.text().contains("ring: 4 ranks, 50 rounds, ok"), "{}", done.text());
+}
+
+#[test]
+fn a_library_that_is_none_is_refused_with_what_to_do() {
+    let instance = Instance::new();
+    let ring = program("ring");
+    let line = format!("TUTTI_LIBPMIX=/no/such tutti run -n 2 {ring}");
+    instance.shell(&line).expect(125).says("is no path of a library").says("[T007]");
+    // One that can be loaded and is another library is found out where it is loaded.
+    let libc = "/lib/x86_64-linux-gnu/libc.so.6";
+    if Path::new(libc).exists() {
+        // The next one is taken then.
+        let line = format!("TUTTI_LIBPMIX={libc} tutti run -n 2 {ring} 5");
+        assert!(instance.shell(&line).expect(0).text().contains("2 ranks, 5 rounds, ok"));
+    }
+}
+
+#[test]
+fn a_pmix_server_can_start_no_process_for_its_user() {
+    let instance = Instance::new().up();
+    // What stands for the library makes a process as soon as it is loaded.
+    let text = "#include <stdio.h>\n#include <unistd.h>\n\
+        const char *PMIx_Get_version(void) { return \"OpenPMIx 4.2.2\"; }\n\
+        __attribute__((constructor)) static void begin(void) { pid_t pid = fork(); \
+        if (pid == 0) { execl(\"/bin/sleep\", \"sleep\", getenv_nap(), NULL); _exit(1); } \
+        FILE *file = fopen(WHERE, \"w\"); fprintf(file, \"%d\", pid < 0); fclose(file); }\n";
+    let text = text.replace("getenv_nap()", "\"1000\"");
+    std::fs::write(instance.work.join("bad.c"), text).unwrap();
+    let line = "cc -shared -fPIC -DWHERE=\"\\\"$PWD/said\\\"\" -o libbad.so bad.c";
+    instance.shell(line).expect(0);
+    let line = "TUTTI_PMIX=1 TUTTI_LIBPMIX=$PWD/libbad.so tutti run -n 2 true";
+    instance.shell(line).expect(0);
+    let said = eventually("a word of the library", || {
+        std::fs::read_to_string(instance.work.join("said")).ok().filter(|said| !said.is_empty())
+    });
+    assert_eq!(said, "1", "a process was made outside of the job");
+}
+
+#[test]
+fn other_users_of_the_systems_instance_are_served_as_themselves() {
+    let instance = Instance::of_the_system().up();
+    let ring = program("ring");
+    let run = instance.command_as(Some(NOBODY), &["run", "-n", "2", &ring, "20"]);
+    let done = Running::start(run).wait_within(PATIENCE * 3).expect(0);
+    assert!(done.text().contains("ring: 2 ranks, 20 rounds, ok"), "{}", done.text());
+    // The library's files are the user's, or it could not begin; so is the process.
+    let mut run = instance.command_as(Some(NOBODY), &["run", "-n", "2", "sh", "-c", "sleep 1000"]);
+    let _run = Running::start({
+        run.env("TUTTI_PMIX", "1");
+        run
+    });
+    let keeper = instance.daemon("keeper");
+    let server = eventually("a server", || servers_below(keeper).first().copied());
+    assert_eq!(status_of(server, "Uid").unwrap().split('\t').next(), Some("65534"));
+    eventually("a server that has confined itself", || {
+        (status_of(server, "Seccomp").as_deref() == Some("2")).then_some(())
+    });
+}
+
+#[test]
+fn users_without_cgroups_are_served_too() {
+    let instance = Instance::of_nobody().up();
+    let ring = program("ring");
+    let done = instance.start(&["run", "-n", "2", &ring, "20"]).wait_within(PATIENCE * 3);
+    assert!(done.expect(0).text().contains("ring: 2 ranks, 20 rounds, ok"));
+    let leaves = of_text(&instance, "leaves", LEAVES);
+    let job = ["run", "-n", "2", "--grace", "300ms", &leaves, "3"];
+    instance.tutti(&job).expect(3).says("before MPI_Finalize");
+}
+
+/// Says that it is up, waits for a file, and goes on.
+const WAITS: &str = "#include <mpi.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+    int main(int n, char **a) { int r; MPI_Init(&n, &a); MPI_Comm_rank(MPI_COMM_WORLD, &r); \
+    printf(\"%d is up\\n\", r); fflush(stdout); while (access(\"go\", F_OK)) usleep(10000); \
+    MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); printf(\"done\\n\"); return 0; }\n";
+
+#[test]
+fn a_job_and_its_server_survive_an_upgrade_and_end_with_the_keeper() {
+    let instance = Instance::new().up();
+    let waits = of_text(&instance, "waits", WAITS);
+    let first = instance.start(&["run", "-n", "2", &waits]);
+    first.wait_for("0 is up");
+    first.wait_for("1 is up");
+    let copy = instance.work.join("release");
+    std::fs::copy(&instance.program, &copy).unwrap();
+    instance.tutti(&["upgrade", copy.to_str().unwrap()]).expect(0);
+    std::fs::write(instance.work.join("go"), "").unwrap();
+    let done = first.wait_within(PATIENCE * 2).expect(0);
+    assert_eq!(done.text().matches("done").count(), 2, "{}", done.text());
+    // No MPI program: what it shares as a file is not removed when its keeper is killed.
+    let mut run = instance.command(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep 1000"]);
+    run.env("TUTTI_PMIX", "1");
+    let second = Running::start(run);
+    second.wait_for("up");
+    let keeper = instance.daemon("keeper");
+    let [server] = servers_below(keeper)[..] else { panic!("one job has one server") };
+    instance.shell(&format!("kill -KILL {keeper}")).expect(0);
+    eventually("the end of the server", || {
+        (!command_line(server).contains(&SERVER.into())).then_some(())
+    });
+    assert_ne!(second.wait_within(PATIENCE * 2).code, 0);
+}
