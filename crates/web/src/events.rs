@@ -7,8 +7,8 @@
 use crate::answer::error_json;
 use crate::app::App;
 use crate::limits::{EVENTS_KEPT, PIECES_MAX, SIGN_OF_LIFE, WRITE_TIME};
+use crate::routes::Piece;
 use crate::source::{Answer, EventLine, EventLines, Events, Failure, Source};
-use axum::body::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -154,7 +154,7 @@ impl Hub {
 /// A reader of the server.
 struct Reader {
     app: Arc<App>,
-    to: mpsc::Sender<Bytes>,
+    to: mpsc::Sender<Piece>,
     /// The number of the latest event that it has.
     sent: Option<u64>,
     place: u64,
@@ -165,7 +165,7 @@ struct Reader {
 ///
 /// # Errors
 /// If there are too many readers, or those events are not kept.
-pub(crate) async fn stream(app: Arc<App>, after: Option<u64>) -> Answer<mpsc::Receiver<Bytes>> {
+pub(crate) async fn stream(app: Arc<App>, after: Option<u64>) -> Answer<mpsc::Receiver<Piece>> {
     let permit = app.reader()?;
     let (place, needs_older) = app.hub.enter(after);
     let mut older = None;
@@ -241,7 +241,7 @@ impl Reader {
 
     /// Sends it, unless the reader takes nothing for too long.
     async fn send(&self, text: String) -> Option<()> {
-        timeout(WRITE_TIME, self.to.send(text.into())).await.ok()?.ok()
+        timeout(WRITE_TIME, self.to.send(Ok(text.into()))).await.ok()?.ok()
     }
 }
 

@@ -148,14 +148,14 @@ async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
     let token = token_of(&request).filter(|_| !app.is_unix);
     // A socket, too: it may have been forwarded to a port.
     if let Err(failure) = auth::check_origin(request.headers(), token.is_some()) {
-        return failed(&failure);
+        return closing(failed(&failure));
     }
     if !app.is_unix {
         if let Some(token) = token {
             return begin(app, &token);
         }
         if !app.gate.knows(request.headers()) {
-            return files::no_session();
+            return closing(files::no_session());
         }
     }
     if request.method() == Method::GET || request.method() == Method::HEAD {
@@ -176,6 +176,12 @@ async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
     }
 }
 
+/// The last answer of its connection: a stranger keeps no place that others need.
+fn closing(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// The token of an address, if this is one with a token.
 fn token_of(request: &Request) -> Option<String> {
     let is_address = request.uri().path() == "/" && request.method() == Method::GET;
@@ -185,7 +191,7 @@ fn token_of(request: &Request) -> Option<String> {
 
 /// Begins a session.
 fn begin(app: &App, token: &str) -> Response<Body> {
-    let Some(session) = app.gate.redeem(token) else { return files::no_session() };
+    let Some(session) = app.gate.redeem(token) else { return closing(files::no_session()) };
     (app.on_session)();
     let path = app.gate.path();
     let mut response = answer(StatusCode::OK, files::FORWARD_KIND, files::forward(path));

@@ -2,8 +2,8 @@
 
 use crate::app::App;
 use crate::limits::{OUTPUT_PAUSE, PIECES_MAX, WRITE_TIME};
+use crate::routes::Piece;
 use crate::source::{Answer, Output, OutputQuery};
-use axum::body::Bytes;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -20,41 +20,45 @@ pub(crate) async fn stream(
     job: u64,
     query: OutputQuery,
     follow: bool,
-) -> Answer<mpsc::Receiver<Bytes>> {
+) -> Answer<mpsc::Receiver<Piece>> {
     let permit = app.reader()?;
     let output = app.ask(move |source| source.output(job, query)).await?;
     let (to, from) = mpsc::channel(PIECES_MAX);
     tokio::spawn(async move {
         let _permit = permit;
-        send_all(&app, output, follow, &to).await
+        if let Err(failure) = send_all(&app, output, follow, &to).await {
+            let _ = timeout(WRITE_TIME, to.send(Err(std::io::Error::other(failure.text)))).await;
+        }
     });
     Ok(from)
 }
 
-/// Sends what there is and, with `follow`, what comes; nothing if the reader went away.
+/// Sends what there is and, with `follow`, what comes; no more if the reader went away.
+///
+/// # Errors
+/// If the output can't be read any more, or no instance answers.
 async fn send_all(
     app: &App,
     mut output: Box<dyn Output>,
     follow: bool,
-    to: &mpsc::Sender<Bytes>,
-) -> Option<()> {
+    to: &mpsc::Sender<Piece>,
+) -> Answer<()> {
     let (mut looks, mut ended) = (0_u32, !follow);
     loop {
-        let piece;
-        (output, piece) = look(app, output).await.ok()?;
-        if let Some(piece) = piece {
-            timeout(WRITE_TIME, to.send(piece.into())).await.ok()?.ok()?;
-            continue;
+        let found;
+        (output, found) = look(app, output).await?;
+        if let Some(bytes) = found {
+            match timeout(WRITE_TIME, to.send(Ok(bytes.into()))).await {
+                Ok(Ok(())) => continue,
+                _ => return Ok(()),
+            }
         }
         // All was written before the end was reported, and is read behind it.
-        if ended {
-            return Some(());
-        }
-        if to.is_closed() {
-            return None;
+        if ended || to.is_closed() {
+            return Ok(());
         }
         if looks.is_multiple_of(LOOKS) {
-            (output, ended) = has_ended(app, output).await.ok()?;
+            (output, ended) = has_ended(app, output).await?;
         }
         looks = looks.wrapping_add(1);
         if !ended {
@@ -63,9 +67,9 @@ async fn send_all(
     }
 }
 
-type Piece = (Box<dyn Output>, Option<Vec<u8>>);
+type Found = (Box<dyn Output>, Option<Vec<u8>>);
 
-async fn look(app: &App, mut output: Box<dyn Output>) -> Answer<Piece> {
+async fn look(app: &App, mut output: Box<dyn Output>) -> Answer<Found> {
     app.in_thread(move || {
         let piece = output.next()?;
         Ok((output, piece))

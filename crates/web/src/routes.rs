@@ -10,7 +10,6 @@ use axum::http::header::HeaderMap;
 use axum::http::{Method, Response, StatusCode};
 use futures_core::Stream;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -365,17 +364,21 @@ async fn event_stream(call: Call) -> Answer<Response<Body>> {
 }
 
 /// An answer that is sent as it comes.
-fn streamed(kind: &'static str, pieces: mpsc::Receiver<Bytes>) -> Response<Body> {
+fn streamed(kind: &'static str, pieces: mpsc::Receiver<Piece>) -> Response<Body> {
     answer(StatusCode::OK, kind, Body::from_stream(Pieces(pieces)))
 }
 
-struct Pieces(mpsc::Receiver<Bytes>);
+/// Some bytes of a stream; or that it failed, and the connection with it, so that its end does not
+/// look like that of a whole one.
+pub(crate) type Piece = std::io::Result<Bytes>;
+
+struct Pieces(mpsc::Receiver<Piece>);
 
 impl Stream for Pieces {
-    type Item = Result<Bytes, Infallible>;
+    type Item = Piece;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context).map(|piece| piece.map(Ok))
+        self.0.poll_recv(context)
     }
 }
 

@@ -6,7 +6,8 @@ mod http;
 use self::http::{Reply, dial, send, unchunked};
 use crate::harness::{Instance, NOBODY, Running, eventually};
 use crate::recovery::kill_daemon;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -130,6 +131,7 @@ fn the_page_needs_a_token_that_is_good_once() {
     let web = Web::start(&instance);
     for path in ["/", &web.path, "/v1/jobs", "/?token=", "/?token=0123", "/no-such-path"] {
         let reply = web.get_without(path, "").expect(401);
+        assert_eq!(reply.header("connection"), "close");
         assert!(reply.text().contains("<code>tutti web</code>"), "{}", reply.text());
         assert_eq!(reply.header("set-cookie"), "");
     }
@@ -331,6 +333,26 @@ fn actions_act_and_output_is_followed() {
         one.bytes.ends_with(b"0\r\n\r\n").then_some(())
     });
     web.post(&format!("/v1/jobs/{job}/cancel")).fails(409, "T022");
+}
+
+#[test]
+fn a_stream_of_output_that_fails_does_not_end_as_a_whole_one() {
+    let instance = Instance::new().up();
+    let web = Web::start(&instance);
+    let job = instance.submit(&["-o", "out", "sh", "-c", "echo first; sleep $NAP"]);
+    let mut stream = web.stream(&format!("/v1/jobs/{job}/output?follow=true"), "");
+    stream.wait_for("first\n");
+    let lock = std::fs::read_to_string(instance.dir.join("lock")).unwrap();
+    kill(Pid::from_raw(lock.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(instance.daemon("controller")), Signal::SIGKILL).unwrap();
+    eventually("the connection is closed", || {
+        stream.content();
+        matches!(stream.socket.read(&mut [0; 64]), Ok(0)).then_some(())
+    });
+    assert!(!stream.bytes.ends_with(b"0\r\n\r\n"), "it looks like all of the output");
+    instance.tutti(&["up"]).expect(0);
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(137);
 }
 
 #[test]
