@@ -1,5 +1,7 @@
 //! Programs built with Open MPI, started without its own starter: a PMIx server of the job serves
 //! them.
+//!
+//! These have the machine to themselves: Open MPI's shared memory would be another test's leftover.
 
 use crate::cluster::Bed;
 use crate::harness::{
@@ -53,7 +55,7 @@ const LEAVES: &str = "#include <mpi.h>\n#include <stdlib.h>\n#include <unistd.h>
 
 #[test]
 fn four_ranks_are_one_world() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let ring = program("ring");
     let done = instance.start(&["run", "-n", "4", &ring, "50"]).wait_within(PATIENCE * 3);
     assert!(done.expect(0).text().contains("ring: 4 ranks, 50 rounds, ok"));
@@ -68,7 +70,7 @@ fn four_ranks_are_one_world() {
 
 #[test]
 fn a_submitted_job_and_one_that_an_interpreter_starts_are_served() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let ring = program("ring");
     let job = instance.submit(&["-n", "2", "-o", "out", &ring, "20"]).to_string();
     instance.tutti(&["wait", &job]).expect(0);
@@ -81,7 +83,7 @@ fn a_submitted_job_and_one_that_an_interpreter_starts_are_served() {
 
 #[test]
 fn an_abort_ends_the_job_with_its_status_and_names_the_rank() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let abort = program("abort");
     let done = instance.tutti(&["run", "-n", "4", "--grace", "300ms", &abort]).expect(7);
     assert!(done.err.contains("rank 1"), "it does not say which: {}", done.err);
@@ -89,7 +91,7 @@ fn an_abort_ends_the_job_with_its_status_and_names_the_rank() {
 
 #[test]
 fn a_rank_that_ends_before_it_finalizes_ends_the_job() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let leaves = of_text(&instance, "leaves", LEAVES);
     for (status, code) in [("0", 1), ("3", 3)] {
         let job = ["run", "-n", "3", "--grace", "300ms", &leaves, status];
@@ -100,7 +102,7 @@ fn a_rank_that_ends_before_it_finalizes_ends_the_job() {
 
 #[test]
 fn a_killed_pmix_server_ends_its_job_with_the_reason_and_no_other() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let stays = of_text(&instance, "stays", STAYS);
     let first = instance.start(&["run", "-n", "2", &stays]);
     first.wait_for("1 is up");
@@ -137,7 +139,7 @@ fn ranks_of_two_nodes_are_one_world() {
 
 #[test]
 fn a_library_that_is_none_is_refused_with_what_to_do() {
-    let instance = Instance::new();
+    let instance = Instance::alone();
     let ring = program("ring");
     let line = format!("TUTTI_LIBPMIX=/no/such tutti run -n 2 {ring}");
     instance.shell(&line).expect(125).says("is no path of a library").says("[T007]");
@@ -152,7 +154,7 @@ fn a_library_that_is_none_is_refused_with_what_to_do() {
 
 #[test]
 fn a_pmix_server_can_start_no_process_for_its_user() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     // What stands for the library makes a process as soon as it is loaded.
     let text = "#include <stdio.h>\n#include <unistd.h>\n\
         const char *PMIx_Get_version(void) { return \"OpenPMIx 4.2.2\"; }\n\
@@ -173,7 +175,7 @@ fn a_pmix_server_can_start_no_process_for_its_user() {
 
 #[test]
 fn other_users_of_the_systems_instance_are_served_as_themselves() {
-    let instance = Instance::of_the_system().up();
+    let instance = Instance::of_the_system_alone().up();
     let ring = program("ring");
     let run = instance.command_as(Some(NOBODY), &["run", "-n", "2", &ring, "20"]);
     let done = Running::start(run).wait_within(PATIENCE * 3).expect(0);
@@ -211,7 +213,7 @@ const WAITS: &str = "#include <mpi.h>\n#include <stdio.h>\n#include <unistd.h>\n
 
 #[test]
 fn a_job_and_its_server_survive_an_upgrade_and_end_with_the_keeper() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let waits = of_text(&instance, "waits", WAITS);
     let first = instance.start(&["run", "-n", "2", &waits]);
     first.wait_for("0 is up");
