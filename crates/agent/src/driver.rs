@@ -566,6 +566,9 @@ impl Agent {
                 }
             }
             ToAgent::Signal { launch, ranks, signal } => self.on_signal(launch, ranks, signal),
+            ToAgent::SignalRoots { launch, signal } => {
+                self.tell_keeper(&ToKeeper::SignalRoots { launch, signal });
+            }
             ToAgent::Terminate { launch } => self.on_terminate(launch),
             ToAgent::Kill { launch } => self.on_kill(launch),
             ToAgent::Forget { launch } => self.on_forget(launch),

@@ -6,9 +6,10 @@ use crate::output::counted;
 use anyhow::ensure;
 use clap::Args;
 use nix::sys::signal::Signal;
-use tutti_types::OnNodeLoss;
+use tutti_types::{Nanos, OnNodeLoss, Warning};
 use tutti_wire::host_list::parse_host_list;
 use tutti_wire::local::NodesRequest;
+use tutti_wire::units::{parse_count, parse_duration};
 
 // No doc comment: clap would show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
@@ -71,6 +72,33 @@ pub fn parse_signal(text: &str) -> Result<u8, String> {
         _ => Err(format!(
             "{text:?} is no signal; write a name such as TERM, or a number from 1 to 64"
         )),
+    }
+}
+
+/// How long before its limit a job gets a signal that names no time.
+const WARNING_BEFORE: Nanos = Nanos::from_secs(60);
+
+/// A signal before the time limit, as Slurm writes it: `USR2@90`, `B:USR1@5m`. A plain number
+/// counts seconds.
+pub(super) fn parse_warning(text: &str) -> Result<Warning, String> {
+    let (flags, rest) = text.split_once(':').map_or(("", text), |(flags, rest)| {
+        match flags.bytes().all(|byte| b"BbRr".contains(&byte)) && !flags.is_empty() {
+            true => (flags, rest),
+            false => ("", text),
+        }
+    });
+    let (signal, before) = match rest.split_once('@') {
+        Some((signal, time)) => (signal, warning_time(time)?),
+        None => (rest, WARNING_BEFORE),
+    };
+    let only_shell = flags.contains(['B', 'b']);
+    Ok(Warning { signal: parse_signal(signal)?, before, only_shell })
+}
+
+fn warning_time(time: &str) -> Result<Nanos, String> {
+    match parse_count(time) {
+        Ok(seconds) => Ok(Nanos::from_secs(seconds.into())),
+        Err(_) => parse_duration(time).map_err(|error| error.to_string()),
     }
 }
 

@@ -10,7 +10,8 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use tutti_types::{
-    ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Weights,
+    ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Warning,
+    Weights,
 };
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
@@ -105,6 +106,12 @@ pub struct JobOptions {
     #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
     #[arg(help_heading = FAILURES)]
     pub on_node_loss: OnNodeLoss,
+
+    /// Send SIG this long before the time limit [default: 60s], such as USR2@90 or B:USR1@5m; with
+    /// B: only to a batch script's shell, else to its steps
+    #[arg(long, value_name = "[B:]SIG[@TIME]", value_parser = super::nodes::parse_warning)]
+    #[arg(help_heading = FAILURES)]
+    pub signal: Option<Warning>,
 
     /// Maximum number of processes of each task; further forks fail, and a message at the end of
     /// the job reports them
@@ -229,6 +236,7 @@ pub fn job_request(
         after: None,
         singleton: false,
         begin_ms: options.begin,
+        warning: options.signal,
         resources: options.resource.clone(),
         within,
         launch: LaunchSpec {

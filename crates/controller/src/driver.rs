@@ -558,6 +558,10 @@ impl Driver {
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
+            Action::SignalRoots { job, node, signal } => {
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::SignalRoots { launch, signal });
+            }
             Action::Terminate { job, node } => {
                 self.note_ending(job);
                 let launch = self.latest(job);

@@ -67,7 +67,10 @@ impl From<Forbidden> for Problem {
 impl From<Improper> for Problem {
     fn from(error: Improper) -> Self {
         let code = match &error {
-            Improper::Stdio | Improper::RequeueWithFront | Improper::SecondFront => Code::Improper,
+            Improper::Stdio
+            | Improper::RequeueWithFront
+            | Improper::SecondFront
+            | Improper::NoSignal => Code::Improper,
             Improper::Adopt(CannotAdopt::NotYours { .. }) | Improper::Limit { .. } => {
                 Code::NotAllowed
             }

@@ -200,6 +200,10 @@ impl Driver {
             StepAction::Terminate { key, node } => self.end_step_on(key, node, false),
             StepAction::Kill { key, node } => self.end_step_on(key, node, true),
             StepAction::Ended { key, outcome } => self.on_step_ended(key, outcome),
+            StepAction::Signal { key, node, signal } => {
+                let (launch, ranks) = (self.launch_of(key), Vec::new());
+                self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
+            }
         }
     }
 

@@ -120,6 +120,16 @@ pub enum Action {
     },
     /// Something about a further step of a job.
     Step(StepAction),
+    /// Send a signal to the root processes of a job's tasks on a node, and to no process that they
+    /// have started.
+    SignalRoots {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+        /// The signal's number.
+        signal: u8,
+    },
 }
 
 /// One thing to do about a further step of a job.
@@ -165,6 +175,15 @@ pub enum StepAction {
         key: StepKey,
         /// How.
         outcome: Outcome,
+    },
+    /// Send a signal to the process groups of the root processes of a step's tasks on a node.
+    Signal {
+        /// Which step.
+        key: StepKey,
+        /// On which node.
+        node: NodeId,
+        /// The signal's number.
+        signal: u8,
     },
 }
 

@@ -38,6 +38,7 @@ use crate::state::nodes::Nodes;
 use crate::state::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::state::table::Table;
 use crate::termination::ENDED_BY_KILL;
+use crate::warning::Warnings;
 use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -131,6 +132,8 @@ pub struct Core {
     pub(crate) step_deadlines: BTreeSet<(ClusterTime, StepKey)>,
     /// The waiting jobs that begin no earlier than at a moment.
     pub(crate) begins: Begins,
+    /// The jobs that get a signal before their limits.
+    pub(crate) warnings: Warnings,
 }
 
 impl Core {
@@ -183,6 +186,7 @@ impl Core {
             after: JobsAfter::default(),
             step_deadlines: BTreeSet::new(),
             begins: Begins::default(),
+            warnings: Warnings::default(),
         };
         core.follow_settings();
         core
@@ -316,6 +320,7 @@ impl Core {
             }
         }
         self.publish(now, actions);
+        self.warn_due(now, actions);
         self.ask_to_wake(now, actions);
     }
 
@@ -452,6 +457,7 @@ impl Core {
             after,
             step_deadlines,
             begins,
+            warnings,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -463,7 +469,7 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        (allocations, after, step_deadlines, begins).hash(&mut digest);
+        (allocations, after, step_deadlines, begins, warnings).hash(&mut digest);
         digest.finish()
     }
 
@@ -539,6 +545,9 @@ impl Core {
         }
         self.jobs.insert(id, record);
         self.note_first_step(id, options.first);
+        if let Some(warning) = options.warning {
+            self.warnings.note(id, warning);
+        }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));
         if let Some(by) = options.hold {

@@ -13,7 +13,7 @@ use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId, StepKey,
 };
-use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus, Warning};
 use tutti_types::node_performance::{Figures, LoadAverages};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
@@ -390,6 +390,8 @@ pub struct SubmitOptions {
     pub after: Option<AfterJobs>,
     /// When it begins at the earliest; `None`: at any time.
     pub begin: Option<Begin>,
+    /// The signal that it gets before its time limit, if any.
+    pub warning: Option<Warning>,
 }
 
 impl Event {

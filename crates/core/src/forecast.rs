@@ -274,6 +274,7 @@ impl Forecast {
                     | Action::Timetable { .. }
                     | Action::Timetables { .. }
                     | Action::Signal { .. }
+                    | Action::SignalRoots { .. }
                     | Action::Step(_)
                     | Action::Requeued { .. }
                     | Action::PromiseBroken { .. }

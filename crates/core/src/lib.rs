@@ -19,7 +19,7 @@
 //! again;
 //! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
 //! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
-//! which class use gives, `after` which jobs start after others, [`begin`] which at a moment;
+//! which class use gives, `after` which jobs start after others, [`begin`] which at a moment, `warning` which get signals before their limits;
 //! [`allocation`] is what a job has beside tasks; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -64,6 +64,7 @@ pub mod state;
 pub mod steps;
 mod termination;
 pub mod view;
+mod warning;
 mod weight;
 
 pub use action::{Action, StepAction};

@@ -624,6 +624,7 @@ impl Core {
         self.grant(job);
         self.outbox.launches.push(job);
         self.after.note_start(job);
+        self.warnings.note_start(job);
         self.count_start(job, owner.user, processors);
     }
 }

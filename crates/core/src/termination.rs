@@ -124,6 +124,9 @@ impl Core {
     /// A job is ending: its limit is of no interest any more, but when its grace is over is. Once it is
     /// killed it may be gone any moment.
     pub(crate) fn expect_end(&mut self, job: JobId) {
+        if self.residence(job).is_some_and(|residence| residence.ending()) {
+            self.warnings.close(job);
+        }
         self.end_account(job);
         self.queue.stale = true;
         self.set_deadline(job);
@@ -152,6 +155,7 @@ impl Core {
             self.holds.remove(&job);
             self.after.forget(job);
             self.begins.forget(job);
+            self.warnings.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
         }
@@ -188,6 +192,7 @@ impl Core {
             }
         }
         self.queue.reconsider();
+        self.warnings.close(job);
         self.end_steps(job, residence.outcome(service).reason, actions);
         if record.goes_on_in_line(residence) {
             self.drop_promise(job);
@@ -199,6 +204,7 @@ impl Core {
         }
         self.queues.forget(job, &record.spec);
         self.allocations.remove(&job);
+        self.warnings.forget(job);
         let outcome = residence.outcome(service);
         self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
@@ -267,6 +273,7 @@ impl Core {
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
         at = at.min(self.settings_until).min(self.begins.next());
+        at = at.min(self.next_warning());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {

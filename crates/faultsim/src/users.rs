@@ -81,6 +81,7 @@ fn request(plan: Plan) -> JobRequest {
         after: None,
         singleton: false,
         begin_ms: None,
+        warning: None,
         first: plan.first(),
         resources: Vec::new(),
         launch: LaunchSpec {

@@ -854,6 +854,9 @@ impl Keeper {
             ToKeeper::Signal { launch, ranks, signal } => {
                 self.with_launch(launch, |job, c| job.signal(ranks, signal, c));
             }
+            ToKeeper::SignalRoots { launch, signal } => {
+                self.with_launch(launch, |job, _| job.signal_roots(signal));
+            }
             ToKeeper::Stopped { launch, parts } => {
                 self.with_launch(launch, |job, _| job.stopped = parts);
             }

@@ -46,7 +46,7 @@ use tutti_linux::reap::End;
 use tutti_linux::spawn::read_number;
 use tutti_node::layout::{self, FIRST_STEP};
 use tutti_node::platform::groups::Cgroup;
-use tutti_node::platform::processes::send_to_group;
+use tutti_node::platform::processes::{send_to_group, send_to_one};
 use tutti_node::platform::time as clock;
 use tutti_types::{Rank, StepId, StepKey, TaskStatus};
 use tutti_wire::attach::Stream;
@@ -401,6 +401,24 @@ impl Job {
         match ends_by_default(i32::from(number)) {
             true => self.after_a_look(order, context),
             false => self.in_turn(order, context),
+        }
+    }
+
+    /// Sends a signal to the root processes of tasks alone: what they have started gets none. A
+    /// task that has no process yet gets none either.
+    pub(super) fn signal_roots(&self, number: u8) {
+        let signal = i32::from(number);
+        for task in &self.tasks {
+            let Phase::Running(process) = &task.phase else { continue };
+            match &process.minder {
+                // Not reaped yet, or we would not be here: the number is still its own.
+                None => send_to_one(process.pid, signal),
+                Some(minder) => {
+                    if let Some(Ok(held)) = minder.root.map(Held::whoever_is) {
+                        held.signal(signal);
+                    }
+                }
+            }
         }
     }
 

@@ -361,6 +361,14 @@ pub fn send_to_group(leader: i32, signal: i32) {
     }
 }
 
+/// Sends a signal to one process, which is the caller's to name: a child that it has not reaped.
+pub fn send_to_one(pid: i32, signal: i32) {
+    if pid > 1 {
+        // SAFETY: takes no pointer.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
 fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = Place> {
     tree.children(pid).into_iter().map(move |child| (child, Some(pid)))
 }

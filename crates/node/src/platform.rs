@@ -51,7 +51,7 @@ pub mod groups {
 #[cfg(not(feature = "simulation"))]
 pub mod processes {
     pub use nix::sys::signal::kill;
-    pub use tutti_linux::signal::send_to_group;
+    pub use tutti_linux::signal::{send_to_group, send_to_one};
     pub use tutti_linux::spawn::Nursery;
 
     /// What of this process's own tasks must not have.

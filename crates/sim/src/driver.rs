@@ -538,6 +538,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 Action::Timetable { .. }
                 | Action::Timetables { .. }
                 | Action::Signal { .. }
+                | Action::SignalRoots { .. }
                 | Action::Terminate { .. }
                 | Action::Kill { .. }
                 | Action::Step(_)

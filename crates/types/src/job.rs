@@ -74,6 +74,17 @@ impl FirstStep {
     }
 }
 
+/// A signal that a job gets before its time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Warning {
+    /// The signal's number.
+    pub signal: u8,
+    /// How long before the limit, in time of the job's turns.
+    pub before: Nanos,
+    /// Whether only the root processes of its first step get it: a batch script's shell.
+    pub only_shell: bool,
+}
+
 /// What is asked for a further step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepSpec {

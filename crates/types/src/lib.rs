@@ -51,7 +51,7 @@ pub use ids::{
 };
 pub use job::{
     ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome, StepRefusal,
-    StepSpec, TaskStatus,
+    StepSpec, TaskStatus, Warning,
 };
 pub use node_performance::{Figures, LoadAverages, Weights};
 pub use param::{Param, ParamError, ParamKind};

@@ -69,6 +69,13 @@ pub enum ToKeeper {
     },
     /// End all jobs and exit.
     Stop,
+    /// Send a signal to the root processes of a job's tasks alone.
+    SignalRoots {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// The signal's number.
+        signal: u8,
+    },
 }
 
 /// What a keeper tells its agent.

@@ -17,6 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use tutti_types::job::Warning;
 use tutti_types::{
     AfterJobs, ClassName, Figures, FirstStep, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome,
     QueueName, ResourceWish, StepKey, StepSpec, Weights,
@@ -467,6 +468,8 @@ pub struct JobRequest {
     pub singleton: bool,
     /// When it begins at the earliest, in milliseconds since 1970.
     pub begin_ms: Option<u64>,
+    /// The signal that it gets before its time limit, if any.
+    pub warning: Option<Warning>,
 }
 
 /// A further step of a job as a client asks for it.

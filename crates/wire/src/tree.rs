@@ -91,6 +91,13 @@ pub enum ToAgent {
         /// The next slots.
         slots: Vec<Slot>,
     },
+    /// Send a signal to the root processes of a job's tasks alone.
+    SignalRoots {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// The signal's number.
+        signal: u8,
+    },
 }
 
 /// The orders that bring a timetable to a node: one, or several if it is too long for one message.

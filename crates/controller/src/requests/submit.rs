@@ -68,6 +68,8 @@ pub(crate) enum Improper {
     Adopt(#[from] CannotAdopt),
     #[error("a connection is the front end of one job; this one has one already")]
     SecondFront,
+    #[error("the signal before the time limit is none; signals are 1 to 64")]
+    NoSignal,
     #[error(
         "the name of the {what} has {bytes} bytes; at most {NAME_BYTES_MAX} are possible: give a \
          shorter one with {option}"
@@ -236,7 +238,8 @@ impl Driver {
         let hold = request.hold.then_some(HeldBy::Owner);
         let begin = request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms));
         let (queue, first) = (request.queue, request.first);
-        let options = SubmitOptions { queue, hold, first, after, begin };
+        let warning = request.warning;
+        let options = SubmitOptions { queue, hold, first, after, begin, warning };
         if let Asks::When = asks {
             let options = SubmitOptions { hold: None, ..options };
             let submit = Event::submit(RequestId(0), spec.clone(), options);
@@ -328,6 +331,9 @@ impl Driver {
             && client.is_front()
         {
             return Err(Improper::SecondFront);
+        }
+        if request.warning.is_some_and(|warning| !(1..=64).contains(&warning.signal)) {
+            return Err(Improper::NoSignal);
         }
         for (what, option, bytes) in [
             ("job", "-J", request.launch.name.len()),

@@ -34,6 +34,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     if let Some(key) = core.startable_step() {
         report(Rule::Queue, format!("step {key} could start"));
     }
+    if let Some(fault) = core.wrong_warnings(core.now()) {
+        report(Rule::Limits, fault);
+    }
     if let Some(fault) = core.wrong_after().or_else(|| core.wrong_begins(core.now())) {
         report(Rule::Queue, fault);
     }

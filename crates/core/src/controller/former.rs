@@ -67,6 +67,7 @@ impl From<FormerCore> for Core {
             after: JobsAfter::default(),
             step_deadlines: BTreeSet::new(),
             begins: Begins::default(),
+            warnings: Warnings::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -27,6 +27,7 @@ mod rooms;
 mod scenarios;
 mod sharing;
 mod steps;
+mod warning;
 mod weights;
 mod wishes;
 

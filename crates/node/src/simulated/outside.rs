@@ -103,6 +103,16 @@ pub mod processes {
         }
     }
 
+    /// To one process, which is all of a simulated task.
+    pub fn send_to_one(pid: i32, signal: i32) {
+        if is_cut_off() {
+            return;
+        }
+        if with_here(|machine, now| machine.signal(pid, signal, now)).is_none() {
+            tutti_linux::signal::send_to_one(pid, signal);
+        }
+    }
+
     /// Simulated tasks have nothing of this process: what is said of it then is what was found
     /// first.
     pub fn unwanted() -> Unwanted {

@@ -525,7 +525,9 @@ impl Cluster {
                 }
                 assert!(held.nodes > 0, "launched nowhere");
             }
-            Action::Signal { job, node, .. } | Action::Terminate { job, node } => {
+            Action::Signal { job, node, .. }
+            | Action::SignalRoots { job, node, .. }
+            | Action::Terminate { job, node } => {
                 assert!(self.held[job].tasks.contains_key(node), "signal to no job");
             }
             Action::Kill { job, node } => {
@@ -576,6 +578,7 @@ impl Cluster {
             }
             StepAction::Accept { .. }
             | StepAction::Decline { .. }
+            | StepAction::Signal { .. }
             | StepAction::Terminate { .. } => {}
         }
     }

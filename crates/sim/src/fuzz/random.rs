@@ -114,6 +114,10 @@ const KINDS: &[Kind] = &[
     (24, Who::Users, |random| Step::CancelStep(random.place(), random.one_in(2))),
     (12, Who::Users, |random| Step::StepFrontEndLost(random.place())),
     (36, Who::Users, |random| Step::SubmitLater(Box::new(spec(random)), random.below(200 * MS))),
+    (36, Who::Users, |random| {
+        let (batch, shell) = (random.one_in(2), random.one_in(3));
+        Step::SubmitWarned(Box::new(spec(random)), random.below(200 * MS), batch, shell)
+    }),
     (12, Who::Users, |random| Step::MoveBegin(random.place(), random.below(100 * MS))),
 ];
 

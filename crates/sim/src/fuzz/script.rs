@@ -84,6 +84,7 @@ impl Step {
             | Self::SubmitHeld(spec, _)
             | Self::SubmitBatch(spec)
             | Self::SubmitLater(spec, _)
+            | Self::SubmitWarned(spec, ..)
             | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
@@ -128,6 +129,7 @@ impl Step {
             | Self::SubmitBatch(_)
             | Self::SubmitAfter(..)
             | Self::SubmitLater(..)
+            | Self::SubmitWarned(..)
             | Self::MoveBegin(..)
             | Self::StartStep(..)
             | Self::EndStep(..)

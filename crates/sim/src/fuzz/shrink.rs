@@ -150,6 +150,13 @@ fn simpler(step: &Step) -> Vec<Step> {
             let plain = [Step::Submit(spec.clone()), Step::SubmitLater(spec, ns / 2)];
             plain.into_iter().chain(fewer).collect()
         }
+        Step::SubmitWarned(spec, ns, batch, shell) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new);
+            let fewer = fewer.map(|spec| Step::SubmitWarned(spec, ns, batch, shell));
+            let plain =
+                [Step::Submit(spec.clone()), Step::SubmitWarned(spec, ns / 2, false, false)];
+            plain.into_iter().chain(fewer).collect()
+        }
         Step::MoveBegin(job, ns) => vec![Step::MoveBegin(job % 8, ns), Step::MoveBegin(job, 0)],
         Step::StartStep(job, tasks, each, overlap) => {
             vec![Step::StartStep(0, 1, 1, false), Step::StartStep(job % 8, tasks, each, overlap)]

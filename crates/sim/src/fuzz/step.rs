@@ -10,7 +10,7 @@ use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, BankAccount, BankPeriod, ClassName, ClusterTime,
     EndReason, Figures, FirstStep, Grantee, GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId,
     NodeSetName, Origin, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName,
-    ResourceSpec, StepId, StepKey, TaskStatus, UserId, class, params,
+    ResourceSpec, StepId, StepKey, TaskStatus, UserId, Warning, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -116,6 +116,9 @@ pub enum Step {
     StepFrontEndLost(usize),
     /// A user asks for a job that begins after so many nanoseconds at the earliest.
     SubmitLater(#[serde(with = "asked")] Box<JobSpec>, u64),
+    /// A user asks for a job, or a batch job, that gets a signal so many nanoseconds before its
+    /// limit: only its roots, or all.
+    SubmitWarned(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool),
     /// The moment of a job is so many nanoseconds after now.
     MoveBegin(usize, u64),
 }
@@ -248,6 +251,14 @@ impl Step {
                 let (spec, at) = ((**spec).clone(), ClusterTime(cluster.now) + Nanos(*ns));
                 let begin = Some(Begin { at, unix_ms: 0 });
                 let options = SubmitOptions { begin, ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::SubmitWarned(spec, ns, is_batch, only_shell) => {
+                let spec = (**spec).clone();
+                let first = if *is_batch { FirstStep::Once } else { FirstStep::EachSlot };
+                let (before, only_shell) = (Nanos(*ns), *only_shell);
+                let warning = Some(Warning { signal: 12, before, only_shell });
+                let options = SubmitOptions { first, warning, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
             Self::MoveBegin(job, ns) => {

@@ -155,6 +155,7 @@ fn request(
         after: None,
         singleton: false,
         begin_ms: None,
+        warning: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

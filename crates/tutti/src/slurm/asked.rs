@@ -89,11 +89,10 @@ const QUIET: [&str; 21] = [
 ];
 
 /// Options that may matter, and are accepted with a note.
-const NOTED: [(&str, &str); 6] = [
+const NOTED: [(&str, &str); 5] = [
     ("account", "there are no accounts"),
     ("qos", "there are no QOS; a partition is a queue or a class"),
     ("reservation", "there are no reservations"),
-    ("signal", "no signal comes before the time limit; at the limit comes SIGTERM, then SIGKILL"),
     ("deadline", "the job keeps no deadline"),
     ("tres-per-task", "ask with --cpus-per-task and --gpus-per-task"),
 ];

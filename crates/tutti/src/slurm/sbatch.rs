@@ -365,6 +365,10 @@ mod tests {
         all.extend(request.nodes.exclude.as_ref().map(|list| format!("x={list}")));
         all.extend(request.nodes.exclusive.then(|| "E".to_owned()));
         all.extend(request.hold.then(|| "H".to_owned()));
+        all.extend(request.warning.map(|warning| {
+            let shell = if warning.only_shell { "B:" } else { "" };
+            format!("s={shell}{}@{}", warning.signal, warning.before.0 / 1_000_000_000)
+        }));
         all.extend(request.begin_ms.map(|_| "B".to_owned()));
         all.join(" ")
     }
@@ -413,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_may_matter_is_noted_and_what_can_not_is_noted_for_those_that_ask() {
-        let text = script("-A proj; --mail-type=END; -p nowhere; --gres=tape:2; --signal=B:USR1@9");
+        let text = script("-A proj; --mail-type=END; -p nowhere; --gres=tape:2; --reservation=x");
         let reading = reading(&text, &[]);
         assert!(reading.problems.is_empty());
         let notes = reading.notes(&Line::default()).join("\n");
@@ -421,7 +425,7 @@ mod tests {
             "line 2: --account=proj has no effect",
             "line 4: --partition=nowhere has no effect",
             "line 5: tape:2 has no effect",
-            "line 6: --signal=B:USR1@9 has no effect",
+            "line 6: --reservation=x has no effect",
         ] {
             assert!(notes.contains(says), "no {says} in: {notes}");
         }

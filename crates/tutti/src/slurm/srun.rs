@@ -101,7 +101,7 @@ const OF_SRUN: [&str; 14] = [
 const OF_SUBMITTED: [&str; 4] = ["hold", "open-mode", "requeue", "no-requeue"];
 
 /// Options that a step has from its job.
-const OF_ITS_JOB: [&str; 30] = [
+const OF_ITS_JOB: [&str; 31] = [
     "account",
     "begin",
     "comment",
@@ -127,6 +127,7 @@ const OF_ITS_JOB: [&str; 30] = [
     "qos",
     "reservation",
     "share",
+    "signal",
     "spread-job",
     "time",
     "time-min",

@@ -37,5 +37,5 @@ fn a_front_end_waits_for_the_moment_and_scripts_name_it() {
     instance.tutti(&["cancel", job.trim()]).expect(0);
     instance.tutti(&["submit", "--begin", "soon", "true"]).expect(2).says("no time to begin");
     let deadline = ["submit", "--begin", "+1h", "-t", "1m", "--deadline", "1h", "true"];
-    instance.tutti(&deadline).expect(2).says("cannot be used with");
+    instance.tutti(&deadline).expect(2).says("can't go with");
 }

@@ -100,6 +100,7 @@ fn request() -> JobRequest {
         after: None,
         singleton: false,
         begin_ms: None,
+        warning: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

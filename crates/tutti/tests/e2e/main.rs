@@ -86,6 +86,7 @@ mod tree;
 mod unborn;
 mod upgrade;
 mod upgrade_all;
+mod warning;
 mod web;
 mod when;
 mod without_cgroups;

@@ -82,7 +82,7 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::Suspend { job } => format!("job {job} is to be suspended"),
         Event::Resume { job } => format!("job {job} is to be resumed"),
         Event::SubmitWith { request, spec, options } => {
-            let SubmitOptions { queue, hold, first, after, begin } = options;
+            let SubmitOptions { queue, hold, first, after, begin, warning } = options;
             let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
             let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
             let first = match first {
@@ -90,9 +90,12 @@ fn of_a_job(event: &Event) -> Option<String> {
                 FirstStep::Once => ", with one task that starts the others",
             };
             let after = after.as_ref().map_or(String::new(), after_words);
+            let warning = warning.map_or(String::new(), |it| {
+                format!(", with signal {} {} before its limit", it.signal, short(it.before))
+            });
             let begin = begin
                 .map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
-            format!("request {request}: {}{queue}{hold}{first}{after}{begin}", asked(spec))
+            format!("request {request}: {}{queue}{hold}{first}{after}{begin}{warning}", asked(spec))
         }
         Event::SubmitStep { request, job, spec, .. } => {
             format!("request {request}: job {job}, a step of {}", counted(spec.tasks, "task"))
@@ -258,6 +261,9 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         Action::Signal { job, node, ranks, signal } => {
             format!("job {job}, node {node}: signal {signal} for {}", of_ranks(ranks))
         }
+        Action::SignalRoots { job, node, signal } => {
+            format!("job {job}, node {node}: signal {signal} for the first process of each task")
+        }
         Action::Terminate { job, node } => format!("job {job} is asked to end on node {node}"),
         Action::Kill { job, node } => format!("job {job} is killed on node {node}"),
         Action::Reclassed { job, class } => {
@@ -285,6 +291,9 @@ fn of_step(action: &StepAction) -> String {
         StepAction::Launch { key } => format!("job {key} starts"),
         StepAction::Terminate { key, node } => {
             format!("job {key} is asked to end on node {node}")
+        }
+        StepAction::Signal { key, node, signal } => {
+            format!("job {key}, node {node}: signal {signal}")
         }
         StepAction::Kill { key, node } => format!("job {key} is killed on node {node}"),
         StepAction::Ended { key, outcome } => {

@@ -417,6 +417,7 @@ impl<'a> World<'a> {
                 self.clearing.remove(&job);
             }
             Action::Signal { .. }
+            | Action::SignalRoots { .. }
             | Action::PromiseBroken { .. }
             | Action::Reclassed { .. }
             | Action::Step(_)
