@@ -3,6 +3,7 @@
 mod access;
 mod adopt;
 mod after;
+pub(crate) mod alloc;
 mod attach;
 mod bank;
 pub(crate) mod batch;
@@ -76,6 +77,8 @@ pub(crate) enum Verb {
     Submit(submit::SubmitArgs),
     /// Submit a batch script: it runs once, with processors for many tasks
     Batch(batch::BatchArgs),
+    /// Hold processors for a command or shell that runs here
+    Alloc(alloc::AllocArgs),
     /// Make running processes a job, with their descendants
     Adopt(adopt::AdoptArgs),
     /// Wait for jobs to end, and exit with the highest of their exit codes
@@ -190,7 +193,7 @@ impl Verb {
     /// The exit code for an error of Tutti's own: `run` must not be mistaken for its job.
     pub(crate) const fn fails_with(&self) -> Exit {
         match self {
-            Self::Run(_) | Self::Wait(_) | Self::Attach(_) => Exit::TUTTI_FAILED,
+            Self::Run(_) | Self::Alloc(_) | Self::Wait(_) | Self::Attach(_) => Exit::TUTTI_FAILED,
             Self::Logs(args) if args.follows() => Exit::TUTTI_FAILED,
             _ => Exit::FAILED,
         }
@@ -252,6 +255,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Run(args) => run::execute(args),
         Verb::Submit(args) => submit::execute(args),
         Verb::Batch(args) => batch::execute(args),
+        Verb::Alloc(args) => alloc::execute(args),
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),

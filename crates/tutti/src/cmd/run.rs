@@ -8,6 +8,7 @@ use tutti_client::{
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::{self, Exit};
+use tutti_types::FirstStep;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{InputTo, Stdio};
 use tutti_wire::script::{self, LineProblem};
@@ -65,6 +66,10 @@ pub(crate) struct RunArgs {
     /// Inside a job: a step of it, also if it has ended, which is an error then
     #[arg(long, hide = true, conflicts_with = "outside")]
     only_step: bool,
+
+    /// One task, which waits in slots that steps use
+    #[arg(long, hide = true, conflicts_with = "overlap")]
+    hold_slots: bool,
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
@@ -138,7 +143,10 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
         say!("tutti: run ignores the #TUTTI and #SBATCH lines of {script}; submit does");
     }
     let stdio = Stdio::FrontEnd { input: args.input };
-    let request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
+    let mut request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
+    if args.hold_slots {
+        request.first = FirstStep::Once;
+    }
     if args.when {
         return super::when::of_job(request, args.json);
     }

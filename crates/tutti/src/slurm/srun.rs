@@ -4,10 +4,12 @@ use super::asked::{Asked, Source, names_something, understand};
 use super::cluster::Cluster;
 use super::options::{Known, Line, Order, flag, of_sbatch, perhaps, read, value};
 use super::{print_version, wrong};
+use crate::cmd::alloc;
 use crate::cmd::run::{self, RunArgs};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use std::ffi::OsString;
+use tutti_client::JobOptions;
 use tutti_client::output::print;
 
 const NAME: &str = "srun";
@@ -213,18 +215,58 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     }
 }
 
-/// `salloc`: a job that holds processors and runs a command or shell beside them.
+/// `salloc`: a job that holds processors, and a command or shell beside them.
 pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
-    let line = read(&known(), Order::Strict, words);
+    const NAME: &str = "salloc";
+    let mut line = read(&known(), Order::Strict, words);
+    if line.has("help") || line.has("usage") {
+        print(HELP_OF_SALLOC)?;
+        return Ok(0);
+    }
     if line.has("version") {
         return print_version();
     }
-    say!(
-        "salloc: error: allocations without a program are not available; `srun -n N PROGRAM` \
-         runs one, and `sbatch` takes a script"
-    );
-    Ok(u8::from(!line.has("help")))
+    line.problems.extend(refusals(&line));
+    if !line.problems.is_empty() {
+        return Ok(wrong(NAME, &line.problems));
+    }
+    let sources: Vec<Source> = line
+        .given
+        .iter()
+        .filter(|it| !QUIET.contains(&it.name) && !OF_SRUN.contains(&it.name))
+        .filter(|it| !OF_SUBMITTED.contains(&it.name))
+        .map(|it| Source { origin: String::new(), name: it.name, value: it.value.clone() })
+        .collect();
+    let cluster = match sources.iter().any(|source| names_something(source.name)) {
+        true => Cluster::now(),
+        false => Cluster::default(),
+    };
+    let asked = understand(sources, &cluster);
+    let notes = asked.notes.iter().filter(|_| !line.has("quiet"));
+    notes.for_each(|note| say!("{NAME}: {note}"));
+    let found = all_problems(&asked);
+    if !found.is_empty() {
+        return Ok(wrong(NAME, &found));
+    }
+    let words = asked.script.directives.iter().flat_map(|it| &it.words).map(OsString::from);
+    let words: Vec<OsString> = std::iter::once("--slurm".into()).chain(words).collect();
+    let command = JobOptions::augment_args(clap::Command::new("alloc").no_binary_name(true))
+        .args_override_self(true);
+    let job = command.try_get_matches_from(&words).and_then(|it| JobOptions::from_arg_matches(&it));
+    match job {
+        Ok(job) => alloc::alloc(&words, &job, &line.rest).map(tutti_node::exit::Exit::code),
+        Err(error) => Ok(wrong(NAME, &[crate::cmd::usage::what_is_wrong(&error, NAME)])),
+    }
 }
+
+const HELP_OF_SALLOC: &str = "\
+salloc: hold processors for a command or shell; `tutti alloc` does the same.
+
+  salloc -n 4                a shell; srun in it starts steps
+  salloc -n 4 -t 60 ./steps  a command
+
+Options are those of sbatch about a job's size and time.
+";
 
 /// What `srun` has and `tutti run` has not.
 fn refusals(line: &Line) -> Vec<String> {

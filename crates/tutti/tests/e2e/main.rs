@@ -11,6 +11,7 @@ mod accounts;
 mod adopt;
 mod affinity;
 mod after;
+mod alloc;
 mod anywhere;
 mod attach;
 mod audit;

@@ -137,6 +137,7 @@ fn order(order: ToAgent) -> ToAgent {
             ToAgent::Welcome { node, clock_ahead_ns, settings, known }
         }
         ToAgent::Refused { .. } => ToAgent::Refused { reason: text(TEXT_BYTES) },
+        ToAgent::SignalRoots { signal, .. } => ToAgent::SignalRoots { launch: LAUNCH, signal },
         ToAgent::Signal { signal, .. } => {
             ToAgent::Signal { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS], signal }
         }
@@ -297,6 +298,7 @@ fn stopped(parts: usize, processes: usize) -> Vec<StoppedPart> {
 
 fn to_keeper(message: ToKeeper) -> ToKeeper {
     match message {
+        ToKeeper::SignalRoots { signal, .. } => ToKeeper::SignalRoots { launch: LAUNCH, signal },
         ToKeeper::Signal { signal, .. } => {
             ToKeeper::Signal { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS], signal }
         }
