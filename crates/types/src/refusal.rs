@@ -247,6 +247,16 @@ fn none_before(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
     write!(f, "no job {job} is there to start after (--after); `tutti ps` lists jobs")
 }
 
+const NO_DEADLINES: &str = "the policy in force promises no deadlines; leave out --deadline, or set \
+                            policy=deadline (tutti params)";
+
+const NO_MEMORY_BY_DEADLINE: &str = "too little memory is free to promise the job any by a deadline; \
+                                     ask for less, leave out --deadline, or try again when a job has \
+                                     ended";
+
+const RESOURCE_TWICE: &str =
+    "a resource was asked for twice; name each once, such as --resource licence:2";
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -291,19 +301,13 @@ impl fmt::Display for Refusal {
             Self::DeadlineWithoutLimit => f.write_str(
                 "a deadline can only be promised to a job with a time limit; give one with -t",
             ),
-            Self::NoDeadlines => f.write_str(
-                "the policy in force promises no deadlines; leave out --deadline, or set \
-                 policy=deadline (tutti params)",
-            ),
+            Self::NoDeadlines => f.write_str(NO_DEADLINES),
             Self::NoTimeForClass { class } => write!(
                 f,
                 "the other classes have all of the time, so class {class} can be promised no deadline; \
                  leave out --deadline or name another class"
             ),
-            Self::NoMemoryByDeadline => f.write_str(
-                "too little memory is free to promise the job any by a deadline; ask for less, leave \
-                 out --deadline, or try again when a job has ended",
-            ),
+            Self::NoMemoryByDeadline => f.write_str(NO_MEMORY_BY_DEADLINE),
             Self::Queue(refusal) => refusal.fmt(f),
             Self::ShuttingDown => f.write_str("the instance is shutting down"),
             Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
@@ -311,9 +315,7 @@ impl fmt::Display for Refusal {
             Self::TooManyResources { limit } => {
                 write!(f, "a job may ask for at most {limit} resources (--resource)")
             }
-            Self::ResourceTwice => f.write_str(
-                "a resource was asked for twice; name each once, such as --resource licence:2",
-            ),
+            Self::ResourceTwice => f.write_str(RESOURCE_TWICE),
             Self::DeadlineWithResources => f.write_str(DEADLINE_WITH_RESOURCES),
             Self::DeadlineAfterJobs => f.write_str(DEADLINE_AFTER_JOBS),
             Self::AfterTooMany { limit } => too_many_before(f, *limit),
