@@ -35,7 +35,7 @@ impl Library {
     pub(crate) fn load(names: &[Vec<u8>]) -> anyhow::Result<Self> {
         let mut reasons = Vec::new();
         for name in names {
-            match open(name).and_then(|handle| Self::of(handle)) {
+            match open(name).and_then(Self::of) {
                 Ok(library) => return Ok(library),
                 Err(error) => reasons.push(format!("{error:#}")),
             }
