@@ -131,23 +131,39 @@ fn tasks() -> Vec<HandedTask> {
     ]
 }
 
-/// Something of everything.
-fn sample() -> Handover {
-    let (pmi, names) = pmi();
-    let program = HandedProgram {
+fn pmix() -> HandedPmix {
+    HandedPmix {
+        pid: Some(77),
+        report: 21,
+        link: None,
+        session: Session::new(1, true),
+        until_ns: Some(9),
+        is_awaited: true,
+        parts: 2,
+        fence: Some(1),
+    }
+}
+
+fn program() -> HandedProgram {
+    HandedProgram {
         argv: vec![bytes("cat")],
         candidates: vec![bytes("/bin/cat")],
         environment: vec![bytes("A=b")],
         directory: bytes("/tmp"),
         rlimits: vec![(7, 1, 2)],
         identity: Some((1000, 100, vec![4])),
-    };
+    }
+}
+
+/// Something of everything.
+fn sample() -> Handover {
+    let (pmi, names) = pmi();
     let target = "7.0".parse().unwrap();
     let job = HandedJob {
         launch: launch(),
         cgroup_path: Some(bytes("/sys/fs/cgroup/tutti/job-7")),
         has_group: true,
-        program: Ok(program),
+        program: Ok(program()),
         tasks: tasks(),
         front: Some(HeldFront {
             link: Some(link(12)),
@@ -180,16 +196,7 @@ fn sample() -> Handover {
         scratch: Some(bytes("/tmp/tutti-0-job-7")),
         ipc: Some(34),
         began: (1_800_000_000, 5),
-        pmix: Some(HandedPmix {
-            pid: Some(77),
-            report: 21,
-            link: None,
-            session: Session::new(1, true),
-            until_ns: Some(9),
-            is_awaited: true,
-            parts: 2,
-            fence: Some(1),
-        }),
+        pmix: Some(pmix()),
     };
     let newcomer = HeldNewcomer {
         link: link(13),
