@@ -237,8 +237,7 @@ impl Driver {
         };
         let hold = request.hold.then_some(HeldBy::Owner);
         let begin = request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms));
-        let (queue, first) = (request.queue, request.first);
-        let warning = request.warning;
+        let (queue, first, warning) = (request.queue, request.first, request.warning);
         let options = SubmitOptions { queue, hold, first, after, begin, warning };
         if let Asks::When = asks {
             let options = SubmitOptions { hold: None, ..options };
