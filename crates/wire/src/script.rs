@@ -548,8 +548,6 @@ mod tests {
             "line 2: tutti has nothing for sbatch's --array; submit the script once for each \
              element\n\
              line 2: -n: 'x' is no count; accepted is a whole number such as 4\n\
-             line 2: tutti has nothing for sbatch's --signal; take the option away, or use a #TUTTI \
-             line (see 'tutti submit --help')\n\
              line 3: unclosed quote\n\
              line 4: tutti has nothing for sbatch's --gres; take the option away, or use a #TUTTI \
              line (see 'tutti submit --help')\n\
