@@ -198,6 +198,10 @@ impl Job {
 
     /// Whether tasks must not begin yet. They will, when the server is ready.
     pub(super) fn awaits_pmix(&mut self) -> bool {
+        // Tasks without a program, because there will be no server, end with the reason.
+        if self.program.is_err() {
+            return false;
+        }
         let Some(pmix) = self.pmix.as_mut().filter(|pmix| !pmix.session.is_ready()) else {
             return false;
         };
@@ -232,7 +236,13 @@ impl Job {
                 Err(error) => Err(error.whole()),
             };
             match heard {
-                Ok(heard) => self.on_heard(heard, context),
+                Ok(heard) => {
+                    self.on_heard(heard, context);
+                    if self.killed {
+                        // Whatever else it says: each order to kill has its cost.
+                        return self.drop_pmix_link(context);
+                    }
+                }
                 Err(error) => {
                     return self
                         .fail_pmix(&format!("the PMIx server misbehaved: {error}"), context);
@@ -276,6 +286,12 @@ impl Job {
     fn on_fence_part(&mut self, is_last: bool, data: &[u8], context: &mut Context) {
         let node = self.launch.share.node_rank;
         let Some(pmix) = &mut self.pmix else { return };
+        // A fence follows when the answer to the one before has been read: what waits to be written
+        // can't grow.
+        if pmix.link.as_ref().is_some_and(|(link, _)| link.unsent() > 0) {
+            let reason = "the PMIx server misbehaved: it asks again before it has read the answer";
+            return self.fail_pmix(reason, context);
+        }
         let part = pmix.parts;
         pmix.parts = if is_last { 0 } else { part.saturating_add(1) };
         let Some(fence) = self.store_fence((node, part), data, is_last, context) else { return };

@@ -53,12 +53,27 @@ const NUMBERS_END: u32 = 0x4000_0000;
 #[cfg(not(target_arch = "x86_64"))]
 const NUMBERS_END: u32 = u32::MAX;
 
-/// Calls that make processes or execute programs.
+/// Calls that make processes, execute programs, or leave the job's processors.
 #[cfg(target_arch = "x86_64")]
-const FORBIDDEN: [libc::c_long; 4] =
-    [libc::SYS_fork, libc::SYS_vfork, libc::SYS_execve, libc::SYS_execveat];
+const FORBIDDEN: [libc::c_long; 8] = [
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
 #[cfg(not(target_arch = "x86_64"))]
-const FORBIDDEN: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
+const FORBIDDEN: [libc::c_long; 6] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
 
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
 const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();

@@ -26,6 +26,9 @@ pub const FENCE_PART_BYTES: usize = 48 << 10;
 /// Maximum number of variables of a task.
 pub const VARIABLES_MAX: usize = 64;
 
+/// Maximum length of the variables of a task together.
+pub const TASK_VARIABLES_BYTES_MAX: usize = 16 << 10;
+
 /// Maximum length of a variable, with its name.
 pub const VARIABLE_BYTES_MAX: usize = 4 << 10;
 
@@ -261,7 +264,11 @@ impl Session {
         if self.is_ready || self.environment.len() == self.states.len() {
             return Err(Invalid::Order);
         }
-        if variables.len() > VARIABLES_MAX || !variables.iter().all(|it| is_variable(it)) {
+        let bytes: usize = variables.iter().map(|it| it.len()).sum();
+        if variables.len() > VARIABLES_MAX
+            || bytes > TASK_VARIABLES_BYTES_MAX
+            || !variables.iter().all(|it| is_variable(it))
+        {
             return Err(Invalid::Environment);
         }
         self.environment.push(variables);

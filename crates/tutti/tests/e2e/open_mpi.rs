@@ -174,6 +174,19 @@ fn a_pmix_server_can_start_no_process_for_its_user() {
 }
 
 #[test]
+fn a_job_whose_pmix_server_ends_before_it_is_ready_ends_with_the_reason() {
+    let instance = Instance::alone().up();
+    let text = "#include <unistd.h>\n\
+        __attribute__((constructor)) static void begin(void) { _exit(3); }\n";
+    std::fs::write(instance.work.join("dead.c"), text).unwrap();
+    instance.shell("cc -shared -fPIC -o libdead.so dead.c").expect(0);
+    let mut run = instance.command(&["run", "-n", "2", "true"]);
+    run.env("TUTTI_PMIX", "1").env("TUTTI_LIBPMIX", instance.work.join("libdead.so"));
+    let done = Running::start(run).wait_within(PATIENCE);
+    assert!(done.err.contains("the PMIx server ended with status 3"), "{}", done.err);
+}
+
+#[test]
 fn other_users_of_the_systems_instance_are_served_as_themselves() {
     let instance = Instance::of_the_system_alone().up();
     let ring = program("ring");
