@@ -406,18 +406,19 @@ impl Job {
 
     /// Sends a signal to the root processes of tasks alone: what they have started gets none. A
     /// task that has no process yet gets none either.
-    pub(super) fn signal_roots(&self, number: u8) {
+    pub(super) fn signal_roots(&mut self, number: u8) {
         let signal = i32::from(number);
-        for task in &self.tasks {
-            let Phase::Running(process) = &task.phase else { continue };
-            match &process.minder {
+        for task in &mut self.tasks {
+            let Phase::Running(process) = &mut task.phase else { continue };
+            let Some(minder) = &mut process.minder else {
                 // Not reaped yet, or we would not be here: the number is still its own.
-                None => send_to_one(process.pid, signal),
-                Some(minder) => {
-                    if let Some(Ok(held)) = minder.root.map(Held::whoever_is) {
-                        held.signal(signal);
-                    }
-                }
+                send_to_one(process.pid, signal);
+                continue;
+            };
+            let held = minder.root.map(Held::whoever_is);
+            // The minder reaps it after it has said so: what was held before belongs to the root.
+            if let Some(Ok(held)) = held.filter(|_| !minder.listen()) {
+                held.signal(signal);
             }
         }
     }
