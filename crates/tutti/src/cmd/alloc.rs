@@ -16,9 +16,12 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 use tutti_client::{JobOptions, outer_job};
+use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_wire::code::Code;
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -33,12 +36,17 @@ pub(crate) struct AllocArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  tutti alloc -n 4                   a shell; `tutti run` in it starts steps of the job
+  tutti alloc -n 4                   a shell; `tutti run` in it starts steps
   tutti alloc -n 8 -t 1h ./steps.sh  runs here, and starts steps in the job
   tutti alloc -n 2 tutti run ./mpi   a step, and the job ends with it";
 
-/// What the job's task is: its environment with an empty variable behind it, then a wait.
-const WAITER: &str = "env -0 && printf '\\0' && exec cat > /dev/null";
+/// What the job's task is: its environment with an empty variable behind it, then a wait. Signals that
+/// are meant for programs do not end it, and the job with it.
+const WAITER: &str =
+    "trap '' HUP QUIT ALRM USR1 USR2 && env -0 && printf '\\0' && exec cat > /dev/null";
+
+/// How long the job may take to end by itself, before its front end is told to end it.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most of an environment that is read.
 const ENVIRONMENT_BYTES_MAX: u64 = 4 << 20;
@@ -74,6 +82,11 @@ pub(crate) fn alloc(
     job: &JobOptions,
     command: &[OsString],
 ) -> anyhow::Result<Exit> {
+    if job.signal.as_ref().is_some_and(|it| it.only_shell) {
+        let reason = "--signal B:... is for the shell of a batch script, and there is none here; without B: \
+                      the signal goes to the steps of the job";
+        return Err(coded(Code::BadValue, reason));
+    }
     // Before any thread: all of them are to leave these to the one that reads them.
     let (signals, events) = (taken_signals()?, channel());
     let mut front = front_end(options, job)?;
@@ -96,7 +109,7 @@ pub(crate) fn alloc(
         Err((reason, exit)) => {
             say!("tutti: {reason}");
             drop(held);
-            until_the_job_has_ended(&receive);
+            until_the_job_has_ended(&receive, front_pid);
             return Ok(exit);
         }
     };
@@ -105,17 +118,18 @@ pub(crate) fn alloc(
     let (status, is_over) = until_it_has_ended(&receive, child_pid)?;
     drop(held);
     if !is_over {
-        until_the_job_has_ended(&receive);
+        until_the_job_has_ended(&receive, front_pid);
     }
     Ok(Exit::of_job(code_of(status)))
 }
 
+fn taken() -> SigSet {
+    [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
 /// Signals that are read instead of heeded.
 fn taken_signals() -> anyhow::Result<SignalFd> {
-    let mut set = SigSet::empty();
-    [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP]
-        .into_iter()
-        .for_each(|signal| set.add(signal));
+    let set = taken();
     set.thread_block()?;
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?)
 }
@@ -221,10 +235,14 @@ fn until_it_has_ended(
     }
 }
 
-fn until_the_job_has_ended(receive: &Receiver<Happening>) {
-    while let Ok(happening) = receive.recv() {
-        if matches!(happening, Happening::JobEnded(_)) {
-            return;
+/// Its task ends by the end of its input, unless it is suspended: then the front end ends the job.
+fn until_the_job_has_ended(receive: &Receiver<Happening>, front: Pid) {
+    loop {
+        match receive.recv_timeout(END_PATIENCE) {
+            Ok(Happening::JobEnded(_)) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Happening::Signal(signal)) => drop(kill(front, signal)),
+            Ok(Happening::Began(_) | Happening::CommandEnded(_)) => {}
+            Err(RecvTimeoutError::Timeout) => drop(kill(front, Signal::SIGTERM)),
         }
     }
 }
@@ -236,7 +254,14 @@ fn start(command: &[OsString], variables: &Variables) -> Result<Child, (String, 
     let words = if command.is_empty() { &shell[..] } else { command };
     let mut child = Command::new(&words[0]);
     child.args(&words[1..]).envs(variables);
-    child.spawn().map_err(|error| {
+    // It inherits what is held by the thread that makes it.
+    let make = || {
+        taken().thread_unblock()?;
+        child.spawn()
+    };
+    let made = std::thread::scope(|scope| scope.spawn(make).join());
+    let made = made.unwrap_or_else(|_| Err(std::io::Error::other("its thread has failed")));
+    made.map_err(|error| {
         let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
         (format!("cannot run {}: {error}", words[0].to_string_lossy()), Exit::of_job(code))
     })

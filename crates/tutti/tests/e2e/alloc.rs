@@ -45,6 +45,11 @@ fn a_killed_alloc_ends_its_job_and_an_ended_job_its_command() {
     let limited =
         ["alloc", "-t", "2s", "sh", "-c", "trap 'exit 9' HUP; while :; do sleep 0.1; done"];
     instance.tutti(&limited).expect(9).says("its command gets SIGHUP");
+    // A program that does nothing about signals has none of them held.
+    let limited = ["alloc", "-t", "2s", "sh", "-c", "exec sleep $NAP"];
+    instance.tutti(&limited).expect(129).says("its command gets SIGHUP");
+    let shell = ["alloc", "-t", "1h", "--signal", "B:USR1@5m", "true"];
+    instance.tutti(&shell).expect(125).says("--signal B:... is for the shell of a batch script");
     let words = ["salloc", "-n", "2", "sh", "-c", "echo $SLURM_JOB_ID $SLURM_NTASKS"];
-    assert_eq!(slurm(&instance, &words).expect(0).text(), "3 2\n");
+    assert_eq!(slurm(&instance, &words).expect(0).text(), "4 2\n");
 }
