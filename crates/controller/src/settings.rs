@@ -22,7 +22,7 @@ use tutti_wire::units::format_duration_short;
 const CALENDAR_EVERY: Nanos = Nanos::from_secs(3600);
 
 /// How often they are looked at while allowances are renewed.
-const RENEW_EVERY: Nanos = Nanos::from_secs(60);
+pub(super) const RENEW_EVERY: Nanos = Nanos::from_secs(60);
 
 /// What the core's clock may be off before it is told.
 const CALENDAR_SLACK: Nanos = Nanos::from_secs(1);

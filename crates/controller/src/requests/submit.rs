@@ -12,6 +12,7 @@ use crate::adopt::CannotAdopt;
 use crate::driver::{Connection, Driver, Kind};
 use crate::error::Problem;
 use crate::jobs::Entry;
+use crate::settings::RENEW_EVERY;
 use crate::{launch_store, remote_identity, report};
 use tutti_core::{Event, HeldBy, SubmitOptions};
 use tutti_journal::Job;
@@ -255,8 +256,8 @@ impl Driver {
             }
             None => {}
         }
-        if begins && self.due.calendar_due == ClusterTime::NEVER {
-            self.watch_calendar();
+        if begins {
+            self.due.calendar_due = self.due.calendar_due.min(self.now() + RENEW_EVERY);
         }
         self.follow_up();
     }
