@@ -37,7 +37,7 @@ fn a_script_may_say_it_as_for_sbatch() {
     let instance = Instance::new().up();
     let name = only_node(&instance);
     let lines = format!("#SBATCH -N 1 --ntasks-per-node=2 --nodelist={name} --exclusive\n");
-    instance.script("job.sh", &format!("#!/bin/sh\n{lines}echo $TUTTI_RANK\n"));
+    instance.script("job.sh", &format!("#!/bin/sh\n{lines}srun sh -c 'echo $TUTTI_RANK'\n"));
     let job = instance.submit(&["-o", "out", "./job.sh"]).to_string();
     instance.tutti(&["wait", &job]).expect(0);
     let mut ranks: Vec<String> =
