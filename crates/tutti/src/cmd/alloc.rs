@@ -40,12 +40,12 @@ Examples:
   tutti alloc -n 8 -t 1h ./steps.sh  runs here, and starts steps in the job
   tutti alloc -n 2 tutti run ./mpi   a step, and the job ends with it";
 
-/// What the job's task is: its environment with an empty variable behind it, then a wait. Signals that
-/// are meant for programs do not end it, and the job with it.
+/// What the job's task is: its environment with an empty variable behind it, then a wait. Signals
+/// that are meant for programs do not end it, and the job with it.
 const WAITER: &str =
     "trap '' HUP QUIT ALRM USR1 USR2 && env -0 && printf '\\0' && exec cat > /dev/null";
 
-/// How long the job may take to end by itself, before its front end is told to end it.
+/// How long the job may take to end by itself, before its front end ends it.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most of an environment that is read.
