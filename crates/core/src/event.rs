@@ -405,9 +405,9 @@ impl Event {
         }
     }
 
-    /// Whether what promises rest on may be otherwise after an event. Jobs that come into line, and
-    /// tasks that end before their fellows, change nothing of it.
-    pub(crate) const fn may_break_promises(&self) -> bool {
+    /// What an event may do to promises. Jobs that come into line, and tasks that end before their
+    /// fellows, do nothing.
+    const fn effect(&self) -> Effect {
         match self {
             Self::Held { .. }
             | Self::SetNodeSet { .. }
@@ -432,16 +432,20 @@ impl Event {
             | Self::Foreign { .. }
             | Self::SetWeight { .. }
             | Self::SetResource { .. }
-            | Self::Tick => false,
+            | Self::Tick => Effect::None,
+            Self::JobCleared { .. }
+            | Self::JobsEnded { .. }
+            | Self::Cancel { .. }
+            | Self::FrontEndLost { .. }
+            | Self::Began
+            | Self::ShutDown
+            | Self::GoDown => Effect::OfJobs,
             Self::NodeJoined { .. }
             | Self::Forgot { .. }
             | Self::NodeOutOfReach { .. }
             | Self::NodeLost { .. }
             | Self::SetDrained { .. }
             | Self::NodeRemoved { .. }
-            | Self::JobCleared { .. }
-            | Self::JobsEnded { .. }
-            | Self::Cancel { .. }
             | Self::Suspend { .. }
             | Self::Resume { .. }
             | Self::Hold { .. }
@@ -450,73 +454,32 @@ impl Event {
             | Self::MoveJob { .. }
             | Self::MovedOut { .. }
             | Self::MovedIn { .. }
-            | Self::FrontEndLost { .. }
             | Self::SetParams { .. }
             | Self::SetQueue { .. }
             | Self::SetClass { .. }
             | Self::ForgetClass { .. }
             | Self::SetPeriod { .. }
-            | Self::Calendar { .. }
-            | Self::Began
-            | Self::ShutDown
-            | Self::GoDown => true,
+            | Self::Calendar { .. } => Effect::Interference,
         }
+    }
+
+    /// Whether what promises rest on may be otherwise after an event.
+    pub(crate) const fn may_break_promises(&self) -> bool {
+        !matches!(self.effect(), Effect::None)
     }
 
     /// Whether an event may break promises, and no later job is to blame.
     pub(crate) const fn is_interference(&self) -> bool {
-        match self {
-            Self::NodeJoined { .. }
-            | Self::Forgot { .. }
-            | Self::NodeOutOfReach { .. }
-            | Self::NodeLost { .. }
-            | Self::SetDrained { .. }
-            | Self::NodeRemoved { .. }
-            | Self::Suspend { .. }
-            | Self::Resume { .. }
-            | Self::Hold { .. }
-            | Self::Release { .. }
-            | Self::SetJobClass { .. }
-            | Self::MoveJob { .. }
-            | Self::MovedOut { .. }
-            | Self::MovedIn { .. }
-            | Self::SetParams { .. }
-            | Self::SetQueue { .. }
-            | Self::SetClass { .. }
-            | Self::ForgetClass { .. }
-            | Self::SetPeriod { .. }
-            | Self::Calendar { .. } => true,
-            Self::Held { .. }
-            | Self::SetNodeSet { .. }
-            | Self::NodeMeasured { .. }
-            | Self::NodeLoad { .. }
-            | Self::Submit { .. }
-            | Self::SubmitWith { .. }
-            | Self::SetClassUsers { .. }
-            | Self::SetClassAfter { .. }
-            | Self::SetBankPeriod { .. }
-            | Self::BankPeriod { .. }
-            | Self::SubmitStep { .. }
-            | Self::StepTasksEnded { .. }
-            | Self::StepCleared { .. }
-            | Self::CancelStep { .. }
-            | Self::StepFrontEndLost { .. }
-            | Self::SetBegin { .. }
-            | Self::TasksEnded { .. }
-            | Self::JobCleared { .. }
-            | Self::JobsEnded { .. }
-            | Self::Cancel { .. }
-            | Self::Signal { .. }
-            | Self::SetBank { .. }
-            | Self::SetAccess { .. }
-            | Self::Foreign { .. }
-            | Self::SetWeight { .. }
-            | Self::SetResource { .. }
-            | Self::FrontEndLost { .. }
-            | Self::Began
-            | Self::ShutDown
-            | Self::GoDown
-            | Self::Tick => false,
-        }
+        matches!(self.effect(), Effect::Interference)
     }
+}
+
+/// What an event may do to promises.
+enum Effect {
+    /// Nothing.
+    None,
+    /// They may be otherwise, by what jobs do.
+    OfJobs,
+    /// They may be broken, and no later job is to blame.
+    Interference,
 }
