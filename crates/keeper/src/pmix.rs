@@ -116,8 +116,8 @@ impl Job {
 
     fn spawn_pmix(&self, context: &mut Context) -> Result<Pmix, Refusal> {
         let refused = |error: &io::Error| Refusal::io("cannot start a PMIx server", error);
-        let order = ToPmix::Order(self.pmix_order()?);
         let identity = identity(&self.launch.credentials, context.launching.uid)?;
+        let order = ToPmix::Order(self.pmix_order(identity.is_some())?);
         let (ours, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
         context.launching.room.check(&theirs).map_err(|error| refused(&error))?;
         let tasks = self.launch.share.tasks.iter();
@@ -133,7 +133,8 @@ impl Job {
                 umask: 0o077,
                 nice: Some(0),
                 rlimits: &[],
-                identity,
+                // It becomes its user when that user can't trace it any more.
+                identity: None,
                 cgroup: None,
                 companions: &[],
                 limits_memory: false,
@@ -169,7 +170,7 @@ impl Job {
         })
     }
 
-    fn pmix_order(&self) -> Result<PmixOrder, Refusal> {
+    fn pmix_order(&self, is_other: bool) -> Result<PmixOrder, Refusal> {
         let launch = &self.launch;
         let directory = self.scratch().map(PathBuf::from);
         let directory = directory.ok_or_else(|| {
@@ -190,6 +191,7 @@ impl Job {
             space: space_of(launch)?,
             libraries: libraries.map(ByteBuf::from).collect(),
             directory: ByteBuf::from(directory.as_os_str().as_bytes()),
+            identity: is_other.then(|| launch.credentials.clone()),
             environment: environment.cloned().collect(),
             nodes: launch.nodes.iter().map(node).collect(),
             node: launch.share.node_rank,

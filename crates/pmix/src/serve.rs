@@ -1,7 +1,7 @@
 //! The life of the process: an order of the keeper, the library, then messages until the end.
 
 use crate::calls::{Fences, SERVICE, Service, lock, module};
-use crate::confine::confine;
+use crate::confine::{become_user, confine};
 use crate::infos::{flag, list, made, number, rank, small, text};
 use crate::library::{Library, text_of};
 use crate::types::{Info, Proc};
@@ -24,7 +24,7 @@ use tutti_wire::pmix::{FromPmix, PMIX_FD, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOr
 /// # Errors
 /// If there is no such keeper.
 pub fn serve() -> anyhow::Result<()> {
-    let mut inherited = Inherited::take_all().context("cannot see what was handed over")?;
+    let mut inherited = Inherited::take_all().context("cannot see what was passed on")?;
     let socket = inherited.take(PMIX_FD).context("this verb is for the keeper")?;
     let socket = UnixStream::from(socket);
     let keeper = Mutex::new(socket.try_clone()?);
@@ -57,6 +57,9 @@ pub fn serve() -> anyhow::Result<()> {
 
 fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<()> {
     confine(u64::from(service.local.1)).context("cannot confine the PMIx server")?;
+    if let Some(user) = &order.identity {
+        become_user(user).context("cannot become the user of the PMIx server")?;
+    }
     for variable in &order.environment {
         if let Some((name, value)) = OsStr::from_bytes(variable).to_str().and_then(pair) {
             // SAFETY: there is no other thread yet.

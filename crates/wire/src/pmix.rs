@@ -6,6 +6,7 @@
 //! Its first descriptor above the standard streams is the connection with its keeper, on which the
 //! greeting and one [`ToPmix::Order`] come first.
 
+use crate::launch::Credentials;
 use crate::limits::TASK_DETAIL_BYTES_MAX;
 use crate::pmi::TaskState;
 use alloc::string::String;
@@ -63,6 +64,9 @@ pub struct PmixOrder {
     pub libraries: Vec<ByteBuf>,
     /// A directory of the user for the server's files.
     pub directory: ByteBuf,
+    /// The user that it is to become, as soon as it can be traced by no process of that user;
+    /// `None`: it is that user's already.
+    pub identity: Option<Credentials>,
     /// `NAME=value`: variables of the user that the library reads.
     pub environment: Vec<ByteBuf>,
     /// All nodes of the step, in the order of their ranks.
