@@ -190,7 +190,7 @@ pub(super) const READ: [(&str, &str); 7] = [
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
     ("TUTTI_QUEUE", "Queue of jobs that name none with `-q`; none: no queue"),
     ("TUTTI_SINGLETONS", "Accept several tasks of an Open MPI program, each a world of its own"),
-    ("TUTTI_PMIX", "1: serve PMIx to tasks whose program does not show that it loads Open MPI"),
+    ("TUTTI_PMIX", "1: serve PMIx also where the program does not show that it loads Open MPI"),
     ("TUTTI_LIBPMIX", "Path of the PMIx library that serves Open MPI, instead of the one found"),
     ("COLUMNS", "Width of tables, where the output is no terminal"),
 ];
