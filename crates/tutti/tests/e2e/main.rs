@@ -60,6 +60,7 @@ mod pmi;
 mod port;
 mod priority;
 mod private;
+mod python;
 mod queues;
 mod reboot;
 mod recovery;
