@@ -47,7 +47,7 @@ mod writer;
 pub use connect::{READY, RUNNING, Started, connect, connect_or_start, dial, start, start_daemon};
 pub use input::parse_input;
 pub use nodes::{list as node_list, parse_signal};
-pub use open_mpi::{Suspect, pmix_library};
+pub use open_mpi::{Suspect, pmix_library, serve as serve_open_mpi};
 pub use preflight::{check_launch, output_file};
 pub use request::{
     FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, outer_job,

@@ -4,7 +4,8 @@
 //! it, by variables that are set here:
 //!
 //! 1. The program needs Open MPI's `libmpi`, by itself or by its libraries: seen in their files
-//!    before anything is asked for. Without a PMIx library the job is rejected.
+//!    before anything is asked for. Without a PMIx library the job is rejected. The look ends after
+//!    [`LOOK_MAX`]: a file system may hang.
 //! 2. The user asks for it by `TUTTI_PMIX=1`, for an interpreter or a script that loads Open MPI.
 //! 3. Without that, such a job is seen in the memory maps of rank 0's processes a little later.
 //!    Each of its tasks would be a job of one rank and exit with 0. So it is ended.
@@ -17,9 +18,10 @@ use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
 use tutti_linux::random::random_u32;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::codes::coded;
@@ -53,6 +55,12 @@ const PMIX_DIRECTORY: &str = "pmix2/lib";
 
 /// Maximum number of libraries that are looked at for one program.
 const LIBRARIES_MAX: usize = 256;
+
+/// How long the files of a program and its libraries are looked at before a job is asked for.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// Maximum number of directories in which the libraries of one file are looked for.
+const DIRECTORIES_MAX: usize = 64;
 
 /// Maximum length of the dynamic linker's cache, and of a process's maps and environment.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -88,73 +96,87 @@ const PLAIN: [&str; 14] = [
 /// Where the dynamic linker looks last.
 const USUAL: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// The program of a job of several tasks that may be one of Open MPI.
+/// The program of a job of several tasks that may be one of Open MPI, and was not seen to be.
 #[derive(Debug)]
 pub struct Suspect {
-    /// What its file says; nothing of a script.
-    dynamic: Option<Dynamic>,
     file: PathBuf,
 }
 
+/// What the files of a program say.
+struct Seen {
+    needs_open_mpi: bool,
+    /// The PMIx library that serves it, or why there is none.
+    pmix: Result<PathBuf, String>,
+}
+
+/// Has a job served by PMIx, if its program needs Open MPI or its user asks for it. The program, if
+/// it may still turn out to be one of Open MPI.
+///
+/// Nothing but the files of the program and of its libraries is read, and nothing at all for a job
+/// of one task: that is a world of its own.
+///
+/// # Errors
+/// If there is no PMIx library.
+pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
+    if request.tasks < 2 || std::env::var_os(WANTED).is_some() {
+        return Ok(None);
+    }
+    let is_asked_for = std::env::var_os(SERVED).is_some_and(|value| value == "1");
+    // The text of a script is executed, and not its file.
+    let file = program_of(&request.launch).filter(|_| request.launch.script.is_none());
+    if file.is_none() && !is_asked_for {
+        return Ok(None);
+    }
+    let seen = look(file.clone());
+    if !is_asked_for && seen.as_ref().is_none_or(|seen| !seen.needs_open_mpi) {
+        return Ok(file.map(|file| Suspect { file }));
+    }
+    let hangs = || Err("the files of its libraries can't be read in time".into());
+    let library = seen.map_or_else(hangs, |seen| seen.pmix).map_err(|reason| {
+        let program = file.map_or_else(|| "the job".into(), |it| it.to_string_lossy().into_owned());
+        coded(Code::OpenMpi, format!("{program} uses Open MPI, and {reason}"))
+    })?;
+    order(request, &library)?;
+    Ok(None)
+}
+
+/// Has the keeper start a PMIx server.
+fn order(request: &mut JobRequest, library: &Path) -> anyhow::Result<()> {
+    let mut random = String::new();
+    for _ in 0..4 {
+        random += &format!("{:08x}", random_u32()?);
+    }
+    debug_assert!(is_space(random.as_bytes()), "the keeper takes it");
+    let variables = &mut request.launch.environment;
+    let is_ours = |variable: &[u8]| {
+        [SERVED, LIBRARY, SPACE].iter().any(|name| {
+            variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+        })
+    };
+    variables.retain(|variable| !is_ours(variable));
+    variables.push(format!("{SERVED}=1").into_bytes().into());
+    variables.push(format!("{SPACE}={random}").into_bytes().into());
+    let path = [LIBRARY.as_bytes(), b"=", library.as_os_str().as_bytes()].concat();
+    variables.push(path.into());
+    Ok(())
+}
+
+/// What the files of a program and of its libraries say; nothing if they can't be read in time. A
+/// file system that hangs keeps the thread, and not the job.
+fn look(file: Option<PathBuf>) -> Option<Seen> {
+    let (done, wait) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("open-mpi".into()).stack_size(512 << 10);
+    let looking = thread.spawn(move || {
+        let mut libraries = Libraries::until(Instant::now() + LOOK_MAX);
+        let needs_open_mpi = file.is_some_and(|file| libraries.need_open_mpi(&file));
+        // The looker may have given up.
+        let _ = done.send(Seen { needs_open_mpi, pmix: libraries.pmix() });
+    });
+    looking.ok()?;
+    wait.recv_timeout(LOOK_MAX).ok()
+}
+
 impl Suspect {
-    /// Nothing where Open MPI is at home (one task), or its tasks are to run alone.
-    pub fn of(request: &JobRequest) -> Option<Self> {
-        if request.tasks < 2 || std::env::var_os(WANTED).is_some() {
-            return None;
-        }
-        let file = program_of(&request.launch)?;
-        let dynamic = dynamic_of(&file);
-        Some(Self { dynamic, file })
-    }
-
-    /// Has the job served by PMIx, if its program needs Open MPI or its user asks for it. Whether
-    /// it is. Nothing but the files of the program and of its libraries is read.
-    ///
-    /// # Errors
-    /// If there is no PMIx library.
-    pub fn serve(&self, request: &mut JobRequest) -> anyhow::Result<bool> {
-        let is_asked_for = std::env::var_os(SERVED).is_some_and(|value| value == "1");
-        let mut libraries = Libraries::default();
-        if !self.needs_open_mpi(&mut libraries) && !is_asked_for {
-            return Ok(false);
-        }
-        let library = libraries.pmix().map_err(|reason| {
-            let program = self.file.to_string_lossy();
-            coded(Code::OpenMpi, format!("{program} uses Open MPI, and {reason}"))
-        })?;
-        let mut random = String::new();
-        for _ in 0..4 {
-            random += &format!("{:08x}", random_u32()?);
-        }
-        debug_assert!(is_space(random.as_bytes()), "the keeper takes it");
-        let variables = &mut request.launch.environment;
-        let is_ours = |variable: &[u8]| {
-            [SERVED, LIBRARY, SPACE].iter().any(|name| {
-                variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-            })
-        };
-        variables.retain(|variable| !is_ours(variable));
-        variables.push(format!("{SERVED}=1").into_bytes().into());
-        variables.push(format!("{SPACE}={random}").into_bytes().into());
-        let path = [LIBRARY.as_bytes(), b"=", library.as_os_str().as_bytes()].concat();
-        variables.push(path.into());
-        Ok(true)
-    }
-
-    fn needs_open_mpi(&self, libraries: &mut Libraries) -> bool {
-        let Some(dynamic) = &self.dynamic else { return false };
-        libraries.add(dynamic, &self.file);
-        while let Some((name, asked_by)) = libraries.waiting.pop() {
-            if libraries.has_both() {
-                return true;
-            }
-            if let Some((file, dynamic)) = libraries.find(&name, &asked_by) {
-                libraries.add(&dynamic, &file);
-            }
-        }
-        libraries.has_both()
-    }
-
     /// Goes on looking while the job runs, in a thread of its own, and ends the job if it is one of
     /// Open MPI.
     pub fn watch(self, job: JobId, tasks: u32) {
@@ -199,7 +221,7 @@ fn what_works(program: &str, tasks: u32) -> String {
 /// # Errors
 /// If there is none: with what to do.
 pub fn pmix_library() -> Result<PathBuf, String> {
-    Libraries::default().pmix()
+    Libraries::until(Instant::now() + LOOK_MAX).pmix()
 }
 
 fn end(job: JobId) {
@@ -220,8 +242,14 @@ fn program_of(launch: &LaunchSpec) -> Option<PathBuf> {
     files.into_iter().find(|file| file.is_file())
 }
 
+/// Opens a file of bytes. Nothing else is a library: a pipe of that name would never answer.
+fn open(path: &Path) -> Option<File> {
+    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()?;
+    file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
+}
+
 fn dynamic_of(file: &Path) -> Option<Dynamic> {
-    let file = File::open(file).ok()?;
+    let file = open(file)?;
     elf::dynamic(&mut |offset, bytes| {
         let mut part = vec![0; bytes];
         let count = file.read_at(&mut part, offset).ok()?;
@@ -232,13 +260,14 @@ fn dynamic_of(file: &Path) -> Option<Dynamic> {
 
 fn read_bounded(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
 /// The libraries of a program, as the dynamic linker would find them.
-#[derive(Default)]
 struct Libraries {
+    /// When no more is looked at.
+    until: Instant,
     seen: BTreeSet<String>,
     /// Those that were not looked at yet, each with the directories that the file in need of it
     /// names.
@@ -253,6 +282,33 @@ struct Libraries {
 }
 
 impl Libraries {
+    const fn until(until: Instant) -> Self {
+        Self {
+            until,
+            seen: BTreeSet::new(),
+            waiting: Vec::new(),
+            has_mpi: false,
+            has_pal: false,
+            near_mpi: Vec::new(),
+            cache: None,
+        }
+    }
+
+    /// Whether a program needs Open MPI, by itself or by its libraries.
+    fn need_open_mpi(&mut self, program: &Path) -> bool {
+        let Some(dynamic) = dynamic_of(program) else { return false };
+        self.add(&dynamic, program);
+        while let Some((name, asked_by)) = self.waiting.pop() {
+            if self.has_both() || Instant::now() >= self.until {
+                break;
+            }
+            if let Some((file, dynamic)) = self.find(&name, &asked_by) {
+                self.add(&dynamic, &file);
+            }
+        }
+        self.has_both()
+    }
+
     const fn has_both(&self) -> bool {
         self.has_mpi && self.has_pal
     }
@@ -267,6 +323,7 @@ impl Libraries {
             .into_iter()
             .flat_map(|list| list.split([':', ';']))
             .filter(|directory| !directory.is_empty())
+            .take(DIRECTORIES_MAX)
             .map(|directory| {
                 directory.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into()
             })
@@ -356,4 +413,24 @@ fn is_singleton(pid: i32, job: JobId) -> bool {
         .split(|byte| *byte == 0)
         .any(|pair| pair == format!("TUTTI_JOB={job}").as_bytes());
     is_ours && !is_set("OMPI_COMM_WORLD_SIZE=") && !is_set("PMIX_NAMESPACE=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_is_named_as_a_library_is_none_and_does_not_hang() {
+        let fifo = std::env::temp_dir().join(format!("tutti-fifo-{}", std::process::id()));
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&fifo, mode).unwrap();
+        let (done, wait) = sync_channel(1);
+        let path = fifo.clone();
+        std::thread::spawn(move || done.send((dynamic_of(&path), read_bounded(&path))));
+        let found = wait.recv_timeout(Duration::from_secs(60));
+        std::fs::remove_file(&fifo).unwrap();
+        assert!(matches!(found, Ok((None, None))), "{found:?}");
+        let own = std::env::current_exe().unwrap();
+        assert!(dynamic_of(&own).is_some_and(|found| !found.needed.is_empty()));
+    }
 }

@@ -4,7 +4,7 @@ use super::connect::connect_or_start;
 use super::input::Input;
 use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
-use super::open_mpi::Suspect;
+use super::open_mpi;
 use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
@@ -93,12 +93,7 @@ struct Front {
 /// If there is no controller to speak with, or no more.
 pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
-    let mut suspect = Suspect::of(&request);
-    if let Some(known) = &suspect
-        && known.serve(&mut request)?
-    {
-        suspect = None;
-    }
+    let suspect = open_mpi::serve(&mut request)?;
     let (size, name) = (request.tasks, request.launch.name.clone());
     let grace = request.grace;
     let asked = Asked::of(&request);

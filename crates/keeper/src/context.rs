@@ -1,6 +1,7 @@
 //! What the jobs of a keeper share: the poller, reports to be sent, the processes to be reaped.
 
 use super::KeeperOptions;
+use super::helper::Kind;
 use super::scratch::Scratches;
 use super::watch::Watches;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,14 +17,12 @@ use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
 
-/// Processes that the keeper reaps: roots and minders, writers, adopted ones.
+/// Processes that the keeper reaps: roots and minders, helpers, adopted ones.
 pub(super) struct Children {
     /// Which task a process is the root, or minder, of.
     pub(super) roots: HashMap<i32, (StepKey, usize)>,
-    /// Of which job a process is the writer.
-    pub(super) writers: HashMap<i32, StepKey>,
-    /// Of which job a process is the PMIx server.
-    pub(super) pmix: HashMap<i32, StepKey>,
+    /// Of which job a process is a helper.
+    pub(super) helpers: HashMap<i32, (Kind, StepKey)>,
     /// Processes with which adopted tasks began, while any of their task's live.
     pub(super) adopted: BTreeSet<i32>,
 }
@@ -43,6 +42,8 @@ pub(super) struct Launching {
     /// The state directory of the instance.
     pub(super) directory: PathBuf,
     pub(super) spool: PathBuf,
+    /// The cgroup subtree of the instance, if it has one.
+    pub(super) cgroup_root: Option<PathBuf>,
     /// Where tasks are while their programs do not run yet.
     pub(super) nursery: Nursery,
     /// Directories for temporary files.
@@ -69,7 +70,7 @@ pub(super) struct Context {
     /// Jobs to look after at the end of the round: something may have to be written, or the job
     /// may be over.
     pub(super) touched: BTreeSet<StepKey>,
-    /// Processes that the keeper reaps: roots and minders, writers, adopted ones.
+    /// Processes that the keeper reaps: roots and minders, helpers, adopted ones.
     pub(super) children: Children,
     /// When to look again at a task of which something was left, or that was killed.
     pub(super) endings: BTreeMap<(StepKey, usize), u64>,
@@ -145,6 +146,7 @@ impl Context {
                 room: Room { descriptors: descriptors.1 },
                 directory: options.directory().to_owned(),
                 spool: options.spool.clone(),
+                cgroup_root: options.cgroup_root.clone(),
                 nursery: Nursery::of_daemon(),
                 scratches: Scratches::new(options.scratch.clone()),
                 namespaces: Maker::new(),
@@ -158,8 +160,7 @@ impl Context {
             touched: BTreeSet::new(),
             children: Children {
                 roots: HashMap::new(),
-                writers: HashMap::new(),
-                pmix: HashMap::new(),
+                helpers: HashMap::new(),
                 adopted: BTreeSet::new(),
             },
             endings: BTreeMap::new(),

@@ -7,11 +7,11 @@ pub use handover::{check, successor};
 use super::KeeperOptions;
 use super::context::Context;
 use super::front;
+use super::helper::Kind;
 use super::job::Job;
 use super::lease_watch::Lease;
+use super::leftovers;
 use super::outlet::Outlet;
-use super::scratch;
-use super::script;
 use super::viewers::VIEWERS_OF_USER_MAX;
 use super::watch::{Event, Token, Watch};
 use anyhow::{Context as _, bail};
@@ -29,10 +29,8 @@ use tracing::{info, warn};
 use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::{heap, peer, subreaper};
 use tutti_node::instance::{may_run_instance, supervisor};
-use tutti_node::layout::is_of_a_job;
 use tutti_node::link::{Interest, Link, LinkError};
 use tutti_node::log::PROVOKED;
-use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::time::{monotonic_ns, process_id};
 use tutti_node::platform::ways::Stream;
 use tutti_node::signal_origin::answers_for;
@@ -213,22 +211,9 @@ impl Keeper {
         })
     }
 
-    /// Tasks that an earlier keeper held have lost their streams, and their status is unknown.
+    /// Ends and removes what an earlier keeper has left.
     pub(super) fn remove_leftovers(&self) {
-        drop(scratch::remove_all(&self.options.scratch));
-        script::remove_all(&self.options.spool);
-        let Some(root) = &self.options.cgroup_root else { return };
-        let Ok(hierarchy) = Hierarchy::open(root) else { return };
-        for name in hierarchy.children().unwrap_or_default() {
-            if !is_of_a_job(&name) {
-                continue;
-            }
-            warn!(code = %Code::PartEnded, "ending {name}, which an earlier keeper left");
-            match Hierarchy::open(&root.join(&name)).map(|group| group.remove()) {
-                Ok(Ok(true)) => {}
-                _ => warn!(code = %Code::ProcessStuck, "{name} does not end"),
-            }
-        }
+        leftovers::remove(&self.options);
     }
 
     fn run(&mut self) -> anyhow::Result<()> {
@@ -486,11 +471,11 @@ impl Keeper {
     }
 
     pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
-        if let Some(job) = self.context.children.writers.remove(&pid) {
-            return self.with(job, |job, c| job.on_writer_reaped(end, c));
-        }
-        if let Some(job) = self.context.children.pmix.remove(&pid) {
-            return self.with(job, |job, c| job.on_pmix_reaped(end, usage, c));
+        if let Some((kind, job)) = self.context.children.helpers.remove(&pid) {
+            return self.with(job, |job, c| match kind {
+                Kind::Writer => job.on_writer_reaped(pid, end, c),
+                Kind::Pmix => job.on_pmix_reaped(pid, end, usage, c),
+            });
         }
         if let Some((job, index)) = self.context.children.roots.remove(&pid) {
             self.with(job, |job, c| job.on_reaped(index, end, usage, c));

@@ -1,6 +1,7 @@
 //! What a task finds in its environment: the user's own variables, less those that an outer job or
 //! another launcher left behind, and the task's place in its job in the words of each MPI starter.
 
+use super::pmix;
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::path::Path;
@@ -21,6 +22,17 @@ const KEPT: [&str; 2] = ["TUTTI_DIR", "TUTTI_CLUSTER"];
 /// task starts does not take them for its user's.
 const DEFAULTS: &str = "TUTTI_DEFAULTS";
 
+/// For `mpirun` of Open MPI 4 and 5, which would start no more processes than it sees processors.
+/// That of MPICH starts as many as it is asked for.
+const STARTERS: [(&str, &str); 2] = [
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+];
+
+/// Whether a task's processes find a PMIx server for the steps that they start: its user has asked
+/// for that, and the task itself needs none.
+const SERVED: &str = "TUTTI_PMIX";
+
 /// Names that every task gets and that therefore aren't taken over.
 const REPLACED: [&str; 7] = [
     "MPI_LOCALNRANKS",
@@ -33,7 +45,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 33] = [
+pub const VARIABLES: [(&str, &str); 34] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -65,6 +77,10 @@ pub const VARIABLES: [(&str, &str); 33] = [
     ("PMI_RANK, PMI_SIZE", "Rank and number of tasks, for MPICH"),
     ("PMI_FD", "Descriptor of the task's PMI server, for MPICH"),
     ("PMI_SPAWNED", "0: the job was not spawned by another, for MPICH"),
+    (
+        "OMPI_MCA_rmaps_base_oversubscribe, PRTE_MCA_rmaps_default_mapping_policy",
+        "`mpirun` of Open MPI may start more processes than the job has slots",
+    ),
     ("MPI_LOCALRANKID", "As `TUTTI_LOCAL_RANK`, for MPICH"),
     ("MPI_LOCALNRANKS", "As `TUTTI_LOCAL_SIZE`, for MPICH"),
 ];
@@ -118,7 +134,12 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     let is_users = |variable: &[u8]| !outer.split(|&byte| byte == b' ').any(|it| it == variable);
     let mut environment: Vec<CString> = users
         .iter()
-        .filter(|variable| name_of(variable).is_some_and(is_taken_over) && is_users(variable))
+        .filter(|variable| {
+            let is_kept = |name: &[u8]| {
+                is_taken_over(name) || (launch.size == 1 && name == SERVED.as_bytes())
+            };
+            name_of(variable).is_some_and(is_kept) && is_users(variable)
+        })
         .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
         .filter(|variable| !launch.spec.slurm || name_of(variable).is_some_and(is_submitters))
         .filter_map(|variable| CString::new(variable.to_vec()).ok())
@@ -248,6 +269,10 @@ fn defaults(launch: &Launch, has: impl Fn(&str) -> bool) -> Vec<String> {
     if launch.size > 1 {
         all.push(("OMP_NUM_THREADS", launch.processors_per_task.max(1).to_string()));
     }
+    all.extend(STARTERS.map(|(name, value)| (name, value.to_owned())));
+    if pmix::is_wanted(launch) {
+        all.extend(pmix::DEFAULTS.map(|(name, value)| (name, value.to_owned())));
+    }
     all.retain(|(name, _)| !has(name));
     all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
@@ -344,15 +369,18 @@ MASTER_ADDR=127.0.0.1
 MASTER_PORT=29507
 MPI_LOCALNRANKS=2
 MPI_LOCALRANKID=1
+OMPI_MCA_rmaps_base_oversubscribe=1
 OMP_NUM_THREADS=9
 PMI_FD=3
 PMI_RANK=1
 PMI_SIZE=2
 PMI_SPAWNED=0
+PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 PYTHONUNBUFFERED=1
 RANK=1
 TUTTI_CLASS=interactive
-TUTTI_DEFAULTS=MASTER_ADDR=127.0.0.1 MASTER_PORT=29507 PYTHONUNBUFFERED=1
+TUTTI_DEFAULTS=MASTER_ADDR=127.0.0.1 MASTER_PORT=29507 PYTHONUNBUFFERED=1 \
+OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 TUTTI_JOB=7
 TUTTI_LOCAL_RANK=1
 TUTTI_LOCAL_SIZE=2
@@ -478,6 +506,27 @@ WORLD_SIZE=2";
         for kept in ["MASTER_ADDR=10.0.0.9", "PYTHONUNBUFFERED="] {
             assert!(found.iter().any(|it| it == kept), "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_is_set_for_open_mpi_is_no_users_in_a_step_inside_the_job() {
+        let served = |users: &[&str]| {
+            let all = [users, &["TUTTI_PMIX=1"]].concat();
+            environment(&all, 0)
+        };
+        let outer = served(&[]);
+        assert!(outer.iter().any(|it| it == "OMPI_MCA_schizo=^orte,slurm"), "{outer:?}");
+        assert!(!outer.iter().any(|it| it.starts_with("TUTTI_PMIX=")), "{outer:?}");
+        let inner: Vec<&str> = outer.iter().map(String::as_str).collect();
+        let inner = environment(&inner, 0);
+        assert!(!inner.iter().any(|it| it.starts_with("OMPI_MCA_schizo=")), "{inner:?}");
+        let kept = served(&["OMPI_MCA_schizo=slurm"]);
+        assert!(kept.iter().any(|it| it == "OMPI_MCA_schizo=slurm"), "{kept:?}");
+        // A script that runs once starts steps, and its user wants these served.
+        let mut script = launch(7, 1, &["true"]);
+        script.spec.environment = vec![ByteBuf::from(&b"TUTTI_PMIX=1"[..])];
+        let found = of_job(&script, None);
+        assert!(found.contains(&CString::new("TUTTI_PMIX=1").unwrap()));
     }
 
     #[test]

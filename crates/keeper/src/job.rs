@@ -112,6 +112,8 @@ pub(super) struct Job {
     sweep: Option<Sweep>,
     /// Where its temporary files are.
     scratch: Option<PathBuf>,
+    /// Where the files of its PMIx server are, if that is no task's `TMPDIR`.
+    pmix_scratch: Option<PathBuf>,
     /// The namespace of its IPC on this node, until it has ended.
     pub(super) ipc: Option<OwnedFd>,
     began: SystemTime,
@@ -210,7 +212,11 @@ impl Job {
         let scratch = Self::make_scratch(&launch, context);
         let ipc = Self::make_ipc(&launch, context);
         let mut job = Self::with((launch, cgroup_path), scratch.as_deref(), ipc, context);
-        job.scratch = scratch.or_else(|| job.make_scratch_of_pmix(context));
+        job.pmix_scratch = match scratch {
+            Some(_) => None,
+            None => job.make_scratch_of_pmix(context),
+        };
+        job.scratch = scratch;
         job
     }
 
@@ -257,6 +263,7 @@ impl Job {
             attaching: None,
             sweep: None,
             scratch: None,
+            pmix_scratch: None,
             ipc,
             began: SystemTime::now(),
         }
@@ -272,7 +279,7 @@ impl Job {
     ) -> Self {
         let mut step = Self::with((launch, cgroup_path), first.scratch.as_deref(), None, context);
         step.ipc = first.ipc.as_ref().and_then(|ipc| ipc.try_clone().ok());
-        step.scratch = step.make_scratch_of_pmix(context);
+        step.pmix_scratch = step.make_scratch_of_pmix(context);
         if let Some(group) = &first.cgroup {
             limits::set_of_job(group, &first.launch);
         }

@@ -11,12 +11,12 @@
 //! - [`job`]: a job and the life of its tasks; [`start`]: from a launch to processes
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
-//! - [`writer`]: the process that writes files which several tasks share; [`pmix`]: the one that
-//!   serves Open MPI
+//! - [`helper`]: a process beside the tasks; [`writer`]: the one that writes files which several
+//!   tasks share; [`pmix`]: the one that serves Open MPI
 //! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran
 //!   before
 //! - [`lease_watch`]: until when tasks may run at all
-//! - [`removal`]: of directories, by threads
+//! - [`removal`]: of directories, by threads; [`leftovers`]: what a killed keeper has left
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
 //!   that is asked of file systems
 //!
@@ -39,8 +39,10 @@ mod environment;
 #[cfg(test)]
 mod fixture;
 mod front;
+mod helper;
 mod job;
 mod lease_watch;
+mod leftovers;
 mod outlet;
 mod pmi;
 mod pmix;

@@ -11,37 +11,28 @@
 
 mod handover;
 
-use super::context::Context;
+use super::context::{Context, chain};
 use super::environment::value_of;
+use super::helper::{Helper, Kind, Start};
 use super::job::{Job, Phase, Task};
 use super::pmi::Abort;
 use super::program::{Refusal, identity, without_zero_byte};
-use super::watch::{Token, Watch};
-use nix::errno::Errno;
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use tracing::{debug, warn};
 use tutti_linux::random::random_u32;
 use tutti_linux::reap::End;
-use tutti_linux::spawn::{Report, Spawn, StdioFd, read_report};
-use tutti_node::executable::RUNNING;
-use tutti_node::link::{Interest, Link};
-use tutti_node::platform::processes::{self, kill};
+use tutti_node::layout;
+use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::ProcessorSet;
-use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::pmi::TaskState;
 use tutti_wire::pmix::{
-    FENCE_PART_BYTES, FromPmix, Heard, PMIX_FD, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, Session,
-    ToPmix, is_space,
+    FENCE_PART_BYTES, FromPmix, Heard, PmixNode, PmixOrder, Session, ToPmix, is_space,
 };
 
 /// How long a PMIx server may take to be ready: a library may hang.
@@ -51,22 +42,28 @@ const READY_NS: u64 = if cfg!(test) { 2_000_000_000 } else { 20_000_000_000 };
 const TEXT_BYTES_MAX: usize = 4 << 10;
 const TEXTS_MAX: usize = 64;
 
+/// Memory of a server beside that for tasks, and for each task of the step and of this node.
+const MEMORY_BYTES: u64 = 192 << 20;
+const MEMORY_BYTES_PER_TASK: u64 = 64 << 10;
+const MEMORY_BYTES_PER_TASK_HERE: u64 = 128 << 10;
+
+/// Maximum number of threads of a server: the library starts a few.
+const THREADS_MAX: u64 = 32;
+
 /// Variables of the user that the library reads.
 const READ_BY_LIBRARY: [&[u8]; 2] = [b"PMIX_MCA_", b"PMIX_PREFIX="];
 
 /// Variables that tasks find where the user has not set them. Open MPI 4 would look for its own
-/// daemon, and MPICH 5 would take PMIx, which it does not speak.
-const DEFAULTS: [(&str, &str); 2] = [("OMPI_MCA_schizo", "^orte"), ("MPIR_CVAR_PMI_VERSION", "1")];
+/// daemon, or take Slurm's variables for those of a batch script. MPICH 5 would take PMIx, which it
+/// does not speak.
+pub(super) const DEFAULTS: [(&str, &str); 2] =
+    [("OMPI_MCA_schizo", "^orte,slurm"), ("MPIR_CVAR_PMI_VERSION", "1")];
 
 /// The PMIx server of a job on this node.
 #[derive(Debug)]
 pub(super) struct Pmix {
-    /// Its process, until that is reaped.
-    pid: Option<i32>,
-    /// Tells whether its program was started.
-    report: OwnedFd,
-    /// Its connection, while that is of use.
-    link: Option<(Link, Token)>,
+    /// Its process.
+    helper: Helper,
     session: Session,
     /// When it counts as stuck, until it is ready.
     until_ns: Option<u64>,
@@ -115,53 +112,24 @@ impl Job {
     }
 
     fn spawn_pmix(&self, context: &mut Context) -> Result<Pmix, Refusal> {
-        let refused = |error: &io::Error| Refusal::io("cannot start a PMIx server", error);
-        let identity = identity(&self.launch.credentials, context.launching.uid)?;
-        let order = ToPmix::Order(self.pmix_order(identity.is_some())?);
-        let (ours, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
-        context.launching.room.check(&theirs).map_err(|error| refused(&error))?;
+        // It becomes its user when that user can't trace it any more.
+        let is_other = identity(&self.launch.credentials, context.launching.uid)?.is_some();
+        let order = ToPmix::Order(self.pmix_order(is_other)?);
         let tasks = self.launch.share.tasks.iter();
         let mut processors = ProcessorSet::new();
         tasks.for_each(|task| processors.union_with(&task.processors));
         let processors: Vec<u32> = processors.iter().collect();
-        let child = context.launching.nursery.spawn(
-            &Spawn {
-                argv: &[CString::from(c"tutti"), CString::from(c"pmix-server")],
-                env: [&[], &[]],
-                program: &[CString::new(RUNNING).unwrap_or_default()],
-                cwd: c"/",
-                umask: 0o077,
-                nice: Some(0),
-                rlimits: &[],
-                // It becomes its user when that user can't trace it any more.
-                identity: None,
-                cgroup: None,
-                companions: &[],
-                limits_memory: false,
-                ipc: None,
-                processors: (!processors.is_empty()).then_some(&processors),
-                stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
-                pass: &[(theirs.as_raw_fd(), PMIX_FD)],
-                new_session: true,
-                minder: false,
-                complaint: None,
-            },
-            &processes::unwanted(),
-        );
-        let child = child.map_err(|error| refused(&error))?;
-        context.children.pmix.insert(child.pid, self.key());
-        let mut link = Link::new(ours).map_err(|error| refused(&error))?;
-        link.limit(PMIX_FRAME_BYTES_MAX);
-        link.greet(Role::Server);
-        link.send(&order);
-        let _ = link.flush();
-        let interest = Interest { read: true, write: link.unsent() > 0 };
-        let watch = Watch::Pmix(self.key());
-        let token = context.watches.add(&link, watch, interest).map_err(|it| refused(&it))?;
+        let start = Start {
+            kind: Kind::Pmix,
+            argv: &[CString::from(c"tutti"), CString::from(c"pmix-server")],
+            environment: &[],
+            umask: 0o077,
+            identity: None,
+            processors: &processors,
+            group: self.make_group_of_pmix(&processors, context),
+        };
         Ok(Pmix {
-            pid: Some(child.pid),
-            report: child.report,
-            link: Some((link, token)),
+            helper: Helper::start(start, &order, self.key(), context)?,
             session: Session::new(self.tasks.len(), self.launch.nodes.len() > 1),
             until_ns: Some(monotonic_ns() + READY_NS),
             is_awaited: false,
@@ -170,10 +138,46 @@ impl Job {
         })
     }
 
+    /// Its own group, beside that of its job. Without groups it has none, and only its limits as a
+    /// process.
+    fn make_group_of_pmix(&self, processors: &[u32], context: &Context) -> Option<(Cgroup, u64)> {
+        let root = context.launching.cgroup_root.as_ref().filter(|_| self.cgroup.is_some())?;
+        let name = layout::group_of_pmix(self.launch.id());
+        let warn = |error: &dyn std::error::Error| {
+            let job = self.key();
+            warn!(code = %Code::GoesWithout, "the PMIx server of job {job}: {}", chain(error));
+        };
+        let made = Hierarchy::open(root)
+            .map_err(|error| warn(&error))
+            .and_then(|hierarchy| hierarchy.create(&name).map_err(|error| warn(&error)));
+        let group = made.ok()?;
+        let memory_bytes = self.memory_of_pmix();
+        let limited = [
+            group.set_memory_limit(memory_bytes).map(drop),
+            group.set_process_limit(THREADS_MAX).map(drop),
+            match processors {
+                [] => Ok(()),
+                some => group.set_processors(some).map(drop),
+            },
+        ];
+        // A machine without a controller has the server's limits as a process.
+        for error in limited.into_iter().filter_map(Result::err) {
+            debug!("the PMIx server of job {}: {}", self.key(), chain(&error));
+        }
+        Some((group, memory_bytes))
+    }
+
+    /// The memory that the server may have.
+    fn memory_of_pmix(&self) -> u64 {
+        let here = u64::try_from(self.tasks.len()).unwrap_or(u64::MAX);
+        let of_all = u64::from(self.launch.size).saturating_mul(MEMORY_BYTES_PER_TASK);
+        let of_these = here.saturating_mul(MEMORY_BYTES_PER_TASK_HERE);
+        MEMORY_BYTES.saturating_add(of_all).saturating_add(of_these)
+    }
+
     fn pmix_order(&self, is_other: bool) -> Result<PmixOrder, Refusal> {
         let launch = &self.launch;
-        let directory = self.scratch().map(PathBuf::from);
-        let directory = directory.ok_or_else(|| {
+        let directory = self.directory_of_pmix().ok_or_else(|| {
             Refusal::new("the job has no directory for the files of a PMIx server".into())
         })?;
         let own = value_of(launch, "TUTTI_LIBPMIX").filter(|path| path.len() <= TEXT_BYTES_MAX);
@@ -195,6 +199,7 @@ impl Job {
             environment: environment.cloned().collect(),
             nodes: launch.nodes.iter().map(node).collect(),
             node: launch.share.node_rank,
+            memory_bytes: self.memory_of_pmix(),
         })
     }
 
@@ -214,11 +219,9 @@ impl Job {
     /// What a task finds beside its other variables.
     pub(super) fn pmix_environment(&self, index: usize) -> Vec<CString> {
         let Some(pmix) = &self.pmix else { return Vec::new() };
-        let defaults = DEFAULTS.iter().filter(|(name, _)| value_of(&self.launch, name).is_none());
-        let defaults = defaults.map(|(name, value)| format!("{name}={value}").into_bytes());
-        let own = pmix.session.environment(index).iter().map(|variable| variable.to_vec());
+        let own = pmix.session.environment(index).iter();
         // Those with a zero byte were refused.
-        own.chain(defaults).filter_map(|variable| without_zero_byte("", &variable).ok()).collect()
+        own.filter_map(|variable| without_zero_byte("", variable).ok()).collect()
     }
 
     /// How far a task is with its PMIx server.
@@ -228,10 +231,11 @@ impl Job {
 
     /// The server has said something, or takes more.
     pub(super) fn on_pmix(&mut self, context: &mut Context) {
-        let Some(Pmix { link: Some((link, _)), .. }) = &mut self.pmix else { return };
+        let Some(link) = self.pmix.as_mut().and_then(|pmix| pmix.helper.link()) else { return };
         let received = link.receive();
         loop {
-            let Some(Pmix { link: Some((link, _)), session, .. }) = &mut self.pmix else { return };
+            let Some(Pmix { helper, session, .. }) = &mut self.pmix else { return };
+            let Some(link) = helper.link() else { return };
             let heard = match link.next::<FromPmix>() {
                 Ok(None) => break,
                 Ok(Some(message)) => session.hear(message).map_err(|error| error.to_string()),
@@ -258,11 +262,9 @@ impl Job {
         self.settle_pmix(context);
     }
 
-    fn settle_pmix(&mut self, context: &mut Context) {
-        let Some(Pmix { link: Some((link, token)), .. }) = &mut self.pmix else { return };
-        if link.flush().is_ok() {
-            let interest = Interest { read: true, write: link.unsent() > 0 };
-            context.watches.modify(&*link, *token, interest);
+    fn settle_pmix(&mut self, context: &Context) {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.helper.settle(context);
         }
     }
 
@@ -290,7 +292,7 @@ impl Job {
         let Some(pmix) = &mut self.pmix else { return };
         // A fence follows when the answer to the one before has been read: what waits to be written
         // can't grow.
-        if pmix.link.as_ref().is_some_and(|(link, _)| link.unsent() > 0) {
+        if pmix.helper.link().is_some_and(|link| link.unsent() > 0) {
             let reason = "the PMIx server misbehaved: it asks again before it has read the answer";
             return self.fail_pmix(reason, context);
         }
@@ -309,7 +311,7 @@ impl Job {
         let Some(pmix) = &mut self.pmix else { return };
         pmix.fence = None;
         pmix.session.end_fence();
-        if let Some((link, _)) = &mut pmix.link {
+        if let Some(link) = pmix.helper.link() {
             for piece in said.iter().flat_map(|said| said.chunks(FENCE_PART_BYTES)) {
                 link.send(&ToPmix::Fenced { is_last: false, data: ByteBuf::from(piece) });
             }
@@ -324,7 +326,7 @@ impl Job {
         let Some(pmix) = &mut self.pmix else { return };
         pmix.until_ns = None;
         let is_awaited = std::mem::take(&mut pmix.is_awaited);
-        self.kill_pmix();
+        pmix.helper.kill();
         let reason = Code::OpenMpi.mark(reason);
         if self.started {
             let lives =
@@ -342,38 +344,33 @@ impl Job {
     }
 
     fn drop_pmix_link(&mut self, context: &mut Context) {
-        let link = self.pmix.as_mut().and_then(|pmix| pmix.link.take());
-        if let Some((link, token)) = link {
-            context.watches.remove(&link, token);
-        }
-    }
-
-    fn kill_pmix(&self) {
-        if let Some(pid) = self.pmix.as_ref().and_then(|pmix| pmix.pid) {
-            // Not reaped yet: the number is still its own.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        if let Some(pmix) = &mut self.pmix {
+            pmix.helper.drop_link(context);
         }
     }
 
     /// All tasks have ended: the server does. Whether it has.
     pub(super) fn end_pmix_server(&mut self, context: &mut Context) -> bool {
         self.drop_pmix_link(context);
-        self.kill_pmix();
-        self.pmix.as_ref().is_none_or(|pmix| pmix.pid.is_none())
+        let Some(pmix) = &self.pmix else { return true };
+        pmix.helper.kill();
+        !pmix.helper.is_there()
     }
 
-    /// The process of the server was reaped.
-    pub(super) fn on_pmix_reaped(&mut self, end: End, usage: &Usage, context: &mut Context) {
-        self.count_pmix(usage);
-        let Some(pmix) = &mut self.pmix else { return };
-        pmix.pid = None;
-        let reason = match (read_report(pmix.report.as_fd()), end) {
-            (Ok(Report::Failed { step, errno }), _) => {
-                format!("cannot start the PMIx server ({step}): {}", Errno::from_raw(errno).desc())
-            }
-            (_, End::Exited(code)) => format!("the PMIx server ended with status {code}"),
-            (_, End::Signaled(signal)) => format!("the PMIx server was ended by signal {signal}"),
+    /// A process was reaped that was started as a server of this job.
+    pub(super) fn on_pmix_reaped(
+        &mut self,
+        pid: i32,
+        end: End,
+        usage: &Usage,
+        context: &mut Context,
+    ) {
+        let Some(pmix) = self.pmix.as_mut().filter(|pmix| pmix.helper.is_its(pid)) else {
+            // It was that of an earlier launch.
+            return;
         };
+        let reason = pmix.helper.end(end);
+        self.count_pmix(usage);
         // What it has said last may be a better reason.
         self.on_pmix(context);
         let has_failed = self.program.is_err() || self.killed;

@@ -9,33 +9,24 @@
 //! find their output closed, as with a program that reads a pipe and ends.
 
 use super::context::Context;
+use super::helper::{Helper, Kind, Start};
 use super::job::{Job, Phase};
 use super::outlet::Outlet;
 use super::program::{Refusal, identity};
-use super::watch::{Token, Watch};
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::reap::End;
-use tutti_linux::spawn::{Report, Spawn, StdioFd, read_report};
-use tutti_node::executable::RUNNING;
-use tutti_node::link::{Interest, Link};
-use tutti_node::platform::processes::{self, kill};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::StepKey;
-use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::handover::HandedWriter;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Stdio, Written, cut};
-use tutti_wire::limits::{FRONT_END_FRAME_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
-use tutti_wire::writer::{WRITER_FD, WriterOrder};
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
+use tutti_wire::writer::WriterOrder;
 
 /// How long the writer of a job that was killed may take for each piece before it counts as stuck.
 const STUCK_NS: u64 = if cfg!(test) { 500_000_000 } else { 10_000_000_000 };
@@ -43,12 +34,9 @@ const STUCK_NS: u64 = if cfg!(test) { 500_000_000 } else { 10_000_000_000 };
 /// The writer of a job on this node.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Its process, until that is reaped.
-    pid: Option<i32>,
-    /// Tells whether its program was started.
-    report: OwnedFd,
-    /// Its connection, until it attaches: then it is the job's front end.
-    link: Option<(Link, Token)>,
+    /// Its process. Its connection is the helper's until it attaches: then it is the job's front
+    /// end.
+    helper: Helper,
     /// When it counts as stuck. Set when the job is killed.
     stuck_at_ns: Option<u64>,
     /// Whether it has written something since `stuck_at_ns` was set.
@@ -61,9 +49,7 @@ impl Writer {
     /// What another program must know to go on with it.
     pub(super) fn hand_over(&self) -> HandedWriter {
         HandedWriter {
-            pid: self.pid,
-            report: self.report.as_raw_fd(),
-            link: self.link.as_ref().map(|(link, _)| link.hand_over()),
+            helper: self.helper.hand_over(),
             stuck_at_ns: self.stuck_at_ns,
             has_written: self.has_written,
             gives_up: self.gives_up,
@@ -80,42 +66,12 @@ impl Writer {
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
-        let mut link = None;
-        if let Some(held) = handed.link {
-            let taken = Link::take_over(held, FRONT_END_FRAME_BYTES_MAX, inherited)?;
-            let token = context.watches.add(&taken, Watch::Writer(job), Interest::READ)?;
-            link = Some((taken, token));
-        }
-        if let Some(pid) = handed.pid {
-            context.children.writers.insert(pid, job);
-        }
         Ok(Self {
-            pid: handed.pid,
-            report: inherited.take(handed.report)?,
-            link,
+            helper: Helper::take_over(handed.helper, (Kind::Writer, job), context, inherited)?,
             stuck_at_ns: handed.stuck_at_ns,
             has_written: handed.has_written,
             gives_up: handed.gives_up,
         })
-    }
-
-    /// Why a process that has ended never was a writer, or did not end well.
-    fn failure(&self, end: End) -> Option<String> {
-        if let Ok(Report::Failed { step, errno }) = read_report(self.report.as_fd()) {
-            let why = nix::errno::Errno::from_raw(errno).desc();
-            return Some(format!(
-                "cannot start the process that writes the output ({step}): {why}"
-            ));
-        }
-        match end {
-            End::Exited(0) => None,
-            End::Exited(code) => {
-                Some(format!("the process that writes the output failed with status {code}"))
-            }
-            End::Signaled(signal) => {
-                Some(format!("the process that writes the output was ended by signal {signal}"))
-            }
-        }
     }
 }
 
@@ -138,58 +94,24 @@ impl Job {
         gives_up: Option<String>,
         context: &mut Context,
     ) -> Result<Writer, Refusal> {
-        let refused = |error: &io::Error| {
-            Refusal::io("cannot start the process that writes the output", error)
-        };
         let order = WriterOrder { gives_up, ..self.writer_order(written)? };
         let identity = identity(&self.launch.credentials, context.launching.uid)?;
-        let (ours, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
         let (argv, environment) = words(&context.launching.directory)?;
-        let child = context.launching.nursery.spawn(
-            &Spawn {
-                argv: &argv,
-                env: [&environment, &[]],
-                program: &[CString::new(RUNNING).unwrap_or_default()],
-                cwd: c"/",
-                umask: self.launch.spec.umask & 0o777,
-                nice: Some(0),
-                rlimits: &[],
-                identity,
-                cgroup: None,
-                companions: &[],
-                limits_memory: false,
-                ipc: None,
-                processors: None,
-                stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
-                pass: &[(theirs.as_raw_fd(), WRITER_FD)],
-                new_session: true,
-                minder: false,
-                complaint: None,
-            },
-            &processes::unwanted(),
-        );
-        let child = child.map_err(|error| refused(&error))?;
-        context.children.writers.insert(child.pid, self.key());
-        let mut writer = Writer {
-            pid: Some(child.pid),
-            report: child.report,
-            link: None,
+        let start = Start {
+            kind: Kind::Writer,
+            argv: &argv,
+            environment: &environment,
+            umask: self.launch.spec.umask & 0o777,
+            identity,
+            processors: &[],
+            group: None,
+        };
+        Ok(Writer {
+            helper: Helper::start(start, &order, self.key(), context)?,
             stuck_at_ns: None,
             has_written: false,
             gives_up: order.gives_up.is_some(),
-        };
-        // If it can't be connected, it finds nothing to do, and its end is noticed.
-        if let Ok(mut link) = Link::new(ours) {
-            link.limit(FRONT_END_FRAME_BYTES_MAX);
-            link.greet(Role::Server);
-            link.send(&order);
-            let _ = link.flush();
-            let watch = Watch::Writer(self.key());
-            if let Ok(token) = context.watches.add(&link, watch, Interest::READ) {
-                writer.link = Some((link, token));
-            }
-        }
-        Ok(writer)
+        })
     }
 
     fn writer_order(&self, written: Written) -> Result<WriterOrder, Refusal> {
@@ -217,30 +139,24 @@ impl Job {
         })
     }
 
-    /// The writer has said something before it attached.
+    /// The writer has said something before it attached, or takes more.
     pub(super) fn on_writer(&mut self, context: &mut Context) {
-        let Some(Writer { link: Some((link, _)), .. }) = &mut self.writer else { return };
+        let Some(Writer { helper, .. }) = &mut self.writer else { return };
+        helper.settle(context);
+        let Some(link) = helper.link() else { return };
         let received = link.receive();
         match link.next::<FromFrontEnd>() {
             Ok(Some(FromFrontEnd::Attach { .. })) => {
-                let attached = self.writer.as_mut().and_then(|writer| writer.link.take());
-                if let Some((link, token)) = attached {
+                if let Some((link, token)) = helper.take_link() {
                     self.attach(link, token, (Outlet::greeted(), None), context);
                     self.tell_writer_of_kill();
                 }
             }
             Ok(Some(FromFrontEnd::GiveUp { reason, .. })) => self.fail_output(reason, context),
-            Ok(Some(_)) | Err(_) => self.drop_writer_link(context),
+            Ok(Some(_)) | Err(_) => helper.drop_link(context),
             // Its end says why.
-            Ok(None) if received.is_err() => self.drop_writer_link(context),
+            Ok(None) if received.is_err() => helper.drop_link(context),
             Ok(None) => {}
-        }
-    }
-
-    fn drop_writer_link(&mut self, context: &mut Context) {
-        let link = self.writer.as_mut().and_then(|writer| writer.link.take());
-        if let Some((link, token)) = link {
-            context.watches.remove(&link, token);
         }
     }
 
@@ -248,7 +164,9 @@ impl Job {
     /// Those that run find their output closed.
     pub(super) fn fail_output(&mut self, reason: String, context: &mut Context) {
         let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
-        self.drop_writer_link(context);
+        if let Some(writer) = &mut self.writer {
+            writer.helper.drop_link(context);
+        }
         if self.output_failure.is_none() {
             if self.started {
                 self.lose_output(reason.clone(), context);
@@ -278,16 +196,19 @@ impl Job {
 
     /// Whether all that the job's tasks have written is in its files, as far as it will ever be.
     pub(super) fn is_written(&self) -> bool {
-        self.writer.as_ref().is_none_or(|writer| writer.pid.is_none())
+        self.writer.as_ref().is_none_or(|writer| !writer.helper.is_there())
     }
 
     /// The process of the writer was reaped.
-    pub(super) fn on_writer_reaped(&mut self, end: End, context: &mut Context) {
-        let Some(writer) = &mut self.writer else { return };
-        writer.pid = None;
+    pub(super) fn on_writer_reaped(&mut self, pid: i32, end: End, context: &mut Context) {
+        let Some(writer) = self.writer.as_mut().filter(|writer| writer.helper.is_its(pid)) else {
+            // It was that of an earlier launch.
+            return;
+        };
         let is_killed = matches!(end, End::Signaled(_)) && !writer.gives_up;
         let early = self.undelivered > 0;
-        let failure = writer.failure(end);
+        let reason = writer.helper.end(end);
+        let failure = (end != End::Exited(0)).then_some(reason);
         let failure = failure.or_else(|| {
             early.then(|| "the process that writes the output ended before the tasks".into())
         });
@@ -298,7 +219,7 @@ impl Job {
                     self.tell_others_of_failure(reason, context);
                 }
             }
-            None => self.drop_writer_link(context),
+            None => writer.helper.drop_link(context),
         }
         self.clear_if_ended(context);
         context.touched.insert(self.key());
@@ -322,7 +243,7 @@ impl Job {
     /// long.
     pub(super) fn hurry_writer(&mut self) {
         if let Some(writer) = &mut self.writer
-            && writer.pid.is_some()
+            && writer.helper.is_there()
             && writer.stuck_at_ns.is_none()
         {
             writer.stuck_at_ns = Some(monotonic_ns() + STUCK_NS);
@@ -348,7 +269,7 @@ impl Job {
 
     /// When the writer counts as stuck, if it may.
     pub(super) fn writer_due_ns(&self) -> Option<u64> {
-        self.writer.as_ref().filter(|writer| writer.pid.is_some())?.stuck_at_ns
+        self.writer.as_ref().filter(|writer| writer.helper.is_there())?.stuck_at_ns
     }
 
     /// A writer that writes nothing any more is ended, and not waited for: its file system may hold
@@ -362,10 +283,7 @@ impl Job {
             writer.stuck_at_ns = Some(now_ns + STUCK_NS);
             return;
         }
-        if let Some(pid) = writer.pid.take() {
-            context.children.writers.remove(&pid);
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
+        writer.helper.give_up(context);
         let reason = "the output files took nothing more after the job was killed".to_owned();
         self.lose_output(reason.clone(), context);
         self.fail_output(reason, context);

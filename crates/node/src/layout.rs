@@ -4,6 +4,7 @@
 //! job-7           suspended and resumed as one; has the job's processors
 //!   step-0        tasks that were launched together
 //!     rank-3      a task; has its limits, and its own processors
+//! pmix-7-1-0      the PMIx server of launch 1 of job 7, step 0; is never suspended
 //! ```
 //!
 //! What is to run on while a job is suspended lies beside the job's group, not in it. Earlier
@@ -12,11 +13,15 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use tutti_types::LaunchId;
 
 /// How the names of jobs' groups begin.
 const JOB: &str = "job-";
 /// How those of tasks' groups do.
 const TASK: &str = "rank-";
+
+/// How those of PMIx servers do.
+const PMIX: &str = "pmix-";
 
 /// The group of the tasks that a job begins with.
 pub const FIRST_STEP: &str = "step-0";
@@ -34,6 +39,16 @@ pub fn group_of_job(job: impl Display) -> String {
 /// Whether a job's group has this name.
 pub fn is_of_a_job(name: &str) -> bool {
     name.starts_with(JOB)
+}
+
+/// The name of the group of a PMIx server.
+pub fn group_of_pmix(launch: LaunchId) -> String {
+    format!("{PMIX}{}-{}-{}", launch.job, launch.number, launch.step)
+}
+
+/// Whether the group of a process that serves a job has this name.
+pub fn is_of_a_helper(name: &str) -> bool {
+    name.starts_with(PMIX)
 }
 
 /// The name of a task's group.
@@ -55,6 +70,16 @@ pub fn step_of(job: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tutti_types::{JobId, StepId};
+
+    #[test]
+    fn a_group_of_a_helper_is_none_of_a_job() {
+        let launch = LaunchId { job: JobId(7), number: 1, step: StepId(2) };
+        let name = group_of_pmix(launch);
+        assert_eq!(name, "pmix-7-1-2");
+        assert!(is_of_a_helper(&name) && !is_of_a_job(&name));
+        assert!(!is_of_a_helper(&group_of_job(7)));
+    }
 
     #[test]
     fn tasks_are_found_in_their_step_or_where_an_earlier_release_had_them() {

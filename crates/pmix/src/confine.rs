@@ -3,12 +3,16 @@
 //! It is outside of the group of its job. What it started would be too: it would run in the turns
 //! of other jobs, and outlive its own. So it can start no process and no program, whatever it
 //! loads, and a tracer can't make it.
+//!
+//! The keeper has limited its memory and its threads by a group of its own, where there are groups.
+//! The limits here hold everywhere.
 
 use std::io;
 use tutti_wire::launch::Credentials;
 
-/// Maximum length of writable memory, with stacks of threads.
-const MEMORY_BYTES: u64 = 512 << 20;
+/// Maximum length of writable memory beside what the order says: stacks of threads, and what the
+/// allocator reserves.
+const RESERVED_BYTES: u64 = 320 << 20;
 
 /// Descriptors beside one for each task.
 const DESCRIPTORS: u64 = 256;
@@ -17,9 +21,9 @@ const DESCRIPTORS: u64 = 256;
 ///
 /// # Errors
 /// If the kernel refuses it.
-pub(crate) fn confine(tasks: u64) -> io::Result<()> {
+pub(crate) fn confine(tasks: u64, memory_bytes: u64) -> io::Result<()> {
     limit(libc::RLIMIT_CORE, 0)?;
-    limit(libc::RLIMIT_DATA, MEMORY_BYTES)?;
+    limit(libc::RLIMIT_DATA, memory_bytes.saturating_add(RESERVED_BYTES))?;
     limit(libc::RLIMIT_NOFILE, 4 * tasks + DESCRIPTORS)?;
     // SAFETY: takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })?;
@@ -43,6 +47,16 @@ pub(crate) fn become_user(user: &Credentials) -> io::Result<()> {
     check(unsafe { libc::setresuid(*uid, *uid, *uid) })?;
     // SAFETY: takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+}
+
+/// Ends this process with the keeper that has started it, also while it is stopped. A process that
+/// changes its user loses that.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(crate) fn end_with_keeper() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The life of the process: an order of the keeper, the library, then messages until the end.
 
 use crate::calls::{Fences, SERVICE, Service, lock, module};
-use crate::confine::{become_user, confine};
+use crate::confine::{become_user, confine, end_with_keeper};
 use crate::infos::{flag, list, made, number, rank, small, text};
 use crate::library::{Library, text_of};
 use crate::types::{Info, Proc};
@@ -17,6 +17,10 @@ use tutti_linux::inherited::Inherited;
 use tutti_node::link::Link;
 use tutti_wire::Role;
 use tutti_wire::pmix::{FromPmix, PMIX_FD, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, ToPmix};
+
+/// Which short form of lists the library makes. Of long lists it would make compressed bytes, which
+/// are no text.
+const REGEX: &str = "PMIX_MCA_preg";
 
 /// Serves the step that the keeper orders which has started this process. Does not return once
 /// tasks are served: the process ends with its connection.
@@ -56,15 +60,22 @@ pub fn serve() -> anyhow::Result<()> {
 }
 
 fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<()> {
-    confine(u64::from(service.local.1)).context("cannot confine the PMIx server")?;
+    let (tasks, memory_bytes) = (u64::from(service.local.1), order.memory_bytes);
+    confine(tasks, memory_bytes).context("cannot confine the PMIx server")?;
     if let Some(user) = &order.identity {
         become_user(user).context("cannot become the user of the PMIx server")?;
     }
+    // A keeper that has ended before is seen at the connection.
+    end_with_keeper().context("cannot end with the keeper")?;
     for variable in &order.environment {
         if let Some((name, value)) = OsStr::from_bytes(variable).to_str().and_then(pair) {
             // SAFETY: there is no other thread yet.
             unsafe { std::env::set_var(name, value) };
         }
+    }
+    if std::env::var_os(REGEX).is_none() {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::set_var(REGEX, "native") };
     }
     let names: Vec<Vec<u8>> = order.libraries.iter().map(|name| name.to_vec()).collect();
     let library = Library::load(&names)?;

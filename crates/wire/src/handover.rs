@@ -251,17 +251,28 @@ pub struct HandedJob {
     pub began: (u64, u32),
     /// Its PMIx server.
     pub pmix: Option<HandedPmix>,
+    /// Where the files of its PMIx server are, if that is no task's directory.
+    pub pmix_scratch: Option<ByteBuf>,
 }
 
-/// The PMIx server of a job.
+/// A process of a job's user that the keeper has started beside the job's tasks.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct HandedPmix {
+pub struct HandedHelper {
     /// Its number, until it is reaped.
     pub pid: Option<i32>,
     /// Tells whether it was started.
     pub report: Fd,
     /// Its connection, while that is of use.
     pub link: Option<HeldLink>,
+    /// Its own cgroup, with the limit on memory there, bytes.
+    pub group: Option<(ByteBuf, u64)>,
+}
+
+/// The PMIx server of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedPmix {
+    /// Its process.
+    pub helper: HandedHelper,
     /// What it has said.
     pub session: Session,
     /// Until when it must be ready, in monotonic time.
@@ -277,12 +288,8 @@ pub struct HandedPmix {
 /// The process that writes the files which tasks of a job share.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HandedWriter {
-    /// Its number, until it is reaped.
-    pub pid: Option<i32>,
-    /// Tells whether it was started.
-    pub report: Fd,
-    /// Its connection, until it has attached.
-    pub link: Option<HeldLink>,
+    /// Its process. Its connection is this one's until it has attached.
+    pub helper: HandedHelper,
     /// When it counts as stuck, in monotonic time, once the job was killed.
     pub stuck_at_ns: Option<u64>,
     /// Whether it has written something since that moment was set.

@@ -73,6 +73,8 @@ pub struct PmixOrder {
     pub nodes: Vec<PmixNode>,
     /// The place of this node among them.
     pub node: u32,
+    /// The memory that it may have, bytes.
+    pub memory_bytes: u64,
 }
 
 /// From the keeper.

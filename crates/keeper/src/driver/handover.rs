@@ -206,7 +206,7 @@ impl Keeper {
             context.note_exchange(job.key());
             jobs.insert(job.key(), job);
         }
-        let in_use: Vec<&Path> = jobs.values().filter_map(Job::scratch).collect();
+        let in_use: Vec<&Path> = jobs.values().flat_map(Job::scratches).collect();
         context.launching.scratches.take_over(handed.spares, &in_use);
         let mut keeper = Self::over(options, listener, context)?;
         keeper.incarnation = handed.incarnation;

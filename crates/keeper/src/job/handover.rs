@@ -58,6 +58,7 @@ impl Job {
             ipc: self.ipc.as_ref().map(AsRawFd::as_raw_fd),
             began: (since_1970.as_secs(), since_1970.subsec_nanos()),
             pmix: self.pmix.as_ref().map(Pmix::hand_over),
+            pmix_scratch: self.pmix_scratch.as_ref().map(path),
         }
     }
 
@@ -121,6 +122,7 @@ impl Job {
             attaching: None,
             sweep: None,
             scratch: handed.scratch.map(path),
+            pmix_scratch: handed.pmix_scratch.map(path),
             ipc: handed.ipc.map(|fd| inherited.take(fd)).transpose()?,
             began: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999)),
             launch: handed.launch,
@@ -128,9 +130,14 @@ impl Job {
         })
     }
 
-    /// Where its temporary files are.
-    pub(crate) fn scratch(&self) -> Option<&Path> {
-        self.scratch.as_deref()
+    /// Where its temporary files are, and those of its PMIx server.
+    pub(crate) fn scratches(&self) -> impl Iterator<Item = &Path> {
+        self.scratch.as_deref().into_iter().chain(self.pmix_scratch.as_deref())
+    }
+
+    /// Where its PMIx server has its files.
+    pub(crate) fn directory_of_pmix(&self) -> Option<&Path> {
+        self.pmix_scratch.as_deref().or(self.scratch.as_deref())
     }
 }
 

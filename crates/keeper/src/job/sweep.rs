@@ -20,7 +20,7 @@ const BOUNDS: Bounds = Bounds { of_user: 2, all: 8 };
 
 /// A removal that is under way.
 pub(super) struct Sweep {
-    scratch: Option<Removal>,
+    scratches: Vec<Removal>,
     shared: Option<Receiver<()>>,
     until_ns: u64,
     naps: u32,
@@ -29,8 +29,7 @@ pub(super) struct Sweep {
 impl Sweep {
     fn is_done(&self) -> bool {
         let is_gone = |shared: &Receiver<()>| shared.try_recv() == Err(TryRecvError::Disconnected);
-        self.scratch.as_ref().is_none_or(Removal::is_done)
-            && self.shared.as_ref().is_none_or(is_gone)
+        self.scratches.iter().all(Removal::is_done) && self.shared.as_ref().is_none_or(is_gone)
     }
 }
 
@@ -38,12 +37,12 @@ impl Job {
     /// Has removed what it leaves, and reports its end when that is done.
     pub(super) fn begin_sweep(&mut self, context: &mut Context) {
         let user = self.launch.credentials.uid;
-        let scratch = self.scratch.take();
-        let scratch =
-            scratch.and_then(|scratch| context.launching.scratches.take_back(scratch, user));
+        let directories = self.scratch.take().into_iter().chain(self.pmix_scratch.take());
+        let take_back = |directory| context.launching.scratches.take_back(directory, user);
+        let scratches = directories.filter_map(take_back).collect();
         let shared = (!self.shared.is_empty()).then(|| self.remove_shared(user));
         let until_ns = clock::monotonic_ns() + PATIENCE_NS;
-        self.sweep = Some(Sweep { scratch, shared, until_ns, naps: 0 });
+        self.sweep = Some(Sweep { scratches, shared, until_ns, naps: 0 });
         self.watch_sweep(context);
     }
 

@@ -165,9 +165,9 @@ fn environment() -> String {
     page.push_str("\n## Variables that each task finds\n\n");
     page.push_str(&paragraph(
         "A task has the environment of its submitter, except what another launcher or an outer job set. \
-         `MASTER_ADDR`, `MASTER_PORT`, `OMP_NUM_THREADS`, `PYTHONUNBUFFERED` and `TMPDIR` keep a value that the \
-         submitter has set. Tasks that are served by PMIx also find what its library sets (`PMIX_...`), \
-         `OMPI_MCA_schizo` and `MPIR_CVAR_PMI_VERSION`; the latter two keep a value of the submitter.",
+         `MASTER_ADDR`, `MASTER_PORT`, `OMP_NUM_THREADS`, `PYTHONUNBUFFERED`, `TMPDIR` and the variables for `mpirun` \
+         keep a value that the submitter has set. Tasks that are served by PMIx also find what its library sets \
+         (`PMIX_...`), `OMPI_MCA_schizo` and `MPIR_CVAR_PMI_VERSION`; the latter two keep a value of the submitter.",
     ));
     page.push_str("\n| variable | meaning |\n|---|---|\n");
     for (name, meaning) in VARIABLES {

@@ -12,8 +12,8 @@ use std::path::Path;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{plain, print};
 use tutti_client::{
-    Asked, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, Suspect, check_launch, job_request,
-    output_file, pattern_parser, submit,
+    Asked, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, check_launch, job_request, output_file,
+    pattern_parser, serve_open_mpi, submit,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
@@ -177,10 +177,9 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     let mut request =
         job_request(&options.job, "production", &args.command, script, options.stdio())?;
     options.fill(&mut request)?;
-    if let Some(suspect) =
-        Suspect::of(&request).filter(|_| request.launch.script.is_none() && !args.said.when)
-    {
-        suspect.serve(&mut request)?;
+    if !args.said.when {
+        // What shows only at run time is for the user to see in the output.
+        serve_open_mpi(&mut request)?;
     }
     say_or_send(request, &args.said)
 }

@@ -334,7 +334,7 @@ pub(crate) struct Instance {
     pub(crate) nap: String,
     /// Keeps it apart from others, for a system instance.
     cluster: Option<String>,
-    user: Option<u32>,
+    pub(crate) user: Option<u32>,
     /// A cgroup that is the user's, in which all verbs are started.
     subtree: Option<PathBuf>,
     /// The program under test.

@@ -57,6 +57,7 @@ mod order;
 mod orders;
 mod partition;
 mod pmi;
+mod pmix_server;
 mod port;
 mod priority;
 mod private;

@@ -16,35 +16,35 @@ fn program(name: &str) -> String {
     of_source(&source, name)
 }
 
-fn of_source(source: &Path, name: &str) -> String {
+pub(crate) fn of_source(source: &Path, name: &str) -> String {
     let of_test = std::thread::current().name().unwrap_or("main").replace("::", "-");
     let built: PathBuf = compile("mpicc.openmpi", source, &format!("{name}-{of_test}"));
     built.display().to_string()
 }
 
 /// Compiles a program that is given as text.
-fn of_text(instance: &Instance, name: &str, text: &str) -> String {
+pub(crate) fn of_text(instance: &Instance, name: &str, text: &str) -> String {
     let source = instance.work.join(format!("{name}.c"));
     std::fs::write(&source, text).unwrap();
     of_source(&source, name)
 }
 
 /// The second word of a PMIx server's command line.
-const SERVER: &str = "pmix-server";
+pub(crate) const SERVER: &str = "pmix-server";
 
 /// The PMIx servers that this keeper has started.
-fn servers_below(keeper: i32) -> Vec<i32> {
+pub(crate) fn servers_below(keeper: i32) -> Vec<i32> {
     let is_server = |pid: &i32| command_line(*pid).get(1).is_some_and(|word| word == SERVER);
     let is_its = |pid: &i32| status_of(*pid, "PPid").is_some_and(|it| it == keeper.to_string());
     processes().into_iter().filter(is_server).filter(is_its).collect()
 }
 
-fn servers_of(instance: &Instance) -> Vec<i32> {
+pub(crate) fn servers_of(instance: &Instance) -> Vec<i32> {
     servers_below(instance.daemon("keeper"))
 }
 
 /// Says its rank after `MPI_Init`, and stays until it is ended.
-const STAYS: &str = "#include <mpi.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+pub(crate) const STAYS: &str = "#include <mpi.h>\n#include <stdio.h>\n#include <unistd.h>\n\
     int main(int n, char **a) { int r; MPI_Init(&n, &a); MPI_Comm_rank(MPI_COMM_WORLD, &r); \
     printf(\"%d is up\\n\", r); fflush(stdout); sleep(1000); return 0; }\n";
 
@@ -251,4 +251,111 @@ fn a_job_and_its_server_survive_an_upgrade_and_end_with_the_keeper() {
         (!command_line(server).contains(&SERVER.into())).then_some(())
     });
     assert_ne!(second.wait_within(PATIENCE * 2).code, 0);
+}
+
+/// Prints its rank and the size of its world.
+const HELLO: &str = "#include <mpi.h>\n#include <stdio.h>\n\
+    int main(int n, char **a) { int r, s; MPI_Init(&n, &a); MPI_Comm_rank(MPI_COMM_WORLD, &r); \
+    MPI_Comm_size(MPI_COMM_WORLD, &s); printf(\"%d of %d\\n\", r, s); MPI_Finalize(); return 0; }\n";
+
+/// Two ranks of one world.
+const TWO: [&str; 2] = ["0 of 2", "1 of 2"];
+
+#[test]
+fn mpirun_of_both_families_works_inside_a_job_without_a_flag() {
+    let instance = Instance::alone().up();
+    let open = of_text(&instance, "hello", HELLO);
+    let mpich = compile("mpicc.mpich", &instance.work.join("hello.c"), "hello-mpich");
+    let mpich = mpich.display();
+    let root = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; ";
+    // In a job of one task, and in a task of a job that is served by PMIx itself.
+    for job in ["tutti run -n 1", "TUTTI_PMIX=1 tutti run -n 2"] {
+        for starter in [format!("mpirun.openmpi -n 2 {open}"), format!("mpirun.mpich -n 2 {mpich}")]
+        {
+            let line = format!("{root}{job} sh -c '[ $TUTTI_RANK = 1 ] || {starter}'");
+            let run = Running::start(instance.shell_command(&line));
+            assert_eq!(run.wait_within(PATIENCE * 3).expect(0).sorted(), TWO, "{line}");
+        }
+    }
+}
+
+#[test]
+fn steps_of_a_script_that_runs_once_are_served_each_by_itself() {
+    let instance = Instance::alone().up();
+    let hello = of_text(&instance, "hello", HELLO);
+    let program = instance.program.display();
+    let text = format!(
+        "#!/bin/sh\nln -sf {program} srun\n{program} run -n 2 {hello}\n./srun -n 2 {hello}\n\
+         for i in 1 2; do {program} run -n 2 sh -c 'echo space $PMIX_NAMESPACE'; done\n"
+    );
+    instance.script("job.sh", &text);
+    // What the user asks for holds for the steps of the script.
+    let mut batch = instance.command(&["batch", "-n", "2", "-o", "out", "job.sh"]);
+    batch.current_dir(&instance.work).env("TUTTI_PMIX", "1");
+    Running::start(batch).wait().expect(0);
+    instance.tutti(&["wait", "1"]).expect(0);
+    let said = std::fs::read_to_string(instance.work.join("out")).unwrap();
+    for line in TWO {
+        assert_eq!(said.lines().filter(|it| *it == line).count(), 2, "{said}");
+    }
+    let mut spaces: Vec<&str> = said.lines().filter_map(|it| it.strip_prefix("space ")).collect();
+    assert!(spaces.len() == 4 && spaces.iter().all(|it| !it.is_empty()), "{said}");
+    spaces.sort_unstable();
+    spaces.dedup();
+    assert_eq!(spaces.len(), 2, "two steps have one name space: {said}");
+}
+
+#[test]
+fn a_step_does_not_find_the_directory_of_its_jobs_pmix_server() {
+    let instance = Instance::alone().up();
+    let inner = "[ $TUTTI_RANK = 1 ] || tutti run sh -c \"echo at \\$TMPDIR\"";
+    let mut line = instance.shell_command(&format!("tutti run -n 2 sh -c '{inner}'"));
+    line.env("TMPDIR", &instance.work).env("TUTTI_PMIX", "1");
+    let done = Running::start(line).wait_within(PATIENCE * 2).expect(0);
+    assert_eq!(done.text().trim(), format!("at {}", instance.work.display()));
+}
+
+#[test]
+fn a_script_of_each_task_is_served_if_asked_for() {
+    let instance = Instance::alone().up();
+    let hello = of_text(&instance, "hello", HELLO);
+    instance.script("each.sh", &format!("#!/bin/sh\nexec {hello}\n"));
+    let mut submit = instance.command(&["submit", "-n", "2", "-o", "out", "each.sh"]);
+    submit.current_dir(&instance.work).env("TUTTI_PMIX", "1");
+    Running::start(submit).wait().expect(0);
+    instance.tutti(&["wait", "1"]).expect(0);
+    let said = std::fs::read_to_string(instance.work.join("out")).unwrap();
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, TWO);
+}
+
+/// Spawns two more processes; an error is returned, or ends the job.
+const SPAWNS: &str = "#include <mpi.h>\n#include <stdio.h>\n\
+    int main(int n, char **a) { MPI_Comm other; int e[2], rc; MPI_Init(&n, &a); \
+    if (n > 1) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); \
+    rc = MPI_Comm_spawn(a[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other, e); \
+    puts(rc ? \"refused\" : \"spawned\"); MPI_Finalize(); return 0; }\n";
+
+#[test]
+fn a_spawn_is_refused_at_once_by_both_families() {
+    let instance = Instance::alone().up();
+    // Of Open MPI 4 only the root returns from a spawn that fails: the others wait for it.
+    let open = of_text(&instance, "spawns", SPAWNS);
+    let done = instance.start(&["run", "-n", "2", "--grace", "300ms", &open]);
+    let done = done.wait_within(PATIENCE);
+    assert!(done.code != 0 && !done.text().contains("spawned"), "{}", done.err);
+    assert!(done.err.contains("MPI_Comm_spawn") || done.err.contains("MPI_ERR"), "{}", done.err);
+    let mpich = compile("mpicc.mpich", &instance.work.join("spawns.c"), "spawns-mpich");
+    let job = ["run", "-n", "2", &mpich.display().to_string(), "return"];
+    let done = instance.start(&job).wait_within(PATIENCE);
+    assert_eq!(done.expect(0).sorted(), ["refused", "refused"]);
+}
+
+#[test]
+fn slurms_variables_leave_ranks_in_one_world() {
+    let instance = Instance::alone().up();
+    let hello = of_text(&instance, "hello", HELLO);
+    let run = instance.start(&["run", "--slurm", "-n", "2", &hello]);
+    assert_eq!(run.wait_within(PATIENCE * 3).expect(0).sorted(), TWO);
 }

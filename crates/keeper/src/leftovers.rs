@@ -1,0 +1,108 @@
+//! What an earlier keeper of this node has left, when it was killed: groups with processes, files
+//! of shared memory that these use, directories, scripts.
+
+use super::KeeperOptions;
+use super::scratch;
+use super::script;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+use tracing::{info, warn};
+use tutti_linux::shm;
+use tutti_node::layout::{is_of_a_helper, is_of_a_job};
+use tutti_node::platform::groups::{Cgroup, Hierarchy};
+use tutti_wire::code::Code;
+
+/// Maximum number of processes of a group whose shared memory is looked for, and how long.
+const PROCESSES_LOOKED_AT_MAX: usize = 4_096;
+const LOOK_MAX: Duration = Duration::from_millis(500);
+
+/// Maximum number of groups within a group that are asked for their age.
+const GROUPS_MAX: usize = 4_096;
+
+/// Ends and removes all of it. Tasks that an earlier keeper held have lost their streams, and their
+/// status is unknown.
+pub(super) fn remove(options: &KeeperOptions) {
+    drop(scratch::remove_all(&options.scratch));
+    script::remove_all(&options.spool);
+    let Some(root) = &options.cgroup_root else { return };
+    let Ok(hierarchy) = Hierarchy::open(root) else { return };
+    let mut names = hierarchy.children().unwrap_or_default();
+    names.retain(|name| is_of_a_job(name) || is_of_a_helper(name));
+    let mut left = Vec::new();
+    let until = Instant::now() + LOOK_MAX;
+    for name in names {
+        warn!(code = %Code::PartEnded, "ending {name}, which an earlier keeper left");
+        let path = root.join(&name);
+        left.extend(Cgroup::open(&path).ok().and_then(|group| shared_by(&group, until)));
+        match Hierarchy::open(&path).map(|group| group.remove()) {
+            Ok(Ok(true)) => {}
+            _ => warn!(code = %Code::ProcessStuck, "{name} does not end"),
+        }
+    }
+    // What one job shares with another is unused only when both have ended.
+    for (owners, since) in left {
+        for (uid, files) in owners {
+            for file in shm::remove_left(&files, uid, since) {
+                info!("removed {}, which a job of an earlier keeper left", file.display());
+            }
+        }
+    }
+}
+
+/// Files by their owners, and since when these files can be of the same job.
+type Shared = (BTreeMap<u32, BTreeSet<PathBuf>>, SystemTime);
+
+/// The shared memory that processes of a group use: files of their own users.
+fn shared_by(group: &Cgroup, until: Instant) -> Option<Shared> {
+    let mut pids = group.processes().ok()?;
+    pids.truncate(PROCESSES_LOOKED_AT_MAX);
+    let files = shm::mapped_files(&pids, until);
+    if files.is_empty() {
+        return None;
+    }
+    let owner = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.uid());
+    let users: BTreeSet<u32> =
+        pids.iter().filter_map(|pid| owner(Path::new(&format!("/proc/{pid}")))).collect();
+    let mut owners: BTreeMap<u32, BTreeSet<PathBuf>> = BTreeMap::new();
+    for file in files {
+        if let Some(uid) = owner(&file).filter(|uid| users.contains(uid)) {
+            owners.entry(uid).or_default().insert(file);
+        }
+    }
+    Some((owners, age(group.path())))
+}
+
+/// When the oldest of the groups here and below was made, or got its first group: that of the first
+/// task is as old as the job.
+fn age(group: &Path) -> SystemTime {
+    let mut oldest = SystemTime::now();
+    let mut waiting = vec![group.to_owned()];
+    for _ in 0..GROUPS_MAX {
+        let Some(path) = waiting.pop() else { break };
+        if let Ok(at) = fs::metadata(&path).and_then(|found| found.modified()) {
+            oldest = oldest.min(at);
+        }
+        let below = fs::read_dir(&path).into_iter().flatten().flatten();
+        let is_group = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        waiting.extend(below.filter(is_group).map(|entry| entry.path()));
+    }
+    oldest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_as_old_as_the_oldest_within() {
+        let top = std::env::temp_dir().join(format!("tutti-age-{}", std::process::id()));
+        fs::create_dir_all(top.join("step-0/rank-0")).unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        fs::File::open(top.join("step-0/rank-0")).unwrap().set_modified(old).unwrap();
+        assert_eq!(age(&top), old);
+        fs::remove_dir_all(&top).unwrap();
+    }
+}
