@@ -20,6 +20,7 @@ pub struct Table {
     /// What is said of rows, by the number of the last line of each.
     notes: BTreeMap<usize, String>,
     spare: &'static [&'static str],
+    is_folded: bool,
 }
 
 /// A cell that is longer is cut where the table has too little room (a name may be of any length),
@@ -40,12 +41,18 @@ impl Table {
     /// A table with these columns and no rows.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|&(name, align)| (name.to_owned(), align)).collect();
-        Self { columns, rows: Vec::new(), notes: BTreeMap::new(), spare: &[] }
+        Self { columns, rows: Vec::new(), notes: BTreeMap::new(), spare: &[], is_folded: true }
     }
 
     /// Which columns go, the first one first, where there is too little room for all.
     pub const fn can_spare(mut self, columns: &'static [&'static str]) -> Self {
         self.spare = columns;
+        self
+    }
+
+    /// Has each row in one line: what is too long of the last column is cut.
+    pub const fn in_single_lines(mut self) -> Self {
+        self.is_folded = false;
         self
     }
 
@@ -90,7 +97,7 @@ impl Table {
     }
 
     /// The table as text in lines of at most `width` characters, as far as possible: long cells are
-    /// cut, then columns that can be spared go, then the last column is folded.
+    /// cut, then columns that can be spared go, then the last column is folded, or cut.
     pub fn render_within(&self, width: usize) -> String {
         let mut table = self.clone();
         let last = table.columns.len().saturating_sub(1);
@@ -109,7 +116,13 @@ impl Table {
         }
         let before = table.width_before_last();
         if table.width() > width && before + FOLDED_MIN <= width {
-            table.fold_last(width - before);
+            if table.is_folded {
+                table.fold_last(width - before);
+            } else {
+                table.rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|cell| {
+                    cut(cell, width - before);
+                });
+            }
         }
         table.render_with(width.clamp(NOTE_WIDTH_MIN, NOTE_WIDTH))
     }
@@ -137,9 +150,7 @@ impl Table {
 
     fn cut_cells(&mut self, last: usize, longest: usize) {
         for cell in self.rows.iter_mut().flat_map(|row| row.iter_mut().take(last)) {
-            if cell.chars().count() > longest {
-                *cell = cell.chars().take(longest - 3).chain("...".chars()).collect();
-            }
+            cut(cell, longest);
         }
     }
 
@@ -168,6 +179,12 @@ impl Table {
             }
         }
         self.rows = folded;
+    }
+}
+
+fn cut(cell: &mut String, longest: usize) {
+    if cell.chars().count() > longest {
+        *cell = cell.chars().take(longest.saturating_sub(3)).chain("...".chars()).collect();
     }
 }
 
@@ -202,6 +219,15 @@ pub fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Align, Table, fold};
+
+    #[test]
+    fn a_row_can_have_a_single_line() {
+        let mut table = Table::new(&[("JOB", Align::Right), ("WHERE", Align::Left)]);
+        table.row(["7".into(), "a reason that takes two lines where it is folded".into()]);
+        assert_eq!(table.render_within(30).lines().count(), 3);
+        let text = table.in_single_lines().render_within(30);
+        assert_eq!(text, "JOB  WHERE\n  7  a reason that takes tw...\n");
+    }
 
     #[test]
     fn a_text_is_folded_at_spaces_and_long_words_are_cut() {

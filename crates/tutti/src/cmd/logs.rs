@@ -270,7 +270,6 @@ impl Shown {
     }
 
     /// What has come since the last piece, at most so much at a time; nothing if nothing has.
-    #[cfg(feature = "web")]
     pub(super) fn next_piece(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         let count = self.files.len();
         // The file of the last piece first: its lines stay together.
@@ -300,7 +299,6 @@ impl Shown {
     }
 
     /// The first file that is not there, if none is.
-    #[cfg(feature = "web")]
     pub(super) fn missing(&self) -> Option<&LogFile> {
         let is_there = self.files.iter().any(|reading| reading.file.is_some());
         self.files.first().filter(|_| !is_there).map(|reading| &reading.of)

@@ -131,6 +131,47 @@ fn the_matrix_jobs_and_processes_are_shown_live_until_q() {
 }
 
 #[test]
+fn jobs_are_shown_and_ordered_about_by_keys() {
+    let instance = Instance::new().up();
+    let line = "echo from rank $TUTTI_RANK; exec sleep $NAP";
+    let talker = ["-J", "talker", "-n", "2", "-o", "%j-%r", "sh", "-c", line];
+    let jobs = [instance.submit(&talker), instance.submit(&["-J", "other", "sleep", "1000"])];
+    jobs.iter().for_each(|&job| drop(instance.wait_for_state(job, "running")));
+    let mut top = Watched::start(&instance, &["-d", "100ms"]);
+    top.wait_for("jobs: 2 running");
+    let press = |top: &mut Watched, keys: &str, shows: &str| {
+        top.keys.write_all(keys.as_bytes()).unwrap();
+        top.wait_for(shows);
+    };
+    press(&mut top, "c", "choose a job first");
+    press(&mut top, "?", "Keys while a job is shown");
+    press(&mut top, "x/talk", "filter: talk_");
+    eventually("the other job is not listed", || (!top.picture().contains("other")).then_some(()));
+    press(&mut top, "\r\x1b[B\r", "from rank 1");
+    press(&mut top, "n", "output of rank 0 of 2");
+    eventually("only its output", || {
+        let picture = top.picture();
+        (picture.contains("from rank 0") && !picture.contains("from rank 1")).then_some(())
+    });
+    // Nothing happens before it is confirmed.
+    press(&mut top, "s", "suspend job 1 (talker)");
+    press(&mut top, "n", "escape back");
+    assert_eq!(instance.job(jobs[0])["state"], "running");
+    press(&mut top, "sy", "done: 1 job");
+    instance.wait_for_state(jobs[0], "suspended");
+    press(&mut top, "ry", "state      running");
+    press(&mut top, "\x1b", "enter show");
+    // Escape once more takes the filter away; both are marked and end.
+    press(&mut top, "\x1b", "other");
+    press(&mut top, "j  ", "2 marked");
+    press(&mut top, "C", "kill 2 jobs at once?");
+    press(&mut top, "y", "jobs: none");
+    press(&mut top, "g", "enter show");
+    top.keys.write_all(b"q").unwrap();
+    top.expect_end(0);
+}
+
+#[test]
 fn an_interrupt_gives_the_terminal_back() {
     let instance = Instance::new().up();
     let top = Watched::start(&instance, &[]);

@@ -60,7 +60,7 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     for (number, report) in reports.iter().enumerate() {
         let gap = if number == 0 { "" } else { "\n" };
-        print(&format!("{gap}{}", without_orders(&text_of(report))))?;
+        print(&format!("{gap}{}", text_to_show(report)))?;
     }
     if args.env && reports.iter().any(|report| report.environment.is_none()) {
         let reason = "the environment of a job is kept until it ends, and is not known any more";
@@ -82,6 +82,11 @@ fn ask_for_all(job: JobId, environment: bool) -> anyhow::Result<ShowReport> {
 #[cfg(feature = "web")]
 pub(super) fn json_of(job: JobId) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&json::Shown::of(&ask_for_all(job, false)?))?)
+}
+
+/// What `tutti show` prints of a job.
+pub(super) fn text_to_show(report: &ShowReport) -> String {
+    without_orders(&text_of(report))
 }
 
 /// One job, from the controller or from the journal of an instance that is gone.

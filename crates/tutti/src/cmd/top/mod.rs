@@ -1,20 +1,28 @@
 //! `tutti top`: the matrix, jobs and processes, live.
 
+mod desk;
 mod feed;
+mod keys;
 mod letters;
 mod matrix;
+mod page;
 mod screen;
 mod view;
 
+use super::submit::order;
 use clap::Args;
+use desk::{Deed, Desk, Step};
 use feed::{Feed, Sample};
-use screen::{Key, Screen};
+use keys::Press;
+use page::Page;
+use screen::{Came, Line, Screen, Style};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use tutti_client::output::{print, said_width, terminal_width, without_orders};
+use tutti_client::output::{counted, print, said_width, terminal_width, without_orders};
+use tutti_node::codes::code_of;
 use tutti_node::exit::Exit;
-use tutti_types::Nanos;
+use tutti_types::{JobId, Nanos};
 use tutti_wire::report::{JobReport, NodeReport, Target, TaskReport};
 use view::{Room, View};
 
@@ -63,10 +71,27 @@ without cgroups, or until all nodes of the job have reported. `tutti ps --help` 
 explains the other columns.
 
 Keys:
-  q, ^C                        end
-  ^Z                           stop; `fg` goes on
-  up, down, page up, page down show other jobs
-  space                        update at once";
+  up, down, page up, page down, home, end: choose a job
+  enter      show the chosen job, and its output as it comes
+  space      mark the job; orders are for all that are marked
+  c, C       cancel; kill at once
+  s, r       suspend; resume
+  h, u       hold back a waiting job; release it
+  l          give another class
+  /          list only jobs with this text in number, name, user, class or state
+  o, O       sort by number, CPU, service, user or state; reverse
+  escape     no marks; no choice and no filter
+  g          update at once
+  ?          these keys
+  q, ^C      end
+  ^Z         stop; `fg` goes on
+Orders are given once you have confirmed them by y.
+
+Keys while a job is shown:
+  up, down, page up, page down, home, end: scroll its output
+  e          its standard error, or its standard output again
+  n, p       the output of the next rank or the one before, if each has a file
+  escape     back to all jobs";
 
 const DELAY_MIN: Nanos = Nanos::from_millis(100);
 
@@ -109,7 +134,7 @@ fn one_by_one(args: &TopArgs) -> anyhow::Result<Exit> {
         } else {
             let between = if look == 1 { "" } else { "\n" };
             let width = terminal_width().or_else(said_width);
-            let lines = view.lines(&sample, args.user.as_deref(), Room { width, height: None });
+            let lines = view.texts(&sample, args.user.as_deref(), Room { width, height: None });
             print(&format!("{between}{}\n", lines.join("\n")))?;
         }
         if args.count == Some(look) {
@@ -144,37 +169,148 @@ fn live(args: &TopArgs) -> anyhow::Result<Exit> {
         anyhow::bail!("{remark}");
     }
     let mut screen = Screen::enter()?;
-    let (mut looks, mut due, mut remark) = (1, Instant::now() + length(args.delay), None);
+    let (mut looks, mut due) = (1, Instant::now() + length(args.delay));
+    let mut state = State::default();
     loop {
-        let (width, height) = screen.size();
-        let room = Room { width: Some(width), height: Some(height) };
-        let mut lines = view.lines(&sample, args.user.as_deref(), room);
-        if let (Some(remark), Some(first)) =
-            (remark.as_ref().or(sample.remark.as_ref()), lines.first_mut())
-        {
-            *first = remark.lines().next().unwrap_or_default().to_owned();
-        }
-        screen.draw(&lines)?;
+        let jobs = view.arrange(&sample, args.user.as_deref(), &mut state.desk);
+        screen.draw(&state.picture(&mut view, &sample, &jobs, screen.size()))?;
         if args.count.is_some_and(|count| looks >= count) {
             return Ok(Exit::OK);
         }
         match screen.wait(due, feed.awaited())? {
-            Key::End(exit) => return Ok(exit),
-            Key::Scroll(lines) => view.scroll(lines),
-            Key::Look => due = Instant::now(),
-            Key::None => {}
+            Came::End(exit) => return Ok(exit),
+            Came::Back => due = Instant::now(),
+            Came::Keys(presses) => {
+                for press in presses {
+                    match state.press(press, &jobs) {
+                        Next::End => return Ok(Exit::OK),
+                        Next::Look => due = Instant::now(),
+                        Next::Wait => {}
+                    }
+                }
+            }
+            Came::Nothing => {}
         }
         match feed.turn(Instant::now() >= due) {
             Ok(None) => {}
             Ok(Some(next)) => {
-                (sample, remark, looks) = (next, None, looks + 1);
+                (sample, state.remark, looks) = (next, None, looks + 1);
                 due = Instant::now() + length(args.delay);
+                if let Some(page) = &mut state.page {
+                    page.look();
+                }
             }
             // It may be started again just now.
             Err(error) => {
-                remark = Some(format!("{error:#}"));
+                state.remark = Some(format!("{error:#}"));
                 due = Instant::now() + length(args.delay);
             }
         }
     }
+}
+
+/// What comes after a key.
+enum Next {
+    End,
+    Look,
+    Wait,
+}
+
+/// What is shown, and what keys are for.
+#[derive(Default)]
+struct State {
+    desk: Desk,
+    /// The job that is shown alone.
+    page: Option<Page>,
+    /// Why there is no new look.
+    remark: Option<String>,
+}
+
+impl State {
+    /// The picture of a look, with its last line.
+    fn picture(
+        &self,
+        view: &mut View,
+        sample: &Sample,
+        jobs: &[&JobReport],
+        (width, height): (usize, usize),
+    ) -> Vec<Line> {
+        let height = height.saturating_sub(1);
+        let mut lines = match &self.page {
+            _ if self.desk.shows_help() => help(),
+            Some(page) => page.lines(height),
+            None => {
+                let room = Room { width: Some(width), height: Some(height) };
+                view.lines(sample, jobs, &self.desk, room)
+            }
+        };
+        if let (Some(remark), Some(first)) =
+            (self.remark.as_ref().or(sample.remark.as_ref()), lines.first_mut())
+        {
+            *first = remark.lines().next().unwrap_or_default().to_owned().into();
+        }
+        lines.resize(height, Line::default());
+        lines.push(Line::new(self.desk.bar(jobs, self.page.is_some()), Style::Inverse));
+        lines
+    }
+
+    fn press(&mut self, press: Press, jobs: &[&JobReport]) -> Next {
+        let page = self.page.as_ref().map(|page| page.job);
+        self.desk.say_nothing();
+        if let Some(shown) = &mut self.page
+            && self.desk.is_watched()
+        {
+            if press == Press::Escape {
+                self.page = None;
+                return Next::Wait;
+            }
+            if shown.press(press) {
+                return Next::Wait;
+            }
+        }
+        match self.desk.press(press, jobs, page) {
+            Step::None => Next::Wait,
+            Step::End => Next::End,
+            Step::Look => Next::Look,
+            Step::Open(job) => {
+                let mut page = Page::new(job);
+                page.look();
+                self.page = Some(page);
+                Next::Wait
+            }
+            Step::Do(deed, of) => {
+                self.desk.say(done(&deed, &of));
+                Next::Look
+            }
+        }
+    }
+}
+
+/// Gives an order about jobs; what the last line says of it.
+fn done(deed: &Deed, of: &[JobId]) -> String {
+    let (mut accepted, mut wrong) = (0u64, None);
+    for &job in of {
+        match order(&deed.request(job)) {
+            Ok(()) => accepted += 1,
+            Err(error) => {
+                let text = code_of(&error).mark(&format!("{error:#}"));
+                wrong.get_or_insert(text);
+            }
+        }
+    }
+    match wrong {
+        None => format!("done: {}", counted(accepted, "job")),
+        Some(wrong) if accepted == 0 => wrong,
+        Some(wrong) => format!("done: {}; {wrong}", counted(accepted, "job")),
+    }
+}
+
+/// The part of the help that is about keys.
+fn help() -> Vec<Line> {
+    let keys = HELP.lines().skip_while(|line| *line != "Keys:");
+    keys.map(|line| {
+        let style = if line.starts_with("Keys") { Style::Title } else { Style::Plain };
+        Line::new(line.to_owned(), style)
+    })
+    .collect()
 }

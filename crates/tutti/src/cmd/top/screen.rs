@@ -1,5 +1,6 @@
 //! The terminal while it is a screen that is painted over and over.
 
+use super::keys::{Press, presses};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
@@ -12,21 +13,51 @@ use tutti_client::output::print;
 use tutti_client::output::terminal_size;
 use tutti_node::exit::Exit;
 
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+/// What has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Came {
     /// It is over.
     End(Exit),
-    /// Look again at once.
-    Look,
-    /// Show what is so many lines further down.
-    Scroll(isize),
+    /// The terminal is ours again.
+    Back,
+    /// These keys.
+    Keys(Vec<Press>),
     /// Nothing but what is due.
-    None,
+    Nothing,
 }
 
-/// Lines of a page.
-const PAGE: isize = 10;
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Style {
+    /// As text.
+    #[default]
+    Plain,
+    /// The names of columns, and titles.
+    Title,
+    /// The chosen job, and the last line.
+    Inverse,
+}
+
+/// A line of the screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    /// What it says.
+    pub(super) text: String,
+    /// How it looks.
+    pub(super) style: Style,
+}
+
+impl Line {
+    pub(super) const fn new(text: String, style: Style) -> Self {
+        Self { text, style }
+    }
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Self {
+        Self::new(text, Style::Plain)
+    }
+}
 
 /// Another screen of the terminal; without a cursor, cleared; and back.
 const ENTER: &str = "\x1b[?1049h";
@@ -93,9 +124,16 @@ impl Screen {
     ///
     /// # Errors
     /// Without a reader.
-    pub(super) fn draw(&self, lines: &[String]) -> anyhow::Result<()> {
+    pub(super) fn draw(&self, lines: &[Line]) -> anyhow::Result<()> {
         let (width, height) = self.size();
-        let cut = |line: &String| line.chars().take(width).collect::<String>();
+        let cut = |line: &Line| {
+            let text: String = line.text.chars().take(width).collect();
+            match line.style {
+                Style::Plain => text,
+                Style::Title => format!("\x1b[1m{text}\x1b[m"),
+                Style::Inverse => format!("\x1b[7m{text:<width$}\x1b[m"),
+            }
+        };
         let lines: Vec<String> = lines.iter().take(height).map(cut).collect();
         print(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
@@ -108,7 +146,7 @@ impl Screen {
         &mut self,
         due: Instant,
         answer: Option<BorrowedFd<'_>>,
-    ) -> anyhow::Result<Key> {
+    ) -> anyhow::Result<Came> {
         let left = due.saturating_duration_since(Instant::now());
         // While an answer is under way, nothing else is due.
         let timeout = match answer {
@@ -127,45 +165,45 @@ impl Screen {
         }
         let has_keys =
             self.was.is_some() && fds.last().and_then(PollFd::any).is_some_and(|is_ready| is_ready);
-        if let Some(key) = self.on_signal()? {
-            return Ok(key);
+        if let Some(came) = self.on_signal()? {
+            return Ok(came);
         }
-        Ok(if has_keys { self.read_key() } else { Key::None })
+        Ok(if has_keys { self.read_keys() } else { Came::Nothing })
     }
 
-    fn on_signal(&mut self) -> anyhow::Result<Option<Key>> {
+    fn on_signal(&mut self) -> anyhow::Result<Option<Came>> {
         let Some(info) = self.signals.read_signal()? else { return Ok(None) };
         let signal = Signal::try_from(info.ssi_signo.cast_signed())?;
         Ok(match signal {
-            Signal::SIGINT => Some(Key::End(Exit::OK)),
+            Signal::SIGINT => Some(Came::End(Exit::OK)),
             Signal::SIGTSTP => {
                 self.give_back();
                 raise(Signal::SIGSTOP)?;
                 await_foreground();
                 print(ENTER)?;
                 self.set_up()?;
-                Some(Key::Look)
+                Some(Came::Back)
             }
             // A process that was stopped without being asked finds the terminal as the shell has
             // left it.
             Signal::SIGCONT => {
                 self.set_up()?;
-                Some(Key::Look)
+                Some(Came::Back)
             }
-            Signal::SIGWINCH => Some(Key::None),
-            signal => Some(Key::End(Exit::of_signal(signal))),
+            Signal::SIGWINCH => Some(Came::Nothing),
+            signal => Some(Came::End(Exit::of_signal(signal))),
         })
     }
 
-    fn read_key(&mut self) -> Key {
+    fn read_keys(&mut self) -> Came {
         let mut typed = [0; 64];
         match nix::unistd::read(std::io::stdin(), &mut typed) {
             Ok(0) | Err(_) => {
                 // There is no input any more.
                 self.give_up_keys();
-                Key::None
+                Came::Nothing
             }
-            Ok(count) => key(&typed[..count]),
+            Ok(count) => Came::Keys(presses(&typed[..count])),
         }
     }
 
@@ -192,51 +230,5 @@ fn await_foreground() {
         if !is_behind() || raise(Signal::SIGTTIN).is_err() {
             return;
         }
-    }
-}
-
-/// What the keys mean that were typed since the last look: how far it is scrolled adds up.
-fn key(mut typed: &[u8]) -> Key {
-    let (mut lines, mut looks) = (0, false);
-    while let Some(&first) = typed.first() {
-        let (length, by) = match typed {
-            [b'\x1b', b'[' | b'O', b'A', ..] => (3, -1),
-            [b'\x1b', b'[' | b'O', b'B', ..] => (3, 1),
-            [b'\x1b', b'[', b'5', b'~', ..] => (4, -PAGE),
-            [b'\x1b', b'[', b'6', b'~', ..] => (4, PAGE),
-            [b'k', ..] => (1, -1),
-            [b'j', ..] => (1, 1),
-            _ => (1, 0),
-        };
-        match first {
-            b'q' | b'Q' => return Key::End(Exit::OK),
-            b' ' | b'\n' | b'\r' => looks = true,
-            _ => {}
-        }
-        lines += by;
-        typed = &typed[length..];
-    }
-    match (lines, looks) {
-        (0, true) => Key::Look,
-        (0, false) => Key::None,
-        (lines, _) => Key::Scroll(lines),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_mean_what_the_help_says() {
-        assert_eq!(key(b"q"), Key::End(Exit::OK));
-        assert_eq!(key(b"  q"), Key::End(Exit::OK));
-        assert_eq!(key(b" "), Key::Look);
-        assert_eq!(key(b"\x1b[A"), Key::Scroll(-1));
-        assert_eq!(key(b"\x1bOB"), Key::Scroll(1));
-        assert_eq!(key(b"\x1b[6~"), Key::Scroll(PAGE));
-        assert_eq!(key(b"\x1b[B\x1b[Bj\x1b[A"), Key::Scroll(2));
-        assert_eq!(key(b"\x1b[Bq"), Key::End(Exit::OK));
-        assert_eq!(key(b"x\x1b"), Key::None);
     }
 }

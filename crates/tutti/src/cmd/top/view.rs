@@ -1,8 +1,10 @@
 //! What `tutti top` shows of a look, as lines of text.
 
+use super::desk::Desk;
 use super::feed::Sample;
 use super::letters::Letters;
 use super::matrix;
+use super::screen::{Line, Style};
 use crate::cmd::{list, tree};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -39,17 +41,36 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Shows jobs that are so many lines further down, from the next picture on.
-    pub(super) fn scroll(&mut self, lines: isize) {
-        self.above = self.above.saturating_add_signed(lines);
+    /// The picture of a look as text; of the jobs only those of a user, if one is named.
+    pub(super) fn texts(&mut self, sample: &Sample, user: Option<&str>, room: Room) -> Vec<String> {
+        let mut desk = Desk::default();
+        let jobs = self.arrange(sample, user, &mut desk);
+        self.lines(sample, &jobs, &desk, room).into_iter().map(|line| line.text).collect()
     }
 
-    /// The picture of a look; of the jobs only those of a user, if one is named.
-    pub(super) fn lines(&mut self, sample: &Sample, user: Option<&str>, room: Room) -> Vec<String> {
+    /// The jobs of a look that are listed, in their order.
+    pub(super) fn arrange<'a>(
+        &mut self,
+        sample: &'a Sample,
+        user: Option<&str>,
+        desk: &mut Desk,
+    ) -> Vec<&'a JobReport> {
         self.take_in(sample);
+        let is_wanted = |job: &&JobReport| user.is_none_or(|user| user == job.user);
+        desk.arrange(sample.jobs.iter().filter(is_wanted), &self.rates)
+    }
+
+    /// The picture of a look with these jobs of it.
+    pub(super) fn lines(
+        &mut self,
+        sample: &Sample,
+        jobs: &[&JobReport],
+        desk: &Desk,
+        room: Room,
+    ) -> Vec<Line> {
         let width = room.width.unwrap_or(MATRIX_WIDTH);
-        let mut lines = head(sample);
-        let gap = room.height.is_none_or(|height| height >= LOW).then(String::new);
+        let mut lines: Vec<Line> = head(sample).into_iter().map(Line::from).collect();
+        let gap = room.height.is_none_or(|height| height >= LOW).then(Line::default);
         lines.extend(gap.clone());
         // On a screen, jobs have half of it at least.
         let matrix_height = room
@@ -57,17 +78,15 @@ impl View {
             .map_or(usize::MAX, |height| (height / 2).saturating_sub(lines.len()).max(1));
         let size = (width, matrix_height);
         let matrix = matrix::draw(&sample.nodes, &sample.jobs, &self.letters, size);
-        lines.extend(cut(matrix, matrix_height));
+        lines.extend(cut(matrix, matrix_height).into_iter().map(Line::from));
         lines.extend(gap);
-        let jobs: Vec<&JobReport> =
-            sample.jobs.iter().filter(|job| user.is_none_or(|user| user == job.user)).collect();
         let processes = processes(sample, room.width);
         let left = room.height.map(|height| {
             let left = height.saturating_sub(lines.len());
             left.saturating_sub(processes.len()).max(left / 2)
         });
-        lines.extend(self.jobs(&jobs, room.width, left));
-        lines.extend(processes);
+        lines.extend(self.jobs(jobs, desk, room.width, left));
+        lines.extend(processes.into_iter().map(Line::from));
         lines
     }
 
@@ -94,24 +113,37 @@ impl View {
         self.letters.update(placed.map(|job| job.job));
     }
 
-    /// The jobs as a table, in so many lines.
+    /// The jobs as a table, in so many lines; the chosen one is among them.
     fn jobs(
         &mut self,
         jobs: &[&JobReport],
+        desk: &Desk,
         width: Option<usize>,
         height: Option<usize>,
-    ) -> Vec<String> {
-        let shown = height.map_or(jobs.len(), |height| height.saturating_sub(1));
-        self.above = self.above.min(jobs.len().saturating_sub(shown.max(1)));
-        let table = self.table(&jobs[self.above..]);
+    ) -> Vec<Line> {
+        let shown = height.map_or(jobs.len(), |height| height.saturating_sub(1)).max(1);
+        let chosen = desk.chosen().and_then(|job| jobs.iter().position(|it| it.job == job));
+        if let Some(chosen) = chosen {
+            self.above = self.above.clamp((chosen + 1).saturating_sub(shown), chosen);
+        }
+        self.above = self.above.min(jobs.len().saturating_sub(shown));
+        let below: usize = height.map_or(usize::MAX, |_| shown);
+        let table = self.table(jobs.iter().skip(self.above).take(below).copied(), desk);
+        // On a screen, a line is a job.
+        let table = if height.is_some() { table.in_single_lines() } else { table };
         let text = width.map_or_else(|| table.render(), |width| table.render_within(width));
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        lines.truncate(height.unwrap_or(usize::MAX));
-        lines
+        let style = |number: usize| match number.checked_sub(1).map(|row| row + self.above) {
+            None => Style::Title,
+            row if row == chosen => Style::Inverse,
+            Some(_) => Style::Plain,
+        };
+        let lines = text.lines().enumerate();
+        let lines = lines.map(|(number, text)| Line::new(text.to_owned(), style(number)));
+        lines.take(height.unwrap_or(usize::MAX)).collect()
     }
 
-    fn table(&self, jobs: &[&JobReport]) -> Table {
-        let is_limited = list::has_limits(jobs.iter().copied());
+    fn table<'a>(&self, jobs: impl Iterator<Item = &'a JobReport> + Clone, desk: &Desk) -> Table {
+        let is_limited = list::has_limits(jobs.clone());
         let mut columns = vec![
             ("", Align::Left),
             ("JOB", Align::Right),
@@ -132,10 +164,13 @@ impl View {
         let spare = &["CLASS", "SERVICE", "TASKS", "LIMIT", "AGE", "USER", "LEFT", "WHERE"];
         let mut table = Table::new(&columns).can_spare(spare);
         for job in jobs {
-            let letter = match job.placement.is_empty() {
+            let mut letter = match job.placement.is_empty() {
                 true => String::new(),
                 false => self.letters.get(job.job).to_string(),
             };
+            if desk.is_marked(job.job) {
+                letter.push('*');
+            }
             let mut row = vec![
                 letter,
                 job.job.to_string(),
@@ -221,6 +256,7 @@ fn processes(sample: &Sample, width: Option<usize>) -> Vec<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::keys::Press;
     use super::*;
     use tutti_wire::launch::Usage;
     use tutti_wire::report::ParamReport;
@@ -334,7 +370,7 @@ pub(super) mod tests {
             vec![JobReport { usage: Some(usage), ..job(3, 1, 2, &["n1:0-1"]) }]
         };
         let (mut view, room) = (View::default(), Room { width: Some(100), height: Some(30) });
-        let first = view.lines(&sample(with_cpu(5_000_000), begin), None, room);
+        let first = view.texts(&sample(with_cpu(5_000_000), begin), None, room);
         assert!(first[0].contains("1 node up, 1 lost; 1 of 2 processors in use"), "{first:#?}");
         assert!(first[1].contains("jobs: 1 running; policy gang, quantum 100ms"), "{first:#?}");
         let line = first.last().unwrap();
@@ -343,7 +379,7 @@ pub(super) mod tests {
         let next = sample(with_cpu(6_500_000), later);
         for _ in 0..2 {
             // Painted once more, for another size, say: it is the same look.
-            let lines = view.lines(&next, None, room);
+            let lines = view.texts(&next, None, room);
             assert!(lines.last().unwrap().contains("150 %"), "{lines:#?}");
         }
     }
@@ -358,7 +394,7 @@ pub(super) mod tests {
         };
         let (mut view, room) = (View::default(), Room { width: Some(100), height: Some(30) });
         let mut shown = |second, us, cpu_whole| {
-            let lines = view.lines(&look(second, us, cpu_whole), None, room);
+            let lines = view.texts(&look(second, us, cpu_whole), None, room);
             let line = lines.last().unwrap();
             line.split("50 %").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
         };
@@ -380,7 +416,7 @@ pub(super) mod tests {
         let sample = sample(jobs.collect(), Instant::now());
         let shown = |height| {
             let room = Room { width: Some(100), height: Some(height) };
-            let lines = View::default().lines(&sample, None, room);
+            let lines = View::default().texts(&sample, None, room);
             assert!(lines.len() <= height, "{lines:#?}");
             lines
         };
@@ -396,16 +432,27 @@ pub(super) mod tests {
         let jobs = (1..=40).map(|number| job(number, 1, 1, &["n1:0"])).collect();
         let (sample, room) =
             (sample(jobs, Instant::now()), Room { width: Some(100), height: Some(24) });
-        let mut view = View::default();
-        let first = view.lines(&sample, None, room);
+        let (mut view, mut desk) = (View::default(), Desk::default());
+        let first = view.texts(&sample, None, room);
         assert_eq!(first.len(), 24);
         assert!(first.last().unwrap().contains("name17"), "{first:#?}");
-        view.scroll(1);
-        assert!(view.lines(&sample, None, room).last().unwrap().contains("name18"));
-        view.scroll(1000);
-        assert!(view.lines(&sample, None, room).last().unwrap().contains("name40"));
-        view.scroll(-1000);
-        assert_eq!(view.lines(&sample, None, room), first);
-        assert_eq!(view.lines(&sample, Some("eve"), room).len(), first.len() - 17);
+        let mut press = |key: Press| {
+            let jobs = view.arrange(&sample, None, &mut desk);
+            desk.press(key, &jobs, None);
+            let lines = view.lines(&sample, &jobs, &desk, room);
+            let chosen = lines.iter().find(|line| line.style == Style::Inverse).unwrap();
+            (chosen.text.clone(), lines.last().unwrap().text.clone())
+        };
+        let shows = |(chosen, last): (String, String), wanted: [&str; 2]| {
+            assert!(chosen.contains(wanted[0]) && last.contains(wanted[1]), "{chosen}\n{last}");
+        };
+        shows(press(Press::Down), ["name1 ", "name17"]);
+        shows(press(Press::PageDown), ["name11", "name17"]);
+        shows(press(Press::PageDown), ["name21", "name21"]);
+        shows(press(Press::Up), ["name20", "name21"]);
+        shows(press(Press::End), ["name40", "name40"]);
+        shows(press(Press::Down), ["name40", "name40"]);
+        shows(press(Press::Home), ["name1 ", "name17"]);
+        assert_eq!(view.texts(&sample, Some("eve"), room).len(), first.len() - 17);
     }
 }
