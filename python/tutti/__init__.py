@@ -138,6 +138,7 @@ class JobInfo:
     behind: Optional[int] = None
     first: Optional[str] = None
     slots: Optional[int] = None
+    array: Optional[Dict[str, Any]] = None
     ending: Optional[str] = None
     accepted_ms: Optional[int] = None
     started_ms: Optional[int] = None

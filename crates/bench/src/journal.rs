@@ -306,6 +306,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             queue: None,
             position: None,
             wait: None,
+            array: None,
             behind: None,
             first: None,
             slots: None,

@@ -186,6 +186,8 @@ pub(super) struct Driver {
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
+    /// Job arrays, as far as the core need not know them.
+    pub(super) arrays: BTreeMap<JobId, Box<Entry>>,
     /// Jobs that have ended, and which nodes still know of them.
     pub(super) ends: Ends,
     /// What is kept for each user, and what is known of users.
@@ -293,6 +295,7 @@ impl Driver {
             connections: BTreeMap::new(),
             nodes: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            arrays: BTreeMap::new(),
             ends: Ends {
                 ended: EndedJobs::default(),
                 forgetting: super::end_acks::Forgetting::default(),
@@ -417,7 +420,8 @@ impl Driver {
     /// When the journal is to have another entry, whatever happens: if the machine's clock begins anew, cluster
     /// time goes on after the last one, and jobs keep what they have waited until then.
     fn time_due(&self) -> ClusterTime {
-        match self.jobs.is_empty() || self.due.stopping.is_some() {
+        let has_none = self.jobs.is_empty() && self.arrays.is_empty();
+        match has_none || self.due.stopping.is_some() {
             true => ClusterTime::NEVER,
             false => self.core.now() + TIME_ENTERED_EVERY,
         }
@@ -428,6 +432,7 @@ impl Driver {
     fn idle_end(&self) -> Option<ClusterTime> {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
+            || !self.arrays.is_empty()
             || self.connections.values().any(|c| matches!(c.kind, Kind::Client(_)));
         let is_alone = self.instance.private && self.cluster.members.is_none();
         (is_alone && !used).then(|| self.clock.active + limit)
@@ -582,6 +587,10 @@ impl Driver {
                 self.tell_node(node, ToAgent::Kill { launch });
             }
             Action::Step(action) => self.carry_out_of_step(action),
+            Action::ElementMade { array, job, .. } => self.on_element_made(array, job),
+            Action::ArrayEnded { array, outcome, ends, numbers } => {
+                self.on_array_ended(array, outcome, ends, &numbers);
+            }
             Action::Requeued { job } => self.on_requeued(job),
             Action::Reclassed { job, class } => {
                 let class = class.to_string();
@@ -636,7 +645,7 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: memory_of_a_task(&view, parts),
-            spec: entry.launch.whole()?,
+            spec: entry.whole_launch()?,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());

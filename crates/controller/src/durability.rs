@@ -324,6 +324,18 @@ impl Driver {
         former: &mut launch_store::Former,
     ) {
         let (id, now) = (job.job, self.now());
+        if let Some(view) = self.core.array(id) {
+            let shelf = self.users.shelves.entry(job.credentials.uid).or_default();
+            let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
+            let launch = shelf.take_over(name, segments, former);
+            let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
+            entry.array = Some(view.array.clone());
+            entry.shown = self.shown_of(view.spec, entry.accepted_ms);
+            self.users.submitted.note(entry.credentials.uid, entry.key, id);
+            self.arrays.insert(id, Box::new(entry));
+            return;
+        }
+        let element = self.element(id);
         let Some(view) = self.core.job(id, now) else {
             // Its acceptance was cut off with a torn end.
             return self.memory.journal.drop_job(id);
@@ -332,6 +344,8 @@ impl Driver {
         let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
         let launch = shelf.take_over(name, segments, former);
         let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
+        entry.submitted |= element.is_some();
+        entry.element = element;
         entry.started = launched;
         entry.note_processors(&view.placements);
         entry.has_told_front = launched.is_some();

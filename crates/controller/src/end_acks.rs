@@ -154,11 +154,13 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Resume { .. }
         | Event::Hold { .. }
         | Event::Release { .. }
+        | Event::Elements { .. }
         | Event::SetJobClass { .. }
         | Event::MoveJob { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
         | Event::SubmitWith { .. }
+        | Event::SubmitArray { .. }
         | Event::SubmitStep { .. }
         | Event::StepTasksEnded { .. }
         | Event::StepCleared { .. }

@@ -58,7 +58,7 @@ impl From<Forbidden> for Problem {
             | Forbidden::NotHeld(_)
             | Forbidden::NoPlace(_)
             | Forbidden::Overrun(_) => Code::NotInThatState,
-            Forbidden::BeforeItself(_) => Code::Improper,
+            Forbidden::BeforeItself(_) | Forbidden::IsArray(_) => Code::Improper,
         };
         Self::new(code, error)
     }

@@ -1,5 +1,6 @@
 //! What the controller keeps of a job beside what the core decides on.
 
+use super::arrays::Element;
 use super::exchange::Exchanges;
 use super::failures::Failures;
 use super::launch_store::Kept;
@@ -10,11 +11,11 @@ use tutti_core::PlacementView;
 use tutti_journal::Job;
 use tutti_node::exit::Exit;
 use tutti_types::{
-    ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, Outcome, QueueName, Rank,
-    StepId, TaskStatus,
+    ArraySpec, ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, Outcome,
+    QueueName, Rank, StepId, TaskStatus,
 };
 use tutti_wire::code::Code;
-use tutti_wire::launch::{Credentials, Usage, cut};
+use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
@@ -97,6 +98,10 @@ pub(super) struct Entry {
     pub(super) steps: BTreeMap<StepId, StepEntry>,
     /// Those that ended last.
     pub(super) steps_ended: VecDeque<StepReport>,
+    /// What tells it from the others of its array, if it is an element.
+    pub(super) element: Option<Element>,
+    /// The indices and the limit, if it is an array.
+    pub(super) array: Option<ArraySpec>,
 }
 
 /// Tasks of a job of which it is remembered what each used.
@@ -154,7 +159,18 @@ impl Entry {
             shown: Shown::default(),
             steps: BTreeMap::new(),
             steps_ended: VecDeque::new(),
+            element: None,
+            array: None,
         }
+    }
+
+    /// What it is to run, with what is its own as an element.
+    pub(super) fn whole_launch(&self) -> Option<LaunchSpec> {
+        let mut launch = self.launch.whole()?;
+        if let Some(element) = self.element {
+            element.fill_in(&mut launch);
+        }
+        Some(launch)
     }
 
     /// It has these: fewer than it asked for, if tasks share some.

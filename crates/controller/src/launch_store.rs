@@ -193,6 +193,11 @@ impl Shelf {
         self.take_in(Kept { name: name.into(), parts })
     }
 
+    /// Keeps once more what is kept already.
+    pub(super) fn share(&mut self, kept: &Kept) -> Kept {
+        self.take_in(Kept { name: kept.name.clone(), parts: kept.parts.clone() })
+    }
+
     fn add(&mut self, part: Part) -> Rc<Part> {
         self.bytes += bytes_of(&part.bytes);
         let part = Rc::new(part);

@@ -16,6 +16,7 @@
 mod access;
 mod adopt;
 mod agents;
+mod arrays;
 mod bank;
 mod driver;
 mod durability;

@@ -10,8 +10,8 @@ use tutti_wire::local::{BrokenPromise, Reply};
 
 impl Driver {
     /// The part in which a user acts on a job: its owner as that, others as administrators.
-    fn acts_as(&self, uid: u32, job: JobId) -> HeldBy {
-        match self.jobs.get(&job) {
+    pub(super) fn acts_as(&self, uid: u32, job: JobId) -> HeldBy {
+        match self.entry(job) {
             Some(entry) if entry.credentials.uid != uid => HeldBy::Administrator,
             _ => HeldBy::Owner,
         }
@@ -19,7 +19,8 @@ impl Driver {
 
     pub(super) fn on_hold(&mut self, token: u64, uid: u32, job: JobId) {
         let state = self.core.job(job, self.now()).map(|view| view.state);
-        let waits = matches!(state, Some(JobState::Queued { .. }));
+        let waits =
+            matches!(state, Some(JobState::Queued { .. })) || self.arrays.contains_key(&job);
         let allowed =
             self.owned(uid, job).and_then(|()| waits.then_some(()).ok_or(Forbidden::HasBegun(job)));
         match allowed {
@@ -37,6 +38,7 @@ impl Driver {
         // The owner of the instance may do with own jobs what an administrator may.
         let by = if self.admin(uid).is_ok() { HeldBy::Administrator } else { by };
         let allowed = self.owned(uid, job).and_then(|()| match self.core.held_by(job) {
+            None if self.arrays.contains_key(&job) => Ok(()),
             None => Err(Forbidden::NotHeld(job)),
             Some(held) if held > by => Err(Forbidden::HeldByAdministrator(job)),
             Some(_) => Ok(()),
@@ -85,6 +87,9 @@ impl Driver {
         let now = self.now();
         for job in [Some(job), before].into_iter().flatten() {
             self.owned(uid, job)?;
+            if self.arrays.contains_key(&job) {
+                return Err(Forbidden::IsArray(job));
+            }
             let state = self.core.job(job, now).map(|view| view.state);
             if !matches!(state, Some(JobState::Queued { .. })) {
                 return Err(Forbidden::NoPlace(job));
@@ -136,7 +141,7 @@ impl Driver {
             return self.fail(token, Problem::new(code, refusal));
         }
         if self.admin(uid).is_err()
-            && let Some(entry) = self.jobs.get(&job)
+            && let Some(entry) = self.entry(job)
             && let Err(problem) = self.may_use_class(&class, &entry.credentials)
         {
             return self.fail(token, problem);
@@ -144,8 +149,11 @@ impl Driver {
         if self.core.is_overrun(job) {
             return self.fail(token, Forbidden::Overrun(job));
         }
-        if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.class = class.to_string();
+        let elements = self.live_elements(job).unwrap_or_default();
+        for job in elements.into_iter().chain([job]) {
+            if let Some(entry) = self.entry_mut(job) {
+                entry.class = class.to_string();
+            }
         }
         self.apply(&Event::SetJobClass { job, class });
         self.reply(token, &Reply::Done);

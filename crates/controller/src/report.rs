@@ -1,6 +1,7 @@
 //! What tables and `--json` show, made from the core's views and what the controller keeps beside.
 
 use super::agents::Gone;
+use super::arrays::Element;
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
@@ -50,10 +51,19 @@ pub(super) fn jobs(
     past.sort_by_key(|ended| ended.report.job);
     let past = past.into_iter().map(|ended| {
         let age_s = now.since(ended.accepted).0 / SECOND;
-        (ended.report.job, Some(JobReport { age_s, ..ended.report.clone() }))
+        let mut report = JobReport { age_s, ..ended.report.clone() };
+        // They say where elements are found, which tables don't show.
+        if let Some(elements) = report.array.as_mut().and_then(|it| it.elements.as_mut()) {
+            elements.numbers = Vec::new();
+        }
+        (ended.report.job, Some(report))
     });
     let live = driver.jobs.range(from..).map(|(&job, _)| (job, None));
-    page(by_number(past, live).filter_map(|(job, report)| report.or_else(|| shown(job))))
+    let lines = driver.arrays.range(from..).map(|(&array, _)| (array, None));
+    let all = by_number(past, by_number(live, lines));
+    page(all.filter_map(|(job, report)| {
+        report.or_else(|| shown(job)).or_else(|| driver.array_report(job, &shown))
+    }))
 }
 
 /// Reports on jobs that have not ended.
@@ -76,7 +86,9 @@ fn live_jobs<'a>(
 
 /// A job that has not ended.
 pub(super) fn live(driver: &Driver, job: JobId) -> Option<JobReport> {
-    live_jobs(driver, &BTreeMap::new())(job)
+    let usages = BTreeMap::new();
+    let shown = live_jobs(driver, &usages);
+    shown(job).or_else(|| driver.array_report(job, &shown))
 }
 
 /// As many as are on one page, of jobs by number.
@@ -193,6 +205,7 @@ fn live_job(
             JobState::Queued { why, .. } => Some(why.word().into()),
             JobState::Running { .. } | JobState::Ending { .. } => None,
         },
+        array: entry.element.map(Element::report),
     }
 }
 
@@ -295,6 +308,7 @@ pub(super) fn ended_job(
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
         wait: None,
+        array: entry.element.map(Element::report),
     }
 }
 
@@ -488,6 +502,9 @@ pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport 
             JobState::Queued { .. } => status.queued += 1,
             JobState::Running { .. } | JobState::Ending { .. } => status.resident += 1,
         }
+    }
+    for view in driver.core.arrays() {
+        status.queued += view.unmade();
     }
     status
 }

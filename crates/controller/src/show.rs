@@ -129,7 +129,7 @@ impl Driver {
     }
 
     pub(super) fn on_show(&mut self, token: u64, uid: u32, job: JobId, environment: bool) {
-        let shown = match self.jobs.contains_key(&job) {
+        let shown = match self.entry(job).is_some() {
             true => self.show_live(uid, job, environment),
             false => self.show_ended(uid, job, environment),
         };
@@ -140,10 +140,10 @@ impl Driver {
     }
 
     fn show_live(&self, uid: u32, job: JobId, environment: bool) -> Result<ShowReport, Problem> {
-        let found = report::live(self, job).zip(self.jobs.get(&job));
+        let found = report::live(self, job).zip(self.entry(job));
         let (report, entry) = found.ok_or(Forbidden::NoJob(job))?;
         let is_theirs = may_see(uid, entry.credentials.uid, &report, environment)?;
-        let launch = entry.launch.whole().filter(|_| is_theirs);
+        let launch = entry.whole_launch().filter(|_| is_theirs);
         Ok(ShowReport {
             job: report,
             accepted_ms: entry.accepted_ms,
@@ -243,7 +243,7 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
 /// What is stored of a job that ends now.
 pub(super) fn details_to_store(entry: &mut Entry) -> Option<JobDetails> {
     entry.shown.states.note("ended", wall_ms());
-    let mut details = details_of(entry, &entry.launch.whole()?);
+    let mut details = details_of(entry, &entry.whole_launch()?);
     details.nodes_left_out += left_out(details.nodes.len(), STORED_NODES_MAX);
     details.nodes.truncate(STORED_NODES_MAX);
     Some(details)

@@ -1,5 +1,6 @@
 //! All that the core can ask of the world, carried out by a driver in the order given.
 
+use crate::arrays::{ArrayEnds, ElementNumbers};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId, NodeId, Rank, RequestId, StepKey};
@@ -129,6 +130,26 @@ pub enum Action {
         node: NodeId,
         /// The signal's number.
         signal: u8,
+    },
+    /// An element of an array came into line, as a job of its own.
+    ElementMade {
+        /// The array.
+        array: JobId,
+        /// The position of the element.
+        position: u32,
+        /// The number that it has as a job.
+        job: JobId,
+    },
+    /// Report the end of an array. None of its elements is left.
+    ArrayEnded {
+        /// Which one.
+        array: JobId,
+        /// That of the element with the highest exit code, and the service of all.
+        outcome: Outcome,
+        /// How its elements ended.
+        ends: ArrayEnds,
+        /// The numbers of those that were jobs.
+        numbers: Vec<ElementNumbers>,
     },
 }
 

@@ -11,6 +11,7 @@
 //! not ended.
 
 use crate::action::Action;
+use crate::arrays::ElementOrder;
 use crate::controller::Core;
 use crate::policy::WaitReason;
 use crate::state::record::Phase;
@@ -162,7 +163,8 @@ impl Core {
             let limit = u32::try_from(AFTER_MAX).unwrap_or(u32::MAX);
             return Err(Refusal::AfterTooMany { limit });
         }
-        match after.jobs.iter().find(|it| self.jobs.get(&it.job).is_none()) {
+        let is_there = |job| self.jobs.get(&job).is_some() || self.arrays.contains(job);
+        match after.jobs.iter().find(|it| !is_there(it.job)) {
             Some(none) => Err(Refusal::AfterNone { job: none.job }),
             None => Ok(()),
         }
@@ -175,7 +177,10 @@ impl Core {
         waits.jobs.sort_unstable();
         waits.jobs.dedup();
         let count = waits.jobs.len();
-        let has_started = |job| self.jobs.get(&job).is_some_and(|it| it.residence().is_some());
+        let has_started = |job| {
+            let runs = self.jobs.get(&job).is_some_and(|it| it.residence().is_some());
+            runs || self.arrays.has_started(job)
+        };
         waits.jobs.retain(|it| it.what != AfterWhat::Start || !has_started(it.job));
         let is_met = waits.jobs.is_empty() || (*one && waits.jobs.len() < count);
         if !is_met {
@@ -203,6 +208,7 @@ impl Core {
 
     fn wait_no_more(&mut self, job: JobId) {
         self.after.forget(job);
+        self.arrays.look_at(job);
         self.enter_line_late(job);
     }
 
@@ -223,6 +229,11 @@ impl Core {
                 let never = Some(before);
                 let waits = Waits { jobs: Vec::new(), one: false, stays: true, never };
                 self.after.note(job, waits);
+            }
+            Some(false) if self.arrays.contains(job) => {
+                let reason = EndReason::NeverAfter(before);
+                let order = ElementOrder::Cancel { reason, at_once: true };
+                self.on_elements(self.now, (job, None), order, actions);
             }
             Some(false) => {
                 self.end_queued(job, EndReason::NeverAfter(before), NEVER_STARTED, actions);
@@ -249,9 +260,11 @@ impl Core {
         let mut before: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
         for (&job, waits) in &self.after.waiting {
             let queued =
-                self.jobs.get(&job).is_some_and(|it| matches!(it.phase, Phase::Queued { .. }));
+                self.jobs.get(&job).is_some_and(|it| matches!(it.phase, Phase::Queued { .. }))
+                    || self.arrays.contains(job);
             let is_open = waits.never.is_some() == waits.jobs.is_empty();
-            let alive = waits.jobs.iter().all(|it| self.jobs.get(&it.job).is_some());
+            let is_there = |job| self.jobs.get(&job).is_some() || self.arrays.contains(job);
+            let alive = waits.jobs.iter().all(|it| is_there(it.job));
             if !queued || !is_open || !alive {
                 return Some(format!("job {job} waits for {waits:?}"));
             }

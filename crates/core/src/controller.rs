@@ -14,6 +14,7 @@ pub use former::FormerCore;
 use crate::action::Action;
 use crate::after::JobsAfter;
 use crate::allocation::Allocation;
+use crate::arrays::{Arrays, ElementOrder};
 use crate::bank::Bank;
 use crate::begin::Begins;
 use crate::by_use::RulesByUse;
@@ -134,6 +135,8 @@ pub struct Core {
     pub(crate) begins: Begins,
     /// The jobs that get a signal before their limits.
     pub(crate) warnings: Warnings,
+    /// The job arrays.
+    pub(crate) arrays: Arrays,
 }
 
 impl Core {
@@ -187,6 +190,7 @@ impl Core {
             step_deadlines: BTreeSet::new(),
             begins: Begins::default(),
             warnings: Warnings::default(),
+            arrays: Arrays::default(),
         };
         core.follow_settings();
         core
@@ -230,6 +234,12 @@ impl Core {
             Event::SubmitWith { request, spec, options } => {
                 self.on_submit(now, *request, (spec, options), actions);
             }
+            Event::SubmitArray { request, spec, options, array } => {
+                self.on_submit_array(*request, (spec, options, array), actions);
+            }
+            Event::Elements { array, positions, order } => {
+                self.on_elements(now, (*array, Some(positions)), *order, actions);
+            }
             Event::SubmitStep { .. }
             | Event::StepTasksEnded { .. }
             | Event::StepCleared { .. }
@@ -250,8 +260,8 @@ impl Core {
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
             Event::Suspend { job } => self.on_suspend(*job),
             Event::Resume { job } => self.on_resume(*job),
-            Event::Hold { job, by } => self.on_hold(*job, *by),
-            Event::Release { job, by } => self.on_release(*job, *by),
+            Event::Hold { job, by } => self.on_hold_order(now, (*job, *by), actions),
+            Event::Release { job, by } => self.on_release_order(now, (*job, *by), actions),
             Event::SetJobClass { job, class } => self.on_set_job_class(*job, class),
             Event::SetClassAfter { class, rule } => self.on_set_class_after(class, rule.as_ref()),
             Event::SetBankPeriod { account, renewal } => self.renew_bank(*account, *renewal),
@@ -274,7 +284,10 @@ impl Core {
             Event::SetQueue { name, spec } => self.on_set_queue(name, spec.as_ref()),
             Event::SetClassUsers { class, allowed } => self.on_set_class_users(class, allowed),
             Event::Began => self.on_began(now),
-            Event::ShutDown => self.on_shut_down(now, |_| false, actions),
+            Event::ShutDown => {
+                self.on_shut_down(now, |_| false, actions);
+                self.end_arrays(now, actions);
+            }
             Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
@@ -308,6 +321,7 @@ impl Core {
         self.follow_begins(now);
         self.follow_after(actions);
         loop {
+            self.fill_arrays(now, actions);
             self.let_in();
             if self.policy().plans() {
                 self.seat_planned(now);
@@ -315,7 +329,7 @@ impl Core {
                 self.drop_plans(now);
                 self.seat_in_line(now);
             }
-            if !self.follow_after(actions) {
+            if !self.follow_after(actions) && !self.can_fill_arrays() {
                 break;
             }
         }
@@ -331,6 +345,10 @@ impl Core {
         (job, reason, at_once): (JobId, EndReason, bool),
         actions: &mut Vec<Action>,
     ) {
+        if self.arrays.contains(job) {
+            let order = ElementOrder::Cancel { reason, at_once };
+            return self.on_elements(now, (job, None), order, actions);
+        }
         match at_once {
             false => self.end_job(now, job, reason, actions),
             true => self.kill_job(now, job, reason, actions),
@@ -458,6 +476,7 @@ impl Core {
             step_deadlines,
             begins,
             warnings,
+            arrays,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -469,7 +488,7 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        (allocations, after, step_deadlines, begins, warnings).hash(&mut digest);
+        (allocations, after, step_deadlines, begins, warnings, arrays).hash(&mut digest);
         digest.finish()
     }
 
@@ -496,9 +515,23 @@ impl Core {
         (spec, options): (&JobSpec, &SubmitOptions),
         actions: &mut Vec<Action>,
     ) {
-        let refusal = if self.stopping {
+        let refusal = self.admit(spec, options, 1);
+        actions.push(match refusal.and_then(|()| self.take_on(now, spec, options)) {
+            Ok(job) => Action::Accept { request, job },
+            Err(refusal) => Action::Decline { request, refusal },
+        });
+    }
+
+    /// Whether so many jobs like this one, submitted together, can be accepted.
+    pub(crate) fn admit(
+        &self,
+        spec: &JobSpec,
+        options: &SubmitOptions,
+        count: u32,
+    ) -> Result<(), Refusal> {
+        if self.stopping {
             Err(Refusal::ShuttingDown)
-        } else if self.jobs.len() >= JOBS_MAX {
+        } else if self.jobs.len() + self.arrays.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else if options.hold.is_some() && spec.deadline.is_some() {
             Err(Refusal::HeldWithDeadline)
@@ -511,18 +544,14 @@ impl Core {
                 .and_then(|()| self.resources.admit(&spec.resources))
                 .and_then(|()| {
                     let queue = options.queue.as_ref();
-                    queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec))
+                    queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec, count))
                 })
                 .and_then(|()| self.admit_after(options.after.as_ref()))
-        };
-        actions.push(match refusal.and_then(|()| self.take_on(now, spec, options)) {
-            Ok(job) => Action::Accept { request, job },
-            Err(refusal) => Action::Decline { request, refusal },
-        });
+        }
     }
 
     /// Takes a job on, if what it asks to be promised can be.
-    fn take_on(
+    pub(crate) fn take_on(
         &mut self,
         now: ClusterTime,
         spec: &JobSpec,

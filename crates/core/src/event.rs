@@ -1,5 +1,6 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
+use crate::arrays::ElementOrder;
 use crate::begin::Begin;
 use crate::orders::HeldBy;
 use alloc::collections::BTreeSet;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tutti_types::access::{Grantee, Origin};
 use tutti_types::account::{BankAccount, BankPeriod, ProcessorTime, Renewal};
 use tutti_types::after::AfterJobs;
+use tutti_types::array::{ArraySpec, Positions};
 use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId, StepKey,
@@ -375,6 +377,27 @@ pub enum Event {
         /// When it begins at the earliest.
         at: ClusterTime,
     },
+    /// A user asks for a job array. Answered as `Submit`, with the number of the array.
+    SubmitArray {
+        /// The driver's number for the request.
+        request: RequestId,
+        /// What is asked of each element.
+        spec: JobSpec,
+        /// What is asked beside that.
+        options: SubmitOptions,
+        /// The indices, and how many elements may live at once.
+        array: ArraySpec,
+    },
+    /// A request about some elements of an array. `Cancel`, `Hold`, `Release` and `SetJobClass`
+    /// with the number of an array are about all of them.
+    Elements {
+        /// The array.
+        array: JobId,
+        /// The positions of the elements.
+        positions: Positions,
+        /// What is to become of them.
+        order: ElementOrder,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -415,6 +438,7 @@ impl Event {
             | Self::NodeLoad { .. }
             | Self::Submit { .. }
             | Self::SubmitWith { .. }
+            | Self::SubmitArray { .. }
             | Self::SetClassUsers { .. }
             | Self::SetClassAfter { .. }
             | Self::SetBankPeriod { .. }
@@ -450,6 +474,7 @@ impl Event {
             | Self::Resume { .. }
             | Self::Hold { .. }
             | Self::Release { .. }
+            | Self::Elements { .. }
             | Self::SetJobClass { .. }
             | Self::MoveJob { .. }
             | Self::MovedOut { .. }

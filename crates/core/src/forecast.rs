@@ -279,6 +279,8 @@ impl Forecast {
                     | Action::Requeued { .. }
                     | Action::PromiseBroken { .. }
                     | Action::Reclassed { .. }
+                    | Action::ElementMade { .. }
+                    | Action::ArrayEnded { .. }
                     | Action::WakeAt { .. } => {}
                 }
             }

@@ -71,6 +71,7 @@ impl Core {
         let is_of_it =
             |job: &Record| job.spec.class == *class || job.former.as_ref() == Some(class);
         let jobs = self.jobs.iter().filter(|(_, job)| is_of_it(job)).count();
+        let jobs = jobs + self.arrays.of_class(class);
         if jobs > 0 {
             return Some(ClassStays::HasJobs { class: name(), jobs });
         }

@@ -31,6 +31,7 @@ pub mod access;
 pub mod action;
 mod after;
 pub mod allocation;
+pub mod arrays;
 pub mod bank;
 pub mod begin;
 mod by_use;
@@ -68,6 +69,7 @@ mod warning;
 mod weight;
 
 pub use action::{Action, StepAction};
+pub use arrays::{ArrayEnds, ArrayView, ElementNumbers, ElementOrder, ElementState, NumberIndex};
 pub use begin::Begin;
 pub use by_use::check_rule_by_use;
 pub use controller::{Core, FormerCore};

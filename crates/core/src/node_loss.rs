@@ -110,6 +110,7 @@ impl Core {
         // It may come before others that were promised something.
         self.queue.disturbed = true;
         self.queue.reconsider();
+        self.note_element_requeue(job);
         actions.push(Action::Requeued { job });
     }
 }

@@ -7,10 +7,14 @@
 //! A job's new class takes effect at once: its share of the time, its limits, its priority. While
 //! the owner's allowance is spent, the job counts as standby, and goes back to the new class.
 
+use crate::action::Action;
+use crate::arrays::ElementOrder;
 use crate::controller::Core;
 use crate::state::record::Record;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId};
+use tutti_types::time::ClusterTime;
 
 /// The user that keeps a job out of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -52,6 +56,32 @@ impl Core {
         }
     }
 
+    /// Holds a job, or all elements of an array.
+    pub(crate) fn on_hold_order(
+        &mut self,
+        now: ClusterTime,
+        (job, by): (JobId, HeldBy),
+        actions: &mut Vec<Action>,
+    ) {
+        match self.arrays.contains(job) {
+            true => self.on_elements(now, (job, None), ElementOrder::Hold { by }, actions),
+            false => self.on_hold(job, by),
+        }
+    }
+
+    /// Releases a job, or all elements of an array.
+    pub(crate) fn on_release_order(
+        &mut self,
+        now: ClusterTime,
+        (job, by): (JobId, HeldBy),
+        actions: &mut Vec<Action>,
+    ) {
+        match self.arrays.contains(job) {
+            true => self.on_elements(now, (job, None), ElementOrder::Release { by }, actions),
+            false => self.on_release(job, by),
+        }
+    }
+
     /// Puts a held job in line. The owner's release of an administrator's hold changes nothing.
     pub(crate) fn on_release(&mut self, job: JobId, by: HeldBy) {
         if self.holds.get(&job).is_none_or(|&before| before > by) {
@@ -69,6 +99,9 @@ impl Core {
     pub(crate) fn on_set_job_class(&mut self, job: JobId, class: &ClassName) {
         if !self.classes.contains_key(class) || self.is_overrun(job) {
             return;
+        }
+        if self.arrays.contains(job) {
+            return self.set_array_class(job, class);
         }
         let Some(record) = self.jobs.get_mut(&job) else { return };
         let before = core::mem::replace(&mut record.spec.class, class.clone());

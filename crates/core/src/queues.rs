@@ -223,6 +223,19 @@ impl Queues {
         });
     }
 
+    /// Of an array, other elements than before are no jobs yet. They count as jobs that wait.
+    pub(crate) fn count_elements(
+        &mut self,
+        queue: &QueueName,
+        spec: &JobSpec,
+        (before, after): (u32, u32),
+    ) {
+        self.change(queue, spec, |tally| {
+            tally.add(Tally::waiting_jobs(after.saturating_sub(before)));
+            tally.subtract(Tally::waiting_jobs(before.saturating_sub(after)));
+        });
+    }
+
     /// A job has its processors.
     pub(crate) fn started(&mut self, job: JobId, spec: &JobSpec) {
         if self.members.contains_key(&job) {
@@ -246,8 +259,13 @@ impl Queues {
         beside.is_some_and(|beside| beside.contains(lane(spec), job))
     }
 
-    /// What a job that asks for a queue is declined for.
-    pub(crate) fn admit(&self, queue: &QueueName, spec: &JobSpec) -> Result<(), Refusal> {
+    /// What so many jobs that ask for a queue together are declined for.
+    pub(crate) fn admit(
+        &self,
+        queue: &QueueName,
+        spec: &JobSpec,
+        count: u32,
+    ) -> Result<(), Refusal> {
         let name = || queue.clone();
         let refuse = |refusal| Err(Refusal::Queue(refusal));
         let Some(settings) = self.specs.get(queue) else {
@@ -262,8 +280,8 @@ impl Queues {
         }
         for scope in QueueScope::of(spec) {
             let tally = self.tally(queue, scope);
-            if let Some((limit, most)) = self.limits(queue).exceeded(scope, tally, Tally::waiting())
-            {
+            let more = Tally::waiting_jobs(count);
+            if let Some((limit, most)) = self.limits(queue).exceeded(scope, tally, more) {
                 return refuse(QueueRefusal::Full { queue: name(), limit, most });
             }
         }
@@ -449,7 +467,8 @@ impl Core {
     /// How many jobs are in a queue.
     #[must_use]
     pub fn queue_jobs(&self, queue: &QueueName) -> usize {
-        self.queues.members.values().filter(|member| member.queue == *queue).count()
+        let arrays = self.arrays.in_queues().filter(|(of, ..)| *of == queue).count();
+        arrays + self.queues.members.values().filter(|member| member.queue == *queue).count()
     }
 
     /// How many jobs are in each queue that has some: one pass for all of them.
@@ -498,6 +517,9 @@ impl Core {
             {
                 return Some(alloc::format!("job {job}: {member:?}, {:?}", record.phase));
             }
+        }
+        for (queue, spec, unmade) in self.arrays.in_queues() {
+            anew.count_elements(queue, spec, (0, unmade));
         }
         if anew.tallies != self.queues.tallies {
             return Some(alloc::format!("{:?}, not {:?}", self.queues.tallies, anew.tallies));

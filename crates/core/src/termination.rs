@@ -163,6 +163,7 @@ impl Core {
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
         self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
+        self.note_element_end(job, outcome, actions);
     }
 
     /// A job has ended when nothing of it is left on any node, and only then is its place free.
@@ -208,6 +209,7 @@ impl Core {
         let outcome = residence.outcome(service);
         self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
+        self.note_element_end(job, outcome, actions);
     }
 
     /// Carries out what is due by now. Each step leaves the job with a later deadline or none, or

@@ -82,6 +82,7 @@ fn request(plan: Plan) -> JobRequest {
         singleton: false,
         begin_ms: None,
         warning: None,
+        array: None,
         first: plan.first(),
         resources: Vec::new(),
         launch: LaunchSpec {

@@ -11,7 +11,7 @@ use tutti_wire::launch::{
     AdoptedProcess, Credentials, InputTo, LaunchSpec, OpenMode, Stdio, Usage,
 };
 use tutti_wire::local::SubmitKey;
-use tutti_wire::report::{JobReport, TaskHistory};
+use tutti_wire::report::{ArrayReport, JobReport, TaskHistory};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -46,6 +46,7 @@ struct ReportRow {
     suspended: Vec<String>,
     tasks: u32,
     processors: u32,
+    /// Of an array or an element of one, that in words ([`ArrayReport::to_words`]).
     placement: Vec<String>,
     row: Option<u32>,
     rows: u32,
@@ -165,15 +166,16 @@ impl From<EndedRow> for EndedJob {
             tasks,
         } = row;
         let left = |limit: Nanos| limit.0.saturating_sub(outcome.service.0) / MS;
+        let report = JobReport::from(report);
         let report = JobReport {
             // `run` sends no key. Neither does `adopt`.
-            submitted: key.is_some(),
+            submitted: key.is_some() || report.array.is_some(),
             time_limit_ms: time_limit.map(|limit| limit.0 / MS),
             time_left_ms: time_limit.map(left),
             position: None,
             wait: None,
             behind: None,
-            ..report.into()
+            ..report
         };
         Self {
             report,
@@ -206,7 +208,9 @@ impl From<JobReport> for ReportRow {
             suspended,
             tasks,
             processors,
-            placement,
+            // A job that has ended has none: its place in the row is the array's.
+            placement: _,
+            array,
             row,
             rows,
             share_percent,
@@ -247,7 +251,7 @@ impl From<JobReport> for ReportRow {
             suspended,
             tasks,
             processors,
-            placement,
+            placement: array.map_or_else(Vec::new, |array| array.to_words()),
             row,
             rows,
             share_percent,
@@ -308,7 +312,8 @@ impl From<ReportRow> for JobReport {
             suspended,
             tasks,
             processors,
-            placement,
+            array: ArrayReport::of_words(&placement),
+            placement: Vec::new(),
             row,
             rows,
             share_percent,

@@ -54,6 +54,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             queue: None,
             position: None,
             wait: None,
+            array: None,
             behind: None,
             first: None,
             slots: None,

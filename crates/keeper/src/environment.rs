@@ -45,7 +45,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 34] = [
+pub const VARIABLES: [(&str, &str); 39] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -57,6 +57,14 @@ pub const VARIABLES: [(&str, &str); 34] = [
     ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
     ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
     ("TUTTI_SCRIPT", "Path of a batch script, of which a copy runs"),
+    ("TUTTI_ARRAY_JOB", "Number of the array that the job is an element of"),
+    ("TUTTI_ARRAY_INDEX", "Index of the element"),
+    ("TUTTI_ARRAY_COUNT", "Number of elements of the array"),
+    (
+        "TUTTI_ARRAY_MIN, TUTTI_ARRAY_MAX, TUTTI_ARRAY_STEP",
+        "Lowest and highest index, and distance",
+    ),
+    ("TUTTI_LINE", "Line of the element (`--each-line`)"),
     ("TUTTI_NODE_RANK", "Number of this node among them, from 0"),
     ("TUTTI_PROCESSORS", "Processors that the task is bound to, such as 0-1"),
     ("TUTTI_PROCESSORS_PER_TASK", "Processors for each task (`-c`)"),
@@ -87,7 +95,7 @@ pub const VARIABLES: [(&str, &str); 34] = [
 
 /// What each task of a job finds that was submitted by a name of Slurm's, or with `--slurm`, with
 /// what it means; docs/reference/environment.md is made of it.
-pub const SLURM_VARIABLES: [(&str, &str); 19] = [
+pub const SLURM_VARIABLES: [(&str, &str); 21] = [
     ("TUTTI_SLURM", "1: the task finds these variables"),
     (
         "SLURM_JOB_ID, SLURM_JOBID",
@@ -109,11 +117,22 @@ pub const SLURM_VARIABLES: [(&str, &str); 19] = [
     ("SLURM_PROCID", "Rank of the task, from 0"),
     ("SLURM_LOCALID", "Number of the task among those of its node, from 0"),
     ("SLURM_CLUSTER_NAME", "Name of the cluster"),
+    ("SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID", "Number of the array, and index of the element"),
+    (
+        "SLURM_ARRAY_TASK_COUNT, SLURM_ARRAY_TASK_MIN, SLURM_ARRAY_TASK_MAX, SLURM_ARRAY_TASK_STEP",
+        "Number of elements, lowest and highest index, and distance",
+    ),
     ("SLURM_SUBMIT_DIR, SLURM_SUBMIT_HOST", "Where the job was submitted"),
 ];
 
 /// Those that the submitter sets. What runs inside a job leaves them as they are.
-const SUBMITTERS: [&str; 6] = [
+const SUBMITTERS: [&str; 12] = [
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_ARRAY_TASK_COUNT",
+    "SLURM_ARRAY_TASK_MIN",
+    "SLURM_ARRAY_TASK_MAX",
+    "SLURM_ARRAY_TASK_STEP",
     "SLURM_JOB_ID",
     "SLURM_JOBID",
     "SLURM_JOB_PARTITION",
@@ -187,6 +206,12 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     set(DEFAULTS, &defaults.join(" "));
     environment.extend(defaults.into_iter().filter_map(|variable| CString::new(variable).ok()));
     environment
+}
+
+/// Whether the controller has set a variable for an element of an array. It drops those that a
+/// submitter inherited, and steps have those of their job.
+fn is_elements(name: &[u8]) -> bool {
+    name == b"TUTTI_LINE" || name.starts_with(b"TUTTI_ARRAY_")
 }
 
 /// Whether a variable of the submitter's stays where the task gets Slurm's.
@@ -329,7 +354,7 @@ fn name_of(variable: &[u8]) -> Option<&[u8]> {
 }
 
 fn is_taken_over(name: &[u8]) -> bool {
-    if KEPT.iter().any(|kept| name == kept.as_bytes()) {
+    if KEPT.iter().any(|kept| name == kept.as_bytes()) || is_elements(name) {
         return true;
     }
     !DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
@@ -400,9 +425,9 @@ WORLD_SIZE=2";
 
         let mut known: Vec<&str> =
             VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
-        // This job has no counted resource, and is no batch script.
-        let others = ["TMPDIR", "TUTTI_RESOURCE_...", "TUTTI_SCRIPT"];
-        known.retain(|name| !others.contains(name));
+        // This job has no counted resource, and is no batch script, and of no array.
+        let others = ["TMPDIR", "TUTTI_RESOURCE_...", "TUTTI_SCRIPT", "TUTTI_LINE"];
+        known.retain(|name| !others.contains(name) && !name.starts_with("TUTTI_ARRAY_"));
         known.sort_unstable();
         let found = found.iter().filter_map(|it| it.split('=').next());
         let found: Vec<&str> = found.filter(|name| *name != "HOME").collect();

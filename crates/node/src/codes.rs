@@ -113,6 +113,7 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
         | Refusal::HeldWithDeadline
         | Refusal::DeadlineAfterJobs
         | Refusal::DeadlineWithBegin
+        | Refusal::ArrayWithDeadline
         | Refusal::DeadlineWithResources => Code::NoDeadlines,
         Refusal::AfterTooMany { .. } => Code::BadValue,
         Refusal::AfterNone { .. } => Code::NoJob,

@@ -545,6 +545,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::Requeued { .. }
                 | Action::PromiseBroken { .. }
                 | Action::Reclassed { .. }
+                | Action::ElementMade { .. }
+                | Action::ArrayEnded { .. }
                 | Action::Accept { .. }
                 | Action::Decline { .. } => {}
             }

@@ -5,6 +5,7 @@
 //! - [`job`]: what is asked for, and how it ended; [`after`]: jobs that start after others;
 //!   [`constraints`]: wishes about nodes;
 //!   [`refusal`]: why a request was refused
+//! - [`array`]: indices of job arrays
 //! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
 //!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
 //! - [`timetable`]: what a node's switch thread follows
@@ -21,6 +22,7 @@ extern crate alloc;
 pub mod access;
 pub mod account;
 pub mod after;
+pub mod array;
 pub mod class;
 pub mod constraints;
 pub mod counted;
@@ -42,6 +44,7 @@ pub mod timetable;
 pub use access::{Access, Grantee, Origin};
 pub use account::{Balance, BankAccount, BankPeriod, ProcessorTime, Renewal};
 pub use after::{After, AfterJobs, AfterWhat};
+pub use array::{ArraySpec, IndexRange, Indices, IndicesError, Positions};
 pub use class::{AfterUse, AfterUseError, ClassError, ClassSpec, Classes, default_classes};
 pub use constraints::{NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;

@@ -177,3 +177,12 @@ const _: () = assert!(PROCESSORS_PER_NODE_MAX.is_multiple_of(64));
 
 /// Events that a journal keeps for their readers: of about 200 bytes each.
 pub const EVENTS_KEPT_MAX: u64 = 1_000_000;
+
+/// Elements of one job array.
+pub const ARRAY_ELEMENTS_MAX: u32 = 100_000;
+
+/// The highest index of an element.
+pub const ARRAY_INDEX_MAX: u32 = 4_000_000;
+
+/// Elements of an array that are in line at a time: so policies see few of them.
+pub const ELEMENTS_IN_LINE: usize = 32;

@@ -151,8 +151,14 @@ impl Tally {
     /// One job that waits.
     #[must_use]
     pub const fn waiting() -> Self {
+        Self::waiting_jobs(1)
+    }
+
+    /// So many jobs that wait.
+    #[must_use]
+    pub const fn waiting_jobs(count: u32) -> Self {
         let mut values = [0; KINDS];
-        values[WAITING] = 1;
+        values[WAITING] = count as u128;
         Self { values }
     }
 

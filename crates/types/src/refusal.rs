@@ -135,6 +135,8 @@ pub enum Refusal {
     },
     /// A deadline for a job that begins no earlier than at a moment.
     DeadlineWithBegin,
+    /// An array asks for a deadline.
+    ArrayWithDeadline,
 }
 
 /// Bytes, as people ask for them: in the largest unit that gives a whole number.
@@ -206,6 +208,8 @@ const HELD_WITH_DEADLINE: &str =
 const DEADLINE_WITH_BEGIN: &str =
     "no deadline can be promised to a job that begins later; leave out --deadline or --begin";
 const DEADLINE_AFTER_JOBS: &str = "no deadline can be promised to a job that starts after others; leave out --deadline or --after";
+const ARRAY_WITH_DEADLINE: &str =
+    "no deadline can be promised to a job array; leave out --deadline or --array";
 const DEADLINE_WITH_RESOURCES: &str = "no deadline can be promised to a job that needs counted \
                                        resources; leave out --deadline or --resource";
 
@@ -321,6 +325,7 @@ impl fmt::Display for Refusal {
             Self::AfterTooMany { limit } => too_many_before(f, *limit),
             Self::AfterNone { job } => none_before(f, *job),
             Self::DeadlineWithBegin => f.write_str(DEADLINE_WITH_BEGIN),
+            Self::ArrayWithDeadline => f.write_str(ARRAY_WITH_DEADLINE),
         }
     }
 }

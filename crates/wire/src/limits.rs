@@ -199,3 +199,12 @@ pub const STEPS_USER_BYTES_MAX: usize = 256 << 20;
 
 /// Further steps of a job that have ended and are shown.
 pub const STEPS_SHOWN_MAX: usize = 100;
+
+/// Runs of numbers that are kept of an array that has ended: by them its elements are found.
+pub const ARRAY_NUMBERS_MAX: usize = 7000;
+
+/// Elements of an array in one answer.
+pub const ELEMENTS_FOUND_MAX: usize = 20_000;
+
+/// As much of a list of indices as tables show, in bytes.
+pub const SHOWN_INDICES_BYTES_MAX: usize = 120;

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::job::Warning;
 use tutti_types::{
-    AfterJobs, ClassName, Figures, FirstStep, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome,
-    QueueName, ResourceWish, StepKey, StepSpec, Weights,
+    AfterJobs, ArraySpec, ClassName, Figures, FirstStep, Indices, JobId, Nanos, NodeId, OnBadExit,
+    OnNodeLoss, Outcome, QueueName, ResourceWish, StepKey, StepSpec, Weights,
 };
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
@@ -294,6 +294,36 @@ pub enum Request {
         /// The signal's number.
         signal: u8,
     },
+    /// Do something about elements of a job array: `Done`.
+    Elements {
+        /// The array.
+        array: JobId,
+        /// Which elements; those that the array has not are left out.
+        indices: Indices,
+        /// What to do.
+        order: ArrayOrder,
+    },
+    /// Which jobs elements of an array are or were: `Elements`.
+    FindElements {
+        /// The array, which may have ended.
+        array: JobId,
+        /// Which elements; `None`: all.
+        indices: Option<Indices>,
+    },
+}
+
+/// What is to become of elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArrayOrder {
+    /// They end.
+    Cancel {
+        /// Whether without SIGTERM and grace.
+        at_once: bool,
+    },
+    /// Those that wait are kept out of the line.
+    Hold,
+    /// Those that are held come into line.
+    Release,
 }
 
 /// What a setting belongs to.
@@ -354,11 +384,13 @@ impl Request {
             | Self::Show { .. }
             | Self::Events(_)
             | Self::Keepers { .. }
+            | Self::FindElements { .. }
             | Self::Metrics => true,
             Self::Run(_)
             | Self::RunStep(_)
             | Self::CancelStep { .. }
             | Self::SignalStep { .. }
+            | Self::Elements { .. }
             | Self::Return { .. }
             | Self::Submit(..)
             | Self::SetNodeSets { .. }
@@ -470,6 +502,8 @@ pub struct JobRequest {
     pub begin_ms: Option<u64>,
     /// The signal that it gets before its time limit, if any.
     pub warning: Option<Warning>,
+    /// The indices and the limit of an array; `None`: it is a single job.
+    pub array: Option<ArraySpec>,
 }
 
 /// A further step of a job as a client asks for it.
@@ -648,6 +682,13 @@ pub enum Reply {
         key: StepKey,
         /// Why it waits, or empty if it is being started.
         waits: String,
+    },
+    /// Elements of an array.
+    Elements {
+        /// The index of each that is or was a job, and the number of that, by index.
+        jobs: Vec<(u32, JobId)>,
+        /// Whether others of those that were asked for are no jobs yet.
+        waiting: bool,
     },
 }
 

@@ -1,6 +1,7 @@
 //! Names of output files: a pattern with `%` letters, filled in for a task.
 //!
-//! `%j` job, `%r` or `%t` rank, `%x` name of the job, `%N` node, `%u` user, `%%` a percent sign.
+//! `%A` array, `%a` index in it, `%j` job, `%r` or `%t` rank, `%x` name of the job, `%N` node, `%u`
+//! user, `%%` a percent sign.
 //! Numbers can be padded with zeros: `%4r` is `0007`. They are the letters of `sbatch`, as far as
 //! they mean something here.
 //!
@@ -39,8 +40,8 @@ pub struct PatternValues<'a> {
 pub enum PatternError {
     /// A letter that stands for nothing.
     #[error(
-        "'%{letter}' in a file name is unknown; known are %j job, %r or %t rank, %x name, %N node, \
-         %u user, %% a percent sign, and numbers padded as in %4r"
+        "'%{letter}' in a file name is unknown; known are %j job, %A array, %a index, %r or %t rank, %x name, \
+         %N node, %u user, %% a percent sign, and numbers padded as in %4r"
     )]
     UnknownLetter {
         /// The letter.
@@ -78,7 +79,11 @@ pub fn expand(pattern: &[u8], values: &PatternValues<'_>) -> Result<Vec<u8>, Pat
     for piece in Pieces(pattern) {
         match piece? {
             Piece::Text(text) => path.extend_from_slice(text),
-            Piece::Job { digits } => append_number(&mut path, values.job.0, digits),
+            // Of an element, these are filled in before.
+            Piece::Index { digits } => append_number(&mut path, NO_INDEX, digits),
+            Piece::Array { digits } | Piece::Job { digits } => {
+                append_number(&mut path, values.job.0, digits)
+            }
             Piece::Rank { digits } => append_number(&mut path, values.rank.0.into(), digits),
             Piece::Name => append_text(&mut path, values.name),
             Piece::Node => append_text(&mut path, values.node),
@@ -93,6 +98,41 @@ pub fn expand(pattern: &[u8], values: &PatternValues<'_>) -> Result<Vec<u8>, Pat
         path if path.contains(&0) => Err(PatternError::ZeroByte),
         path => Ok(path),
     }
+}
+
+/// What `%a` is of a job that is of no array, as for `sbatch`.
+const NO_INDEX: u64 = 4_294_967_294;
+
+/// Fills in the number of an array and the index of an element; the rest stays a pattern. A pattern
+/// that is wrong stays as it is.
+#[must_use]
+pub fn fill_in_element(pattern: &[u8], array: JobId, index: u32) -> Vec<u8> {
+    let mut filled = Vec::with_capacity(pattern.len() + 8);
+    let mut pieces = Pieces(pattern);
+    loop {
+        let before = pieces.0;
+        let Some(piece) = pieces.next() else { return filled };
+        match piece {
+            Ok(Piece::Array { digits }) => append_number(&mut filled, array.0, digits),
+            Ok(Piece::Index { digits }) => append_number(&mut filled, index.into(), digits),
+            Ok(
+                Piece::Text(_)
+                | Piece::Job { .. }
+                | Piece::Rank { .. }
+                | Piece::Name
+                | Piece::Node
+                | Piece::User,
+            ) => filled.extend_from_slice(&before[..before.len() - pieces.0.len()]),
+            Err(_) => return pattern.to_vec(),
+        }
+    }
+}
+
+/// Whether each element of an array gets a file of its own by this pattern.
+#[must_use]
+pub fn names_element(pattern: &[u8]) -> bool {
+    let is_own = |piece| matches!(piece, Ok(Piece::Index { .. } | Piece::Job { .. }));
+    check(pattern).is_ok() && Pieces(pattern).any(is_own)
 }
 
 /// Whether a pattern is right in itself, before there is a job to fill it in for.
@@ -125,6 +165,8 @@ pub fn names_node(pattern: &[u8]) -> bool {
 enum Piece<'a> {
     Text(&'a [u8]),
     Job { digits: usize },
+    Array { digits: usize },
+    Index { digits: usize },
     Rank { digits: usize },
     Name,
     Node,
@@ -172,6 +214,8 @@ fn letter(text: &[u8]) -> Result<(Piece<'_>, &[u8]), PatternError> {
     }
     let piece = match letter {
         b'j' => Piece::Job { digits },
+        b'A' => Piece::Array { digits },
+        b'a' => Piece::Index { digits },
         b'r' | b't' => Piece::Rank { digits },
         b'x' => Piece::Name,
         b'N' => Piece::Node,
@@ -179,7 +223,7 @@ fn letter(text: &[u8]) -> Result<(Piece<'_>, &[u8]), PatternError> {
         b'%' => Piece::Text(b"%"),
         _ => return Err(PatternError::UnknownLetter { letter: first_char(rest) }),
     };
-    let padded_text = !number.is_empty() && !matches!(letter, b'j' | b'r' | b't');
+    let padded_text = !number.is_empty() && !matches!(letter, b'j' | b'r' | b't' | b'A' | b'a');
     if padded_text {
         return Err(PatternError::PaddedText { letter: char::from(letter) });
     }
@@ -244,7 +288,7 @@ mod tests {
     #[test]
     fn wrong_patterns_say_what_is_known() {
         for (pattern, error) in [
-            ("%a", PatternError::UnknownLetter { letter: 'a' }),
+            ("%b", PatternError::UnknownLetter { letter: 'b' }),
             ("%\u{e9}", PatternError::UnknownLetter { letter: '\u{e9}' }),
             ("%\n", PatternError::UnknownLetter { letter: char::REPLACEMENT_CHARACTER }),
             ("out%", PatternError::NoLetter),
@@ -259,8 +303,18 @@ mod tests {
             assert_eq!(expand(pattern.as_bytes(), &VALUES), Err(error.clone()), "{pattern}");
             assert_eq!(check(pattern.as_bytes()), Err(error), "{pattern}");
         }
-        let message = check(b"%a").unwrap_err().to_string();
-        assert!(message.contains("'%a'") && message.contains("%N node"), "{message}");
+        let message = check(b"%b").unwrap_err().to_string();
+        assert!(message.contains("'%b'") && message.contains("%N node"), "{message}");
+    }
+
+    #[test]
+    fn the_letters_of_an_element_are_filled_in_first() {
+        let filled = |pattern: &str| fill_in_element(pattern.as_bytes(), JobId(7), 3);
+        assert_eq!(filled("%A_%a.%j-%4r%%a"), b"7_3.%j-%4r%%a");
+        assert_eq!(filled("%4a/%x"), b"0003/%x");
+        assert_eq!(filled("%a%"), b"%a%", "a wrong pattern stays");
+        assert_eq!(expanded("%A_%a"), "12_4294967294", "of a single job, as for sbatch");
+        assert!(names_element(b"%A_%a") && names_element(b"%j") && !names_element(b"%A"));
     }
 
     #[test]

@@ -91,6 +91,119 @@ pub struct JobReport {
     pub slots: Option<u32>,
     /// Why it waits, in one word; `null` of one that does not.
     pub wait: Option<String>,
+    /// The array that it is, or is an element of; `null` of a single job.
+    pub array: Option<ArrayReport>,
+}
+
+/// What a job has to do with an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayReport {
+    /// The number of the array.
+    pub job: JobId,
+    /// The index of the element; `null` of the array itself.
+    pub index: Option<u32>,
+    /// Of the array itself: its elements.
+    pub elements: Option<ElementsReport>,
+}
+
+/// The elements of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElementsReport {
+    /// Their indices and the limit, as they would be written again; perhaps cut.
+    pub spec: String,
+    /// How many there are.
+    pub count: u32,
+    /// How many may be in line or run at once; `null`: any number.
+    pub limit: Option<u32>,
+    /// The indices of those that are not in line yet; perhaps cut. `null`: none.
+    pub waiting: Option<String>,
+    /// How many these are.
+    pub unmade: u32,
+    /// How many of these are held.
+    pub held: u32,
+    /// How many are in line.
+    pub queued: u32,
+    /// How many run, or have their turns.
+    pub running: u32,
+    /// How many ended well.
+    pub ok: u32,
+    /// How many ended otherwise by themselves.
+    pub failed: u32,
+    /// How many were cancelled.
+    pub cancelled: u32,
+    /// Once all have ended, the numbers that they had as jobs: the first position, its number, and
+    /// how many follow one another.
+    pub numbers: Vec<(u32, u64, u32)>,
+}
+
+impl ArrayReport {
+    /// As words, in which it is stored.
+    #[must_use]
+    pub fn to_words(&self) -> Vec<String> {
+        let mut words = alloc::vec![alloc::format!("{}", self.job)];
+        if let Some(index) = self.index {
+            words.push(alloc::format!("{index}"));
+        }
+        let Some(elements) = &self.elements else { return words };
+        let ElementsReport { spec, ok, failed, cancelled, numbers, .. } = elements;
+        words.extend([String::new(), spec.clone()]);
+        words.extend([ok, failed, cancelled].map(|count| alloc::format!("{count}")));
+        let run =
+            |(position, job, count): &(u32, u64, u32)| alloc::format!("{position}:{job}:{count}");
+        words.extend(numbers.iter().map(run));
+        words
+    }
+
+    /// From such words; `None`: they are none.
+    #[must_use]
+    pub fn of_words(words: &[String]) -> Option<Self> {
+        let job = JobId(words.first()?.parse().ok()?);
+        let [index, rest @ ..] = &words[1..] else { return None };
+        if !index.is_empty() {
+            return Some(Self { job, index: Some(index.parse().ok()?), elements: None });
+        }
+        let [spec, ok, failed, cancelled, numbers @ ..] = rest else { return None };
+        let run = |word: &String| {
+            let (position, rest) = word.split_once(':')?;
+            let (job, count) = rest.split_once(':')?;
+            Some((position.parse().ok()?, job.parse().ok()?, count.parse().ok()?))
+        };
+        let array: tutti_types::ArraySpec = spec.parse().ok()?;
+        let elements = ElementsReport {
+            spec: spec.clone(),
+            count: array.indices.count(),
+            limit: array.limit,
+            ok: ok.parse().ok()?,
+            failed: failed.parse().ok()?,
+            cancelled: cancelled.parse().ok()?,
+            numbers: numbers.iter().map(run).collect::<Option<_>>()?,
+            ..ElementsReport::default()
+        };
+        Some(Self { job, index: None, elements: Some(elements) })
+    }
+}
+
+impl JobReport {
+    /// The job as users name it: `7`, or `7_3` of an element.
+    #[must_use]
+    pub fn shown_id(&self) -> String {
+        match &self.array {
+            Some(ArrayReport { job, index: Some(index), .. }) => alloc::format!("{job}_{index}"),
+            Some(ArrayReport { .. }) | None => alloc::format!("{}", self.job),
+        }
+    }
+
+    /// Whether it is an array itself, and no element.
+    #[must_use]
+    pub fn is_whole_array(&self) -> bool {
+        self.array.as_ref().is_some_and(|array| array.index.is_none())
+    }
+
+    /// Whether a job, or the array that it is of, has this number.
+    #[must_use]
+    pub fn is_or_is_of(&self, job: JobId) -> bool {
+        self.job == job || self.array.as_ref().is_some_and(|array| array.job == job)
+    }
 }
 
 /// A queue, as `tutti queue` shows it.
@@ -126,7 +239,9 @@ impl JobReport {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let texts = [&self.name, &self.user, &self.class, &self.reason, &self.detail];
-        200 + texts.iter().map(|text| text.len()).sum::<usize>()
+        let elements = self.array.as_ref().and_then(|array| array.elements.as_ref());
+        let numbers = elements.map_or(0, |elements| elements.numbers.len() * 16);
+        200 + numbers + texts.iter().map(|text| text.len()).sum::<usize>()
     }
 }
 

@@ -541,12 +541,12 @@ mod tests {
     fn all_problems_of_a_script_are_found_at_once() {
         check(
             "#!/bin/sh\n\
-             #SBATCH --array 0-9 -n x --signal=USR2@60 -c 2\n\
+             #SBATCH --licenses=a -n x --signal=USR2@60 -c 2\n\
              #SBATCH 'x\n\
              #SBATCH --mem=1G --gres=gpu:1 -t soon\n\
              #SBATCH --mem-per-cpu=1G --nod=2 --mem-=2\n",
-            "line 2: tutti has nothing for sbatch's --array; submit the script once for each \
-             element\n\
+            "line 2: tutti has nothing for sbatch's --licenses; take the option away, or use a #TUTTI \
+             line (see 'tutti submit --help')\n\
              line 2: -n: 'x' is no count; accepted is a whole number such as 4\n\
              line 3: unclosed quote\n\
              line 4: tutti has nothing for sbatch's --gres; take the option away, or use a #TUTTI \
@@ -681,7 +681,7 @@ mod tests {
 
     #[test]
     fn files_of_slurm_have_the_letters_of_tutti() {
-        check("#SBATCH -o %x-%A_%a-%J-%4A%%a.out", "1: --output=%x-%j_4294967294-%j-%4j%%a.out\n");
+        check("#SBATCH -o %x-%A_%a-%J-%4A%%a.out", "1: --output=%x-%A_%a-%j-%4A%%a.out\n");
     }
 
     #[test]
@@ -701,7 +701,7 @@ mod tests {
     fn what_slurm_means_and_tutti_lacks_is_named() {
         check(
             "#SBATCH -o slurm-%b.out",
-            "line 1: -o: '%b' in a file name is unknown; known are %j job, %r or %t rank, %x name, \
+            "line 1: -o: '%b' in a file name is unknown; known are %j job, %A array, %a index, %r or %t rank, %x name, \
              %N node, %u user, %% a percent sign, and numbers padded as in %4r\n",
         );
         check(

@@ -28,7 +28,7 @@ impl Driver {
         let (mut met, mut unmet) = (false, None);
         let mut open = Vec::new();
         for it in std::mem::take(&mut after.jobs) {
-            if self.jobs.contains_key(&it.job) {
+            if self.entry(it.job).is_some() {
                 open.push(it);
                 continue;
             }
@@ -57,8 +57,17 @@ impl Driver {
 
     /// A job that is the only one of its user and name starts after those that live.
     fn add_namesakes(&self, after: &mut AfterJobs, uid: u32, name: &str) -> Result<(), Problem> {
-        let is_one = |entry: &Entry| entry.credentials.uid == uid && entry.launch.name() == name;
-        let namesakes = self.jobs.iter().filter(|(_, entry)| is_one(entry)).map(|(&job, _)| job);
+        // Elements end before their array does.
+        let is_one = |entry: &Entry| {
+            let theirs = entry.credentials.uid == uid && entry.launch.name() == name;
+            theirs && entry.element.is_none()
+        };
+        let namesakes = self
+            .jobs
+            .iter()
+            .chain(&self.arrays)
+            .filter(|(_, entry)| is_one(entry))
+            .map(|(&job, _)| job);
         let namesakes: Vec<JobId> = namesakes.take(AFTER_MAX + 1).collect();
         if after.one && !namesakes.is_empty() {
             let reason =

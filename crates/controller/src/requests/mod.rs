@@ -74,6 +74,8 @@ pub(super) enum Forbidden {
     NotEnded(JobId),
     #[error("job {0} has begun or ended; only a job that waits has a place in line to give away")]
     NoPlace(JobId),
+    #[error("job {0} is an array; name an element, such as {0}_3")]
+    IsArray(JobId),
     #[error(
         "job {0} is over its time limit and stays of class standby; cancel it, or let it go on"
     )]
@@ -135,6 +137,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Resume { .. }
         | Request::Hold { .. }
         | Request::Release { .. }
+        | Request::Elements { .. }
         | Request::SetJobClass { .. }
         | Request::Move { .. } => Some(Change::Job),
         Request::Run(_)
@@ -169,6 +172,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Events(_)
         | Request::Keepers { .. }
         | Request::Metrics
+        | Request::FindElements { .. }
         | Request::Down => None,
     }
 }
@@ -261,6 +265,12 @@ impl Driver {
             Request::Events(query) => self.on_events(token, uid, query),
             Request::Keepers { job } => self.on_keepers(token, uid, job),
             Request::Metrics => self.reply_metrics(token),
+            Request::Elements { array, indices, order } => {
+                self.on_elements(token, uid, (array, &indices), order);
+            }
+            Request::FindElements { array, indices } => {
+                self.on_find_elements(token, array, indices.as_ref());
+            }
             Request::Down => match self.admin(uid) {
                 Ok(()) => self.stop(Some(token)),
                 Err(error) => self.fail(token, error),
@@ -299,7 +309,7 @@ impl Driver {
     }
 
     pub(super) fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
-        let (owner, user, ended) = match (self.jobs.get(&job), self.ends.ended.get(job)) {
+        let (owner, user, ended) = match (self.entry(job), self.ends.ended.get(job)) {
             (Some(entry), _) => (entry.credentials.uid, &entry.user, None),
             (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
             (None, None) => return Err(Forbidden::NoJob(job)),

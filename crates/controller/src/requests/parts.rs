@@ -49,6 +49,13 @@ impl Driver {
         }
         let job = target.job;
         let ranks = target.rank.into_iter().collect();
+        if let Some(elements) = self.live_elements(job) {
+            return self.for_owner(token, uid, job, |driver| {
+                for job in elements {
+                    driver.apply(&Event::Signal { job, ranks: Vec::new(), signal });
+                }
+            });
+        }
         self.for_owner(token, uid, job, |driver| {
             driver.apply(&Event::Signal { job, ranks, signal });
         });
@@ -74,10 +81,16 @@ impl Driver {
         if target.rank.is_none() {
             match question {
                 Question::SuspendPart(_) => {
-                    return self.for_owner(token, uid, job, |d| d.apply(&Event::Suspend { job }));
+                    let jobs = self.live_elements(job).unwrap_or_else(|| vec![job]);
+                    return self.for_owner(token, uid, job, |driver| {
+                        jobs.into_iter().for_each(|job| driver.apply(&Event::Suspend { job }));
+                    });
                 }
                 Question::ResumePart(_) => {
-                    return self.for_owner(token, uid, job, |d| d.apply(&Event::Resume { job }));
+                    let jobs = self.live_elements(job).unwrap_or_else(|| vec![job]);
+                    return self.for_owner(token, uid, job, |driver| {
+                        jobs.into_iter().for_each(|job| driver.apply(&Event::Resume { job }));
+                    });
                 }
                 Question::Switches { .. }
                 | Question::Status

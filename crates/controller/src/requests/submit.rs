@@ -195,11 +195,15 @@ impl Driver {
             return self.reply(token, &problem.declined());
         }
         self.lower_limits(token, uid, &mut request.launch);
+        crate::arrays::drop_inherited(&mut request);
         if let Err(error) = self.check_request(token, uid, &request, front) {
             return self.fail(token, error);
         }
         if let Some(reason) = self.too_many_tasks(&request) {
             return self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
+        }
+        if let Some(problem) = crate::arrays::why_no_array(&request) {
+            return self.fail(token, problem);
         }
         let nodes = match self.in_queue(token, &mut request, &credentials) {
             Ok(nodes) => nodes,
@@ -246,7 +250,11 @@ impl Driver {
             return self.foretell_job((token, uid), job.name, spec, submit);
         }
         let (within, begins) = (request.within, options.begin.is_some());
-        let event = Event::submit(self.next_request(), spec.clone(), options);
+        let (number, spec_of) = (self.next_request(), spec.clone());
+        let event = match request.array {
+            None => Event::submit(number, spec_of, options),
+            Some(array) => Event::SubmitArray { request: number, spec: spec_of, options, array },
+        };
         let front = front.then_some(token);
         match self.submit(&event, Submission { front, within, job, spec, launch }) {
             Some(Ok(job)) => self.answer_accepted(token, job, front.is_some()),
@@ -445,6 +453,12 @@ impl Driver {
         self.memory.journal.note_job(&made);
         self.users.submitted.note(uid, made.key, job);
         let shown = self.shown_of(&spec, made.accepted_ms);
+        if let Some(view) = self.core.array(job) {
+            let made = Entry::new(made, (&spec, view.first), view.queue, launch);
+            let array = Some(view.array.clone());
+            self.arrays.insert(job, Box::new(Entry { shown, array, ..made }));
+            return self.ask_disk_soon();
+        }
         let (queue, first) = (self.core.queue_of(job), self.core.first_step(job));
         let mut entry = Entry { shown, ..Entry::new(made, (&spec, first), queue, launch) };
         entry.front = front;

@@ -111,7 +111,7 @@ impl Driver {
         if let Some(Connection { kind: Kind::Client(client), .. }) =
             self.connections.get_mut(&token)
             && client.waits_for.insert(job)
-            && let Some(entry) = self.jobs.get_mut(&job)
+            && let Some(entry) = self.jobs.get_mut(&job).or_else(|| self.arrays.get_mut(&job))
         {
             entry.waiting.push(token);
         }
@@ -121,7 +121,9 @@ impl Driver {
         if self.is_ended_for(token, uid, job) {
             return;
         }
-        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let Some(entry) = self.jobs.get_mut(&job) else {
+            return self.fail(token, Forbidden::IsArray(job));
+        };
         if entry.has_begun {
             return self.reply(token, &Reply::Done);
         }
@@ -153,7 +155,8 @@ impl Driver {
     /// A client is gone; from another node, if one is named, and perhaps only the way there broke.
     pub(crate) fn on_client_gone(&mut self, client: Client, from: Option<NodeId>) {
         for job in client.waits_for {
-            if let Some(entry) = self.jobs.get_mut(&job) {
+            let entry = self.jobs.get_mut(&job).or_else(|| self.arrays.get_mut(&job));
+            if let Some(entry) = entry {
                 entry.waiting.retain(|token| self.connections.contains_key(token));
                 entry.waiting_begun.retain(|token| self.connections.contains_key(token));
             }

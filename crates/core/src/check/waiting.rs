@@ -40,6 +40,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     if let Some(fault) = core.wrong_after().or_else(|| core.wrong_begins(core.now())) {
         report(Rule::Queue, fault);
     }
+    if let Some(fault) = core.wrong_arrays() {
+        report(Rule::Queue, fault);
+    }
 }
 
 /// What is noted as in use is what jobs have: what they asked for, and no more than there is.

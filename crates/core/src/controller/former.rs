@@ -68,6 +68,7 @@ impl From<FormerCore> for Core {
             step_deadlines: BTreeSet::new(),
             begins: Begins::default(),
             warnings: Warnings::default(),
+            arrays: Arrays::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

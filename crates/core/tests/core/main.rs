@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
 
 mod after;
+mod arrays;
 mod banks;
 mod begin;
 mod by_use;

@@ -97,6 +97,8 @@ pub struct Cluster {
     pub steps: BTreeMap<StepKey, BTreeMap<NodeId, BTreeSet<Rank>>>,
     /// What nodes are to kill of further steps.
     step_kills: Vec<(StepKey, NodeId)>,
+    /// The jobs that elements of arrays became, by array and position.
+    pub elements: BTreeMap<(JobId, u32), JobId>,
     /// How further steps ended.
     pub step_outcomes: BTreeMap<StepKey, Outcome>,
     /// Jobs of an earlier controller had numbers up to this.
@@ -128,6 +130,7 @@ impl Cluster {
             log: Vec::new(),
             steps: BTreeMap::new(),
             step_kills: Vec::new(),
+            elements: BTreeMap::new(),
             step_outcomes: BTreeMap::new(),
             spent: 0,
             requests: 0,
@@ -550,6 +553,17 @@ impl Cluster {
             Action::Reclassed { job, class } => {
                 assert!(self.core.classes().contains_key(class), "job {job}: no class {class}");
             }
+            Action::ElementMade { array, position, job } => {
+                let is_new = self.elements.insert((*array, *position), *job).is_none();
+                assert!(is_new, "element {position} of array {array} is made twice");
+                self.accepted.push(*job);
+            }
+            Action::ArrayEnded { array, outcome, ends, .. } => {
+                let made = self.elements.range((*array, 0)..=(*array, u32::MAX)).count();
+                let all = (ends.ok + ends.failed + ends.cancelled) as usize;
+                assert!(made <= all, "array {array} ended before its elements");
+                assert!(self.outcomes.insert(*array, *outcome).is_none(), "ended twice");
+            }
             Action::Requeued { job } => self.wait_again(*job),
             Action::MoveOut { job } => self.begin_move_out(*job),
             Action::MoveIn { job } => self.begin_move_in(*job),
@@ -754,6 +768,9 @@ impl Cluster {
 
     /// Ends everything, and makes sure that nothing is left.
     pub fn drain(&mut self) {
+        for array in self.core.arrays().map(|view| view.id).collect::<Vec<JobId>>() {
+            self.cancel(array, true);
+        }
         for _ in 0..4 {
             self.arrive();
             let jobs: Vec<JobId> =

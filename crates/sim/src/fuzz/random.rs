@@ -119,6 +119,19 @@ const KINDS: &[Kind] = &[
         Step::SubmitWarned(Box::new(spec(random)), random.below(200 * MS), batch, shell)
     }),
     (12, Who::Users, |random| Step::MoveBegin(random.place(), random.below(100 * MS))),
+    (48, Who::Users, |random| {
+        let spec = Box::new(spec(random));
+        let most = if random.one_in(4) { 70 } else { 6 };
+        let count = random.number(most);
+        let limit = (!random.one_in(3)).then(|| 1 + random.number(4));
+        let (held, after) = (random.one_in(5), random.one_in(5));
+        Step::SubmitArray(spec, count, limit, held, after.then(|| random.place()))
+    }),
+    (48, Who::Users, |random| {
+        let (array, first) = (random.place(), random.number(8));
+        Step::Elements(array, first, first + random.number(5), random.below(6))
+    }),
+    (24, Who::Users, |random| Step::WholeArray(random.place(), random.below(6))),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

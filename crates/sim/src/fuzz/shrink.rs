@@ -172,6 +172,21 @@ fn simpler(step: &Step) -> Vec<Step> {
             vec![Step::CancelStep(0, true), Step::CancelStep(place % 8, at_once)]
         }
         Step::StepFrontEndLost(place) => vec![Step::StepFrontEndLost(place % 8)],
+        Step::SubmitArray(spec, count, limit, held, after) => {
+            let simpler = simpler_spec(&spec).into_iter().map(Box::new);
+            let simpler = simpler.map(|spec| Step::SubmitArray(spec, count, limit, held, after));
+            let fewer = [1, 2, count / 2].into_iter().filter(|&fewer| fewer < count);
+            let fewer =
+                fewer.map(|count| Step::SubmitArray(spec.clone(), count, None, false, None));
+            fewer.chain(simpler).collect()
+        }
+        Step::Elements(array, first, last, order) => {
+            vec![
+                Step::Elements(0, first, first, order),
+                Step::Elements(array % 4, first, last, order),
+            ]
+        }
+        Step::WholeArray(array, order) => vec![Step::WholeArray(array % 4, order)],
         Step::HoldJob(job, owner) => vec![Step::HoldJob(0, owner), Step::HoldJob(job % 8, owner)],
         Step::Release(job, owner) => vec![Step::Release(0, owner), Step::Release(job % 8, owner)],
         Step::JobClass(job, class) => {

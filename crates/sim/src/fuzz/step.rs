@@ -4,13 +4,14 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::{Begin, Event, HeldBy, SubmitOptions};
+use tutti_core::{Begin, ElementOrder, Event, HeldBy, SubmitOptions};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    After, AfterJobs, AfterUse, AfterWhat, BankAccount, BankPeriod, ClassName, ClusterTime,
-    EndReason, Figures, FirstStep, Grantee, GroupId, JobId, JobSpec, LoadAverages, Nanos, NodeId,
-    NodeSetName, Origin, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName,
-    ResourceSpec, StepId, StepKey, TaskStatus, UserId, Warning, class, params,
+    After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, ClassName,
+    ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId, JobSpec,
+    LoadAverages, Nanos, NodeId, NodeSetName, Origin, Positions, ProcessorSet, ProcessorTime,
+    QueueName, Rank, Renewal, ResourceName, ResourceSpec, StepId, StepKey, TaskStatus, UserId,
+    Warning, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -121,6 +122,14 @@ pub enum Step {
     SubmitWarned(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool),
     /// The moment of a job is so many nanoseconds after now.
     MoveBegin(usize, u64),
+    /// A user asks for an array of so many elements, so many of them at once; whether it is held,
+    /// and whether it starts after the job in this place.
+    SubmitArray(#[serde(with = "asked")] Box<JobSpec>, u32, Option<u32>, bool, Option<usize>),
+    /// An order about the elements of an array from one position to another: 0 and 1 end them, 2
+    /// and 3 hold them, 4 and 5 release them.
+    Elements(usize, u32, u32, u64),
+    /// A user ends, holds or releases an array as a whole, by the same numbers.
+    WholeArray(usize, u64),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -275,6 +284,28 @@ impl Step {
             }
             Self::CancelStep(place, at_once) => cluster.cancel_step(*place, *at_once),
             Self::StepFrontEndLost(place) => cluster.lose_front_end_of_step(*place),
+            Self::SubmitArray(spec, count, limit, held, before) => {
+                let hold = held.then_some(HeldBy::Owner);
+                let after = before.and_then(|job| after(cluster, &[(job, 2)], false, false));
+                let options = SubmitOptions { hold, after, ..SubmitOptions::default() };
+                submit_array(cluster, (**spec).clone(), options, (*count, *limit));
+            }
+            Self::Elements(array, first, last, order) => {
+                let Some(array) = pick_array(cluster, *array) else { return };
+                let positions = Positions::of((*first..=*last).collect());
+                let order = order_of(*order);
+                cluster.event(Event::Elements { array, positions, order });
+            }
+            Self::WholeArray(array, order) => {
+                let Some(job) = pick_array(cluster, *array) else { return };
+                cluster.event(match order_of(*order) {
+                    ElementOrder::Cancel { reason, at_once } => {
+                        Event::Cancel { job, reason, at_once }
+                    }
+                    ElementOrder::Hold { by } => Event::Hold { job, by },
+                    ElementOrder::Release { by } => Event::Release { job, by },
+                });
+            }
             Self::HoldJob(job, owner) => {
                 cluster.event(Event::Hold { job: pick(cluster, *job), by: held_by(*owner) });
             }
@@ -325,6 +356,34 @@ fn bank(cluster: &mut Cluster, of_user: bool, ns: Option<u64>) {
 
 const fn held_by(owner: bool) -> HeldBy {
     if owner { HeldBy::Owner } else { HeldBy::Administrator }
+}
+
+/// An array of so many elements, so many of them at once.
+fn submit_array(
+    cluster: &mut Cluster,
+    spec: JobSpec,
+    options: SubmitOptions,
+    (count, limit): (u32, Option<u32>),
+) {
+    let indices = Indices::of((0..count.max(1)).collect()).expect("some, each once");
+    let array = ArraySpec { indices, limit };
+    cluster.submits(|request| Event::SubmitArray { request, spec, options, array });
+}
+
+fn pick_array(cluster: &Cluster, place: usize) -> Option<JobId> {
+    let arrays: Vec<JobId> = cluster.core.arrays().map(|view| view.id).collect();
+    arrays.get(place % arrays.len().max(1)).copied()
+}
+
+const fn order_of(number: u64) -> ElementOrder {
+    match number % 6 {
+        0 => ElementOrder::Cancel { reason: EndReason::Cancelled, at_once: false },
+        1 => ElementOrder::Cancel { reason: EndReason::Cancelled, at_once: true },
+        2 => ElementOrder::Hold { by: HeldBy::Owner },
+        3 => ElementOrder::Hold { by: HeldBy::Administrator },
+        4 => ElementOrder::Release { by: HeldBy::Owner },
+        _ => ElementOrder::Release { by: HeldBy::Administrator },
+    }
 }
 
 fn pick(cluster: &Cluster, place: usize) -> JobId {

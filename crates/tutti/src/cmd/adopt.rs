@@ -156,6 +156,7 @@ fn request(
         singleton: false,
         begin_ms: None,
         warning: None,
+        array: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

@@ -1,6 +1,6 @@
 //! `--after`: the jobs that a job starts after.
 
-use super::job_range::{Several, by_number, whole_jobs};
+use super::job_range::{Several, by_number, targets_of, whole_jobs};
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use tutti_client::SCHEDULING;
@@ -115,7 +115,7 @@ impl AfterOptions {
         let named: Vec<Several> = words.iter().map(|(job, _)| job.clone()).collect();
         let mut jobs = Vec::new();
         for (job, (_, what)) in by_number(&named, true)?.into_iter().zip(words) {
-            if let Several::One(target) = job {
+            for target in targets_of(&[job], true)? {
                 jobs.push(After { job: target.job, what: *what });
             }
         }

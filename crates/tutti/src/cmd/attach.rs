@@ -1,6 +1,6 @@
 //! `tutti attach`: the output of a running job, from now on, and input for it.
 
-use super::job_range::{Several, targets_of, whole_jobs};
+use super::job_range::{Several, check_no_array, targets_of, whole_jobs};
 use super::logs::{self, LogsArgs};
 use super::show::ask_to_show;
 use clap::Args;
@@ -53,6 +53,7 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
     };
     let job = target.job;
     let report = ask_to_show(job, false)?;
+    check_no_array(&report.job)?;
     let Some(details) = &report.details else {
         let reason = format!(
             "job {job} belongs to {}; only its owner, or root, may see its output",

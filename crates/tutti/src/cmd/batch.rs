@@ -38,6 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   tutti batch -n 4 -t 2h job.sh          once, with room for four tasks
   tutti batch -n 8 -N 2 job.sh in.dat    two nodes: the script runs on the first
+  tutti batch --array 0-99%10 job.sh     100 times, ten at once
   tutti batch -n 4 --wrap './prepare && ./solve'
   tutti batch -t 1h --signal B:USR1@5m job.sh   the shell can trap the end
   tutti batch --parsable - < job.sh      the script comes from standard input";

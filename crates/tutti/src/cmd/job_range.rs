@@ -2,14 +2,15 @@
 
 use super::all_jobs;
 use nix::unistd::{Pid, Uid, User, geteuid, getppid};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use tutti_linux::clock::boottime_ns;
 use tutti_linux::proc::ProcessStat;
 use tutti_node::codes::coded;
-use tutti_types::JobId;
+use tutti_types::{Indices, JobId};
 use tutti_wire::code::Code;
-use tutti_wire::local::Request;
+use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, Target};
 
 /// A job or a part of one, or the jobs with these numbers, as far as they are there.
@@ -17,6 +18,11 @@ use tutti_wire::report::{JobReport, Target};
 pub(crate) enum Several {
     One(Target),
     Range(RangeInclusive<u64>),
+    /// Elements of an array: `7_3`, `7_[10-20]`.
+    Elements {
+        array: JobId,
+        indices: Indices,
+    },
     /// The caller's only job of this name.
     Named(String),
     /// The caller's latest job.
@@ -38,6 +44,9 @@ impl FromStr for Several {
             }
             _ => {}
         }
+        if let Some(elements) = elements_of(text) {
+            return elements;
+        }
         if text.contains([',', ' ']) {
             return Err(format!(
                 "{text:?} is no job; write several as words of their own, such as 7 9, or as a range, such \
@@ -57,14 +66,80 @@ impl FromStr for Several {
     }
 }
 
+/// Elements of an array, such as `7_3` or `7_[10-20,30]`; `None`: the text has another form.
+fn elements_of(text: &str) -> Option<Result<Several, String>> {
+    let (array, indices) = text.split_once('_')?;
+    let array = array.parse().ok().map(JobId)?;
+    let list = indices.strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+    let is_plain = list.is_some() || indices.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain {
+        return Some(Err(format!(
+            "{text:?} is no element of an array; write an index or indices in brackets, such as \
+             7_3 or 7_[10-20]"
+        )));
+    }
+    let indices = list.unwrap_or(indices).parse().map_err(|error| format!("{text:?}: {error}"));
+    Some(indices.map(|indices| Several::Elements { array, indices }))
+}
+
+/// The jobs that elements of an array are or were, and whether others are no jobs yet.
+///
+/// # Errors
+/// If there is no such array, or no instance that knows.
+pub(crate) fn find_elements(
+    array: JobId,
+    indices: Option<Indices>,
+) -> anyhow::Result<(Vec<(u32, JobId)>, bool)> {
+    match super::ask_of_the_past(&Request::FindElements { array, indices })? {
+        Reply::Elements { jobs, waiting } => Ok((jobs, waiting)),
+        _ => tutti_client::ask::unexpected(),
+    }
+}
+
+/// Elements as users name them: `7_3`, `7_[10-20]`.
+pub(crate) fn element_word(array: JobId, indices: &Indices) -> String {
+    match indices.count() {
+        1 => format!("{array}_{indices}"),
+        _ => format!("{array}_[{indices}]"),
+    }
+}
+
+/// An error if a job is an array, of a verb that is about one job.
+///
+/// # Errors
+/// If it is one.
+pub(super) fn check_no_array(job: &JobReport) -> anyhow::Result<()> {
+    if !job.is_whole_array() {
+        return Ok(());
+    }
+    let reason = format!("job {} is an array; name an element, such as {0}_3", job.job);
+    Err(coded(Code::Improper, reason))
+}
+
 impl Several {
+    /// Whether a job in a list is meant, or is of what is meant.
+    pub(super) fn has_report(&self, job: &JobReport) -> bool {
+        match self {
+            Self::One(target) => job.is_or_is_of(target.job),
+            Self::Elements { array, indices } => job.array.as_ref().is_some_and(|it| {
+                let index = it.index.and_then(|index| indices.position(index));
+                it.job == *array && index.is_some()
+            }),
+            Self::Range(range) => {
+                let array = job.array.as_ref().map(|array| array.job);
+                array.into_iter().chain([job.job]).any(|job| range.contains(&job.0))
+            }
+            Self::Named(_) | Self::Last => false,
+        }
+    }
+
     /// Whether a job is meant, or one that it is a part of.
     pub(super) fn has(&self, job: JobId) -> bool {
         match self {
             Self::One(target) => target.job == job,
             Self::Range(range) => range.contains(&job.0),
             // See `by_number`.
-            Self::Named(_) | Self::Last => false,
+            Self::Elements { .. } | Self::Named(_) | Self::Last => false,
         }
     }
 }
@@ -81,8 +156,10 @@ pub(super) fn by_number(several: &[Several], ended: bool) -> anyhow::Result<Vec<
     let owner = user_name(geteuid());
     let mut own = jobs(true)?;
     own.retain(|job| job.user == owner);
+    // Of an array, not its elements are meant.
+    own.retain(|job| job.array.is_none() || job.is_whole_array());
     let number = |it: &Several| match it {
-        Several::One(_) | Several::Range(_) => Ok(it.clone()),
+        Several::One(_) | Several::Range(_) | Several::Elements { .. } => Ok(it.clone()),
         Several::Named(name) => named(&own, name, ended),
         Several::Last => {
             let latest = own.iter().map(|job| job.job).max();
@@ -143,6 +220,7 @@ pub(super) fn check_found(
     let Some(missing) = missing else { return Ok(()) };
     let what = match missing {
         Several::One(target) => format!("job {}", target.job),
+        Several::Elements { array, indices } => format!("job {}", element_word(*array, indices)),
         Several::Range(range) => format!("job from {} to {}", range.start(), range.end()),
         Several::Named(name) => format!("job named {name:?}"),
         Several::Last => "job of yours".into(),
@@ -179,6 +257,18 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
             Several::One(target) => targets.push(*target),
             // They have their numbers by now.
             Several::Named(_) | Several::Last => {}
+            Several::Elements { array, indices } => {
+                let (jobs, _) = find_elements(*array, Some(indices.clone()))?;
+                if jobs.is_empty() {
+                    let reason = format!(
+                        "element {} is not in line yet, or it was cancelled before; \
+                         `tutti ps {array}` shows the array",
+                        element_word(*array, indices)
+                    );
+                    return Err(coded(Code::NoJob, reason));
+                }
+                targets.extend(jobs.into_iter().map(|(_, job)| Target::from(job)));
+            }
             Several::Range(range) => {
                 let among = jobs.iter().filter(|job| range.contains(&job.job.0));
                 let before = targets.len();
@@ -200,7 +290,12 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
 /// # Errors
 /// If no instance answers.
 pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
-    let theirs = of_user(jobs(false)?, user)?;
+    let mut theirs = of_user(jobs(false)?, user)?;
+    // What is done with an array is done with its elements.
+    let arrays: BTreeSet<JobId> =
+        theirs.iter().filter(|it| it.is_whole_array()).map(|it| it.job).collect();
+    let is_of = |it: &JobReport| it.array.as_ref().is_some_and(|it| arrays.contains(&it.job));
+    theirs.retain(|it| it.is_whole_array() || !is_of(it));
     Ok(theirs.iter().map(|job| Target::from(job.job)).collect())
 }
 

@@ -1,7 +1,7 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
 use super::ask_journal;
-use super::job_range::{Several, jobs_to_wait_for, live_jobs, targets_of};
+use super::job_range::{Several, find_elements, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
 use clap::Args;
 use tutti_client::ask::{ask_until_answered, unexpected};
@@ -9,14 +9,15 @@ use tutti_client::output::{counted, ended};
 use tutti_client::parse_signal;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::exit::Exit;
-use tutti_types::JobId;
+use tutti_types::{Indices, JobId};
 use tutti_wire::code::Code;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::{ArrayOrder, Reply, Request};
 
 const WAIT_EXAMPLES: &str = "\
 Examples:
   tutti wait 7                 exit with the exit code of job 7
   tutti wait 3-9 12            several jobs: the highest of their exit codes
+  tutti wait 7_3               an element of array 7; `7` waits for all of them
   tutti wait --all             all jobs of yours";
 
 #[derive(Args, Debug)]
@@ -40,11 +41,12 @@ pub(crate) struct WaitArgs {
 }
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
+    let (elements, others) = split_elements(&args.jobs);
     let targets = match args.jobs.is_empty() {
         true => jobs_to_wait_for(args.user.as_deref())?,
-        false => targets_of(&args.jobs, true)?,
+        false => targets_of(&others, true)?,
     };
-    if targets.is_empty() {
+    if targets.is_empty() && elements.is_empty() {
         let reason = "no job to wait for: none is live, and none that was submitted in this session has ended";
         return Err(coded(Code::NothingToWaitFor, reason));
     }
@@ -52,7 +54,54 @@ pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
     for target in targets {
         highest = highest.max(end_of(target.job)?);
     }
+    for (array, indices) in elements {
+        highest = highest.max(end_of_elements(array, indices)?);
+    }
     Ok(Exit::of_job(highest))
+}
+
+/// How often it is looked whether elements that are waited for have come into line.
+const ELEMENTS_LOOK: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Waits for the end of elements of an array; the highest of their exit codes.
+fn end_of_elements(array: JobId, indices: &Indices) -> anyhow::Result<u8> {
+    let (mut known, mut highest) = (std::collections::BTreeSet::new(), 0);
+    loop {
+        let (jobs, more) = find_elements(array, Some(indices.clone()))?;
+        for (_, job) in jobs {
+            if known.insert(job) {
+                highest = highest.max(end_of(job)?);
+            }
+        }
+        if !more {
+            return Ok(highest);
+        }
+        std::thread::sleep(ELEMENTS_LOOK);
+    }
+}
+
+/// Elements of arrays, which are no jobs before they come into line, and all else.
+pub(super) fn split_elements(several: &[Several]) -> (Vec<(JobId, &Indices)>, Vec<Several>) {
+    let (mut elements, mut others) = (Vec::new(), Vec::new());
+    for it in several {
+        match it {
+            Several::Elements { array, indices } => elements.push((*array, indices)),
+            Several::One(_) | Several::Range(_) | Several::Named(_) | Several::Last => {
+                others.push(it.clone());
+            }
+        }
+    }
+    (elements, others)
+}
+
+/// Gives an order about elements of arrays.
+pub(super) fn order_elements(
+    elements: &[(JobId, &Indices)],
+    what: ArrayOrder,
+) -> anyhow::Result<Exit> {
+    each(elements, |&(array, indices)| {
+        order(&Request::Elements { array, indices: indices.clone(), order: what })
+    })
 }
 
 /// Waits for the end of a job, says how it was, and gives its exit code.
@@ -71,6 +120,7 @@ const CANCEL_EXAMPLES: &str = "\
 Examples:
   tutti cancel 7               end job 7
   tutti cancel 3-9 12.0        jobs 3 to 9, and rank 0 of job 12
+  tutti cancel 7_3 '8_[10-20]' elements of the arrays 7 and 8
   tutti cancel --now --all     kill all jobs of yours at once";
 
 #[derive(Args, Debug)]
@@ -96,8 +146,10 @@ pub(crate) struct CancelArgs {
 
 pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
     let is_typed = !args.targets.is_empty();
+    let (elements, others) = split_elements(&args.targets);
+    let done = order_elements(&elements, ArrayOrder::Cancel { at_once: args.now })?;
     let targets = match is_typed {
-        true => targets_of(&args.targets, false)?,
+        true => targets_of(&others, false)?,
         false => live_jobs(args.user.as_deref())?,
     };
     let mut accepted = 0u64;
@@ -109,7 +161,7 @@ pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
     if !is_typed {
         say!("tutti: {} to end", counted(accepted, "job"));
     }
-    Ok(exit)
+    Ok(if exit == Exit::OK { done } else { exit })
 }
 
 const SIGNAL_EXAMPLES: &str = "\

@@ -3,11 +3,12 @@
 use super::all_jobs;
 use super::job_range::{Several, by_number, check_found, targets_of};
 use clap::Args;
+use std::collections::BTreeSet;
 use tutti_client::output::{Align, Table, account, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
-use tutti_types::{EndReason, Nanos};
+use tutti_types::{EndReason, JobId, Nanos};
 use tutti_wire::code::Code;
 use tutti_wire::local::Request;
 use tutti_wire::report::JobReport;
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   tutti ps                     jobs that run or wait
   tutti ps -al                 also ended jobs, with what they used
+  tutti ps 7                   job 7, or the array 7 with its elements
   tutti ps --tree 7            the processes of job 7
   tutti ps --start             when waiting jobs will start
   tutti ps --json              for programs";
@@ -79,7 +81,11 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     }
     let part = |it: &Several| match it {
         Several::One(target) if target.rank.is_some() => Some(*target),
-        Several::One(_) | Several::Range(_) | Several::Named(_) | Several::Last => None,
+        Several::One(_)
+        | Several::Range(_)
+        | Several::Elements { .. }
+        | Several::Named(_)
+        | Several::Last => None,
     };
     if let Some(part) = args.jobs.iter().find_map(part) {
         let reason =
@@ -98,12 +104,18 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {
         let wanted = by_number(&args.jobs, true)?;
-        check_found(&wanted, jobs.iter().map(|job| job.job), "")?;
-        jobs.retain(|job| wanted.iter().any(|wanted| wanted.has(job.job)));
+        let is_missing = |it: &&Several| !jobs.iter().any(|job| it.has_report(job));
+        if let Some(missing) = wanted.iter().find(is_missing) {
+            check_found(std::slice::from_ref(missing), std::iter::empty(), "")?;
+        }
+        jobs.retain(|job| wanted.iter().any(|wanted| wanted.has_report(job)));
     }
     if args.json {
         print_json(&jobs)?;
         return Ok(Exit::OK);
+    }
+    if args.jobs.is_empty() {
+        fold_elements(&mut jobs);
     }
     match args.long {
         true => print_table(&super::history::jobs_table(&jobs))?,
@@ -113,6 +125,15 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
         say!("tutti: {}", hidden.hidden_note());
     }
     Ok(Exit::OK)
+}
+
+/// Leaves out the elements of arrays that have a line themselves.
+fn fold_elements(jobs: &mut Vec<JobReport>) {
+    let arrays: BTreeSet<JobId> =
+        jobs.iter().filter(|job| job.is_whole_array()).map(|job| job.job).collect();
+    let is_folded =
+        |job: &JobReport| job.array.as_ref().is_some_and(|array| arrays.contains(&array.job));
+    jobs.retain(|job| job.is_whole_array() || !is_folded(job));
 }
 
 fn jobs_table(jobs: &[JobReport]) -> Table {
@@ -145,7 +166,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         .can_spare(&["CLASS", "QUEUE", "SERVICE", "TASKS", "USER", "AGE", "LIMIT", "ENDS"]);
     for job in jobs {
         let mut row = vec![
-            job.job.to_string(),
+            job.shown_id(),
             job.name.clone(),
             job.user.clone(),
             class(job),
@@ -226,8 +247,30 @@ pub(super) fn turn(job: &JobReport) -> String {
     }
 }
 
+/// How many elements of an array that has not ended are in which state.
+fn elements(job: &JobReport) -> Option<String> {
+    let elements = job.array.as_ref()?.elements.as_ref().filter(|_| job.exit_code.is_none())?;
+    let counts = [
+        (elements.running, "run"),
+        (elements.queued, "in line"),
+        (elements.unmade - elements.held.min(elements.unmade), "wait"),
+        (elements.held, "held"),
+        (elements.ok, "ended well"),
+        (elements.failed, "failed"),
+        (elements.cancelled, "cancelled"),
+    ];
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    Some(some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", "))
+}
+
 /// Where it is, or why it is not, or how it ended.
 pub(super) fn whereabouts(job: &JobReport) -> String {
+    if let Some(elements) = elements(job) {
+        return match job.reason.as_str() {
+            "" => elements,
+            reason => format!("{elements}: {reason}"),
+        };
+    }
     let mut text = match job.exit_code {
         // All its tasks have ended by themselves; whether well, they alone know.
         Some(code) if code != 0 && job.reason == EndReason::Completed.to_string() => {

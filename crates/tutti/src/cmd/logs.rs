@@ -1,7 +1,7 @@
 //! `tutti logs`: the output of a submitted job, from its files.
 
 use super::ask_journal;
-use super::job_range::{Several, targets_of, whole_jobs};
+use super::job_range::{Several, check_no_array, targets_of, whole_jobs};
 use super::show::{LogFile, Stream, ask_to_show, files_of};
 use anyhow::Context;
 use clap::Args;
@@ -91,6 +91,7 @@ pub(crate) fn execute(args: &LogsArgs) -> anyhow::Result<Exit> {
         return Err(coded(Code::CannotUnderstand, reason));
     };
     let mut report = ask_to_show(target.job, false)?;
+    check_no_array(&report.job)?;
     if args.follow && report.ended_ms.is_none() && report.started_ms.is_none() {
         wait_for_begin(&report)?;
         report = ask_to_show(target.job, false)?;

@@ -17,7 +17,7 @@ mod events;
 mod explain;
 mod help;
 mod history;
-mod job_range;
+pub(crate) mod job_range;
 mod jobs;
 mod join_ssh;
 mod leftover_ipc;

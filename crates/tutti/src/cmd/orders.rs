@@ -1,7 +1,7 @@
 //! Verbs that change jobs in line: `class`, `hold`, `release`, `move`.
 
 use super::job_range::{Several, targets_of, whole_jobs};
-use super::jobs::each;
+use super::jobs::{each, order_elements, split_elements};
 use super::submit::order;
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
@@ -10,7 +10,7 @@ use tutti_node::exit::Exit;
 use tutti_node::say;
 use tutti_types::ClassName;
 use tutti_wire::code::Code;
-use tutti_wire::local::{BrokenPromise, Reply, Request};
+use tutti_wire::local::{ArrayOrder, BrokenPromise, Reply, Request};
 use tutti_wire::units::format_seconds;
 
 const CLASS_EXAMPLES: &str = "\
@@ -41,7 +41,8 @@ pub(crate) fn class(args: &ClassArgs) -> anyhow::Result<Exit> {
 pub(super) const HOLD_EXAMPLES: &str = "\
 Examples:
   tutti hold 7                 job 7 does not begin until it is released
-  tutti hold 3-9               those of jobs 3 to 9 that wait";
+  tutti hold 3-9               those of jobs 3 to 9 that wait
+  tutti hold 7 '8_[10-20]'     an array, or elements of one: those that wait";
 
 /// What `release --help` ends with.
 pub(super) const RELEASE_EXAMPLES: &str = "\
@@ -57,11 +58,19 @@ pub(crate) struct JobsArgs {
 }
 
 pub(crate) fn hold(args: &JobsArgs) -> anyhow::Result<Exit> {
-    each(&targets_of(&args.jobs, false)?, |target| order(&Request::Hold { job: target.job }))
+    let (elements, others) = split_elements(&args.jobs);
+    let done = order_elements(&elements, ArrayOrder::Hold)?;
+    let exit =
+        each(&targets_of(&others, false)?, |target| order(&Request::Hold { job: target.job }))?;
+    Ok(if exit == Exit::OK { done } else { exit })
 }
 
 pub(crate) fn release(args: &JobsArgs) -> anyhow::Result<Exit> {
-    each(&targets_of(&args.jobs, false)?, |target| order(&Request::Release { job: target.job }))
+    let (elements, others) = split_elements(&args.jobs);
+    let done = order_elements(&elements, ArrayOrder::Release)?;
+    let exit =
+        each(&targets_of(&others, false)?, |target| order(&Request::Release { job: target.job }))?;
+    Ok(if exit == Exit::OK { done } else { exit })
 }
 
 const MOVE_EXAMPLES: &str = "\

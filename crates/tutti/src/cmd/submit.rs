@@ -8,19 +8,21 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tutti_client::ask::{ask, unexpected};
-use tutti_client::output::{plain, print};
+use tutti_client::output::{counted, plain, print};
 use tutti_client::{
     Asked, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, check_launch, job_request, output_file,
     pattern_parser, serve_open_mpi, submit,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
-use tutti_types::JobId;
+use tutti_types::limits::ARRAY_ELEMENTS_MAX;
+use tutti_types::{ArraySpec, Indices, JobId};
 use tutti_wire::code::Code;
-use tutti_wire::launch::{OpenMode, Stdio};
+use tutti_wire::launch::{LaunchSpec, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::pattern::{fill_in_element, names_element};
 use tutti_wire::script::{self, NoteAbout};
 
 // Options of `submit` that may stand in a script's `#TUTTI` lines as well. No doc comment: clap would
@@ -29,6 +31,15 @@ use tutti_wire::script::{self, NoteAbout};
 pub(crate) struct SubmitOptions {
     #[command(flatten)]
     pub(crate) job: JobOptions,
+
+    /// Submit an array: a job for each index, such as 0-99, 1,5,9 or 0-98:2; with %10, at most ten
+    /// at once. TUTTI_ARRAY_INDEX has the index
+    #[arg(short = 'a', long, value_name = "INDICES", conflicts_with = "deadline", help_heading = SCHEDULING)]
+    array: Option<ArraySpec>,
+
+    /// Submit an array: a job for each line of a file, which is in TUTTI_LINE. Indices count from 1
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["array", "deadline"], help_heading = SCHEDULING)]
+    each_line: Option<PathBuf>,
 
     /// Hold the job until `tutti release`
     #[arg(long, conflicts_with = "deadline", help_heading = SCHEDULING)]
@@ -68,7 +79,10 @@ impl SubmitOptions {
         let bytes = |text: &OsString| ByteBuf::from(text.clone().into_vec());
         Stdio::Files {
             input: self.input.as_ref().map(bytes),
-            output: bytes(&self.output),
+            output: match self.is_array().then(|| default_of_elements(&self.output)).flatten() {
+                Some(output) => output.as_bytes().to_vec().into(),
+                None => bytes(&self.output),
+            },
             error: self.error.as_ref().map(bytes),
             mode: match self.append {
                 true => OpenMode::Append,
@@ -83,8 +97,72 @@ impl SubmitOptions {
     /// If a job that it is to start after is not there.
     pub(super) fn fill(&self, request: &mut JobRequest) -> anyhow::Result<()> {
         request.hold = self.hold;
+        request.array.clone_from(&self.array);
+        if let Some(file) = &self.each_line {
+            let (array, lines) = lines_of(file)?;
+            request.array = Some(array);
+            request.launch.environment.push(lines.into());
+        }
         self.after.fill(request)
     }
+
+    const fn is_array(&self) -> bool {
+        self.array.is_some() || self.each_line.is_some()
+    }
+}
+
+/// The name of output files of elements, in place of the one of jobs that name none.
+fn default_of_elements(output: &OsString) -> Option<&'static str> {
+    [("tutti-%j.out", "tutti-%A_%a.out"), ("slurm-%j.out", "slurm-%A_%a.out")]
+        .iter()
+        .find(|(of_jobs, _)| output == of_jobs)
+        .map(|(_, of_elements)| *of_elements)
+}
+
+/// The longest line of a file for `--each-line`: a variable has room for no more.
+const LINE_BYTES_MAX: usize = 100 << 10;
+
+/// The largest such file.
+const LINES_BYTES_MAX: usize = 4 << 20;
+
+/// The array of a job for each line of a file, and the variable with all lines.
+///
+/// # Errors
+/// If the file can't be read, or has no line, too many, or one that is no value of a variable.
+fn lines_of(file: &Path) -> anyhow::Result<(ArraySpec, Vec<u8>)> {
+    let shown = file.display();
+    let failed = |why: String| coded(Code::BadValue, format!("--each-line {shown}: {why}"));
+    let opened = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
+    let mut text = Vec::new();
+    let most = LINES_BYTES_MAX as u64 + 1;
+    opened.take(most).read_to_end(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() > LINES_BYTES_MAX {
+        return Err(failed(format!("it is longer than {} MiB", LINES_BYTES_MAX >> 20)));
+    }
+    let text = text.strip_suffix(b"\n").unwrap_or(&text);
+    if text.is_empty() {
+        return Err(failed("it has no line".into()));
+    }
+    let lines: Vec<&[u8]> =
+        text.split(|&byte| byte == b'\n').map(|it| it.strip_suffix(b"\r").unwrap_or(it)).collect();
+    for (line, number) in lines.iter().zip(1..) {
+        if line.len() > LINE_BYTES_MAX {
+            let most = LINE_BYTES_MAX >> 10;
+            return Err(failed(format!("line {number} is longer than {most} KiB")));
+        }
+        if line.contains(&0) {
+            return Err(failed(format!("line {number} has a zero byte in it")));
+        }
+    }
+    let count = u32::try_from(lines.len()).unwrap_or(u32::MAX);
+    if count > ARRAY_ELEMENTS_MAX {
+        let why =
+            format!("it has {count} lines; an array has at most {ARRAY_ELEMENTS_MAX} elements");
+        return Err(failed(why));
+    }
+    let indices = Indices::of((1..=count).collect()).map_err(|error| failed(error.to_string()))?;
+    let lines = [b"TUTTI_LINES=", &lines.join(&b'\n')[..]].concat();
+    Ok((ArraySpec { indices, limit: None }, lines))
 }
 
 fn open_mode(text: &str) -> Result<OpenMode, String> {
@@ -139,6 +217,8 @@ Examples:
   job=$(tutti submit --parsable job.sh)     in a script: the number of the job
   tutti submit --after $job ./report        starts when that job has ended well
   tutti submit --begin 20:00 job.sh         no earlier than eight in the evening
+  tutti submit --array 0-99%10 job.sh       100 jobs, ten at once
+  tutti submit --each-line in.txt job.sh    a job for each line of a file
   tutti submit --when -t 2h job.sh          when it would start and end";
 
 fn after_help() -> String {
@@ -229,7 +309,36 @@ pub(super) fn send(request: JobRequest, parsable: bool) -> anyhow::Result<Exit> 
     Ok(Exit::OK)
 }
 
+/// A line about the files of an array's elements: that of the first, or that they share one.
+fn where_elements_write(launch: &LaunchSpec, array: JobId, first: u32) -> String {
+    let mut launch = launch.clone();
+    let Stdio::Files { output, .. } = &mut launch.stdio else { return String::new() };
+    let is_own = names_element(output);
+    *output = fill_in_element(output, array, first).into();
+    // The number of the element as a job is not known yet.
+    let (is_known, is_null) = (!names_element(output), output.as_slice() == b"/dev/null");
+    match output_file(&launch, array).filter(|_| is_known && !is_null) {
+        Some(file) if is_own => {
+            format!("the output of element {first} goes to {}\n", plain(&file))
+        }
+        Some(file) => format!(
+            "all elements write to {}; with %a in the name, each has a file of its own\n",
+            plain(&file)
+        ),
+        None => String::new(),
+    }
+}
+
 fn accepted(request: &JobRequest, job: JobId, waits: &str) -> String {
+    if let Some(array) = &request.array {
+        let count = counted(array.indices.count(), "element");
+        let limit =
+            array.limit.map_or_else(String::new, |limit| format!(", at most {limit} at once"));
+        return format!(
+            "array {job} is submitted: {count}{limit}\n{}",
+            where_elements_write(&request.launch, job, array.indices.min())
+        );
+    }
     let mut text = format!("job {job} is submitted");
     if !waits.is_empty() {
         text.push_str(&format!(", and queued: {waits}"));

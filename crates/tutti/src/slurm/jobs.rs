@@ -1,16 +1,17 @@
 //! Jobs as Slurm's tables have them.
 
 use crate::cmd::ask_of_the_past;
+use crate::cmd::job_range::find_elements;
 use nix::unistd::User;
 use std::collections::BTreeMap;
 use tutti_client::ask::{ask, pages_of_jobs, unexpected};
 use tutti_node::codes::code_of;
 use tutti_node::platform::time::wall_ms;
-use tutti_types::JobId;
+use tutti_types::{ArraySpec, Indices, JobId};
 use tutti_wire::code::Code;
 use tutti_wire::history::{EndedQuery, Ending};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::JobReport;
+use tutti_wire::report::{ElementsReport, JobReport};
 use tutti_wire::show::{JobDetails, ShowReport};
 
 /// A state in Slurm's words.
@@ -66,6 +67,14 @@ impl State {
             "suspended" | "preempting" | "preempted" | "resuming" => Self::Suspended,
             "ending" => Self::Completing,
             _ => Self::Running,
+        }
+    }
+
+    /// Of a job that has not ended. What is shown of an array itself are its elements that wait.
+    fn of_report(report: &JobReport) -> Self {
+        match report.is_whole_array() {
+            true => Self::Pending,
+            false => Self::of_live(&report.state),
         }
     }
 
@@ -153,13 +162,124 @@ pub(super) struct Job {
     pub(super) details: Option<Box<JobDetails>>,
 }
 
+/// A job, an array or elements of one, as an argument names them: `7`, `7_3`, `7_[10-20]`, and
+/// `7.batch` or `7_3.0` of their steps.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) job: JobId,
+    pub(super) indices: Option<Indices>,
+}
+
+impl Named {
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let Some((array, indices)) = text.split_once('_') else {
+            return number(text).map(|job| Self { job, indices: None });
+        };
+        let indices = indices.split('.').next().unwrap_or(indices);
+        let list = indices.strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+        let spec: ArraySpec = list.unwrap_or(indices).parse().ok()?;
+        Some(Self { job: number(array)?, indices: Some(spec.indices) })
+    }
+
+    /// Whether a job in a list is meant.
+    pub(super) fn has(&self, job: &Job) -> bool {
+        match &self.indices {
+            None => job.report.is_or_is_of(self.job),
+            Some(indices) => job.report.array.as_ref().is_some_and(|array| {
+                let is_one = match (array.index, &array.elements) {
+                    (Some(index), _) => indices.position(index).is_some(),
+                    (None, Some(elements)) => are_waiting(elements, indices),
+                    (None, None) => false,
+                };
+                array.job == self.job && is_one
+            }),
+        }
+    }
+
+    /// The jobs that are meant, ended or not; of an array that is named, its elements, and its own
+    /// line while some are not in line.
+    ///
+    /// # Errors
+    /// If the instance does not answer.
+    pub(super) fn all(&self) -> anyhow::Result<Vec<Job>> {
+        let whole = match self.indices {
+            None => one(self.job)?,
+            Some(_) => None,
+        };
+        if let Some(job) = whole.as_ref().filter(|job| !job.report.is_whole_array()) {
+            return Ok(vec![job.clone()]);
+        }
+        if whole.is_none() && self.indices.is_none() {
+            return Ok(Vec::new());
+        }
+        let (found, waiting) = match find_elements(self.job, self.indices.clone()) {
+            Ok(found) => found,
+            Err(error) if super::has_no_instance(&error) || code_of(&error) == Code::NoJob => {
+                (Vec::new(), false)
+            }
+            Err(error) => return Err(error),
+        };
+        let whole = match whole {
+            None if waiting => one(self.job)?,
+            whole => whole,
+        };
+        let mut all = Vec::new();
+        for (_, job) in found {
+            all.extend(one(job)?);
+        }
+        all.extend(whole.filter(Job::has_waiting_elements));
+        Ok(all)
+    }
+}
+
+/// Whether some of these indices are of elements that wait. What tables show of them may be cut.
+fn are_waiting(elements: &ElementsReport, indices: &Indices) -> bool {
+    let Some(waiting) = &elements.waiting else { return false };
+    let known = waiting.strip_suffix(",...");
+    let shown: Option<Indices> = known.unwrap_or(waiting).parse().ok();
+    let is_beyond = |shown: &Indices| known.is_some() && indices.max() > shown.max();
+    shown.is_some_and(|shown| !shown.positions(indices).is_empty() || is_beyond(&shown))
+}
+
 impl Job {
     pub(super) const fn id(&self) -> JobId {
         self.report.job
     }
 
+    /// The number of its array, and its index, or the indices that wait.
+    pub(super) fn array(&self) -> Option<(JobId, String)> {
+        let array = self.report.array.as_ref()?;
+        let index = array.index.map(|index| index.to_string());
+        let waiting = || {
+            let elements = array.elements.as_ref()?;
+            let limit = elements.limit.map_or_else(String::new, |limit| format!("%{limit}"));
+            elements.waiting.as_ref().map(|waiting| format!("{waiting}{limit}"))
+        };
+        Some((array.job, index.or_else(waiting)?))
+    }
+
+    /// Whether it is an array itself that has nothing of its own to show: its elements are jobs.
+    pub(super) fn is_shown_by_elements(&self) -> bool {
+        self.report.is_whole_array() && !self.has_waiting_elements()
+    }
+
+    /// Whether it is an array with elements that are not in line.
+    fn has_waiting_elements(&self) -> bool {
+        let elements = self.report.array.as_ref().and_then(|array| array.elements.as_ref());
+        elements.is_some_and(|elements| elements.waiting.is_some())
+    }
+
+    /// As Slurm shows it: `7`, `7_3`, `7_[10-99%10]`.
+    pub(super) fn shown_id(&self) -> String {
+        match self.array() {
+            Some((array, index)) if self.has_waiting_elements() => format!("{array}_[{index}]"),
+            Some((array, index)) => format!("{array}_{index}"),
+            None => self.id().to_string(),
+        }
+    }
+
     fn live(report: JobReport, now_ms: u64) -> Self {
-        let state = State::of_live(&report.state);
+        let state = State::of_report(&report);
         let submitted_ms = now_ms.saturating_sub(report.age_s.saturating_mul(1000));
         let started_ms = (state != State::Pending)
             .then(|| submitted_ms.saturating_add(report.waited_ms).min(now_ms));
@@ -170,7 +290,7 @@ impl Job {
     fn shown(show: ShowReport) -> Self {
         let state = match show.ending {
             Some(ending) => State::of_ending(ending),
-            None => State::of_live(&show.job.state),
+            None => State::of_report(&show.job),
         };
         Self {
             state,
@@ -226,6 +346,7 @@ impl Job {
                 Some("resource") => "Licenses",
                 Some("limit") => "QOSResourceLimit",
                 Some("nodes") => "ReqNodeNotAvail",
+                Some("array-limit") => "JobArrayTaskLimit",
                 Some("line") => "Priority",
                 _ => "Resources",
             },

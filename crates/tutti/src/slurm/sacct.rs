@@ -1,7 +1,7 @@
 //! `sacct`.
 
 use super::format::{duration, fitted, moment, plain};
-use super::jobs::{self, Job, State};
+use super::jobs::{self, Job, Named, State};
 use super::options::{Known, Line, Order, flag, perhaps, read, value};
 use super::squeue::{name_of, own_name};
 use super::{print_version, wrong};
@@ -254,7 +254,7 @@ fn fields_of(line: &Line) -> Result<Vec<(Field, Option<isize>)>, String> {
 /// Which jobs are listed.
 #[derive(Debug, Default)]
 struct Which {
-    jobs: Vec<tutti_types::JobId>,
+    jobs: Vec<Named>,
     names_jobs: bool,
     since_ms: u64,
     until_ms: Option<u64>,
@@ -270,9 +270,8 @@ impl Which {
     fn of(line: &Line) -> Result<Self, String> {
         let mut which = Self { names_jobs: line.has("jobs"), ..Self::default() };
         for item in line.items("jobs") {
-            // An element of an array, or a range of them, names its job.
-            let job = item.split(['_', '+']).next().unwrap_or_default();
-            which.jobs.push(jobs::number(job).ok_or(format!("Invalid job id: {item}"))?);
+            let job = item.split('+').next().unwrap_or_default();
+            which.jobs.push(Named::of(job).ok_or(format!("Invalid job id: {item}"))?);
         }
         let at = |option: &str| line.last(option).map(slurm_moment).transpose();
         which.since_ms = match at("starttime")? {
@@ -351,8 +350,8 @@ fn slurm_moment(text: &str) -> Result<u64, String> {
 fn found(which: &Which) -> anyhow::Result<Vec<Job>> {
     let mut all = BTreeMap::new();
     if which.names_jobs {
-        for &job in &which.jobs {
-            all.extend(jobs::one(job)?.map(|it| (job, it)));
+        for named in &which.jobs {
+            all.extend(named.all()?.into_iter().map(|job| (job.id(), job)));
         }
     } else {
         let user = match which.users.as_deref() {
@@ -364,7 +363,7 @@ fn found(which: &Which) -> anyhow::Result<Vec<Job>> {
         }
     }
     let mut all: Vec<Job> = all.into_values().collect();
-    all.retain(|job| which.has(job));
+    all.retain(|job| which.has(job) && !job.is_shown_by_elements());
     Ok(all)
 }
 
@@ -442,9 +441,14 @@ fn cell(job: &Job, row: Row, field: &str) -> String {
     let at = |ms: Option<u64>| ms.map_or_else(|| "Unknown".into(), moment);
     let is_job = row == Row::Job;
     match field {
-        "JobID" | "JobIDRaw" if is_job => job.id().to_string(),
-        "JobID" | "JobIDRaw" if job.is_batch() => format!("{}.batch", job.id()),
-        "JobID" | "JobIDRaw" => format!("{}.0", job.id()),
+        "JobID" | "JobIDRaw" => {
+            let id = if field == "JobID" { job.shown_id() } else { job.id().to_string() };
+            match (is_job, job.is_batch()) {
+                (true, _) => id,
+                (false, true) => format!("{id}.batch"),
+                (false, false) => format!("{id}.0"),
+            }
+        }
         "JobName" if !is_job && job.is_batch() => "batch".into(),
         "JobName" => report.name.clone(),
         // These are a job's own.

@@ -29,7 +29,7 @@ sbatch: submit a batch script with Slurm's options; `tutti batch` is the same ve
 Options stand in #SBATCH lines above the first command, in variables such as
 SBATCH_PARTITION, and on the command line, which counts most. Partitions are
 queues and classes (`sinfo`). --gres, --gpus and --licenses ask for counted
-resources (`tutti resource`). Job arrays are not available.
+resources (`tutti resource`). -a/--array submits a job array: 0-99:2%10.
 ";
 
 /// Variables with options, in Slurm's words.
@@ -370,11 +370,12 @@ mod tests {
             format!("s={shell}{}@{}", warning.signal, warning.before.0 / 1_000_000_000)
         }));
         all.extend(request.begin_ms.map(|_| "B".to_owned()));
+        all.extend(request.array.as_ref().map(|array| format!("a={array}")));
         all.join(" ")
     }
 
     /// Options that are not available, though Slurm has them.
-    const MISSING: [&str; 2] = ["--array", "-a "];
+    const MISSING: [&str; 0] = [];
 
     #[test]
     fn heads_of_scripts_are_accepted_with_what_they_ask_for() {
@@ -408,7 +409,7 @@ mod tests {
         assert_eq!(shown(&request(&reading).unwrap()), "n=2 m=1024 k=standby");
         assert_eq!(request(&reading).unwrap().launch.name, "of-script");
 
-        let text = script("--array=1-4; -n 0; --nosuch; -t soon");
+        let text = script("--array=4-1; -n 0; --nosuch; -t soon");
         let problems = super::tests::reading(&text, &["--licenses=nosuch"]).problems.join("\n");
         for says in ["line 2: ", "line 3: ", "line 4: ", "line 5: ", "--licenses=nosuch"] {
             assert!(problems.contains(says), "no {says} in: {problems}");
@@ -440,6 +441,6 @@ mod tests {
         let tutti_wire::launch::Stdio::Files { output, .. } = request.launch.stdio else {
             panic!()
         };
-        assert_eq!(output, b"%x-%j_4294967294-%j-%4j.out"[..]);
+        assert_eq!(output, b"%x-%A_%a-%j-%4j.out"[..]);
     }
 }

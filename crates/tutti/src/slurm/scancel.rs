@@ -1,17 +1,18 @@
 //! `scancel`.
 
-use super::jobs::{self, Job, State};
+use super::jobs::{self, Job, Named, State};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::squeue::{name_of, own_name};
 use super::{print_version, wrong};
+use crate::cmd::job_range::{element_word, find_elements};
 use std::ffi::OsString;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
 use tutti_client::parse_signal;
 use tutti_node::codes::code_of;
-use tutti_types::{StepId, StepKey};
+use tutti_types::{Indices, JobId, StepId, StepKey};
 use tutti_wire::code::Code;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::{ArrayOrder, Reply, Request};
 use tutti_wire::report::Target;
 
 const NAME: &str = "scancel";
@@ -49,6 +50,7 @@ scancel: end jobs, or send them a signal; `tutti cancel` and `tutti signal` do t
 
   scancel 7 8                end two jobs: SIGTERM, then SIGKILL after their grace
   scancel --me -t PENDING    all of yours that wait
+  scancel 7_3 '8_[10-20]'    elements of job arrays
   scancel -n solver          your jobs of that name
   scancel -s USR1 7          send a signal to all tasks of job 7
 
@@ -70,9 +72,13 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     }
     let what = What::of(&line).map_err(|problem| line.problems.push(problem));
     let states = jobs::states(&line.items("state")).map_err(|problem| line.problems.push(problem));
-    let (mut targets, mut steps) = (Vec::new(), Vec::new());
+    let (mut targets, mut steps, mut elements) = (Vec::new(), Vec::new(), Vec::new());
     for word in line.rest.iter().map(|word| word.to_string_lossy()) {
-        for item in word.split([',', ' ']).filter(|item| !item.is_empty()) {
+        for item in items_of(&word) {
+            if let Some(Named { job, indices: Some(indices) }) = Named::of(item) {
+                elements.push((job, indices));
+                continue;
+            }
             match target(item) {
                 Some(target) => targets.push(target),
                 None if step(item).is_some() => steps.extend(step(item)),
@@ -88,7 +94,10 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     for &key in &steps {
         exit = exit.max(of_step(key, &what, &line));
     }
-    if !steps.is_empty() && targets.is_empty() {
+    for (array, indices) in &elements {
+        exit = exit.max(of_elements(*array, indices, &what, &line)?);
+    }
+    if !(steps.is_empty() && elements.is_empty()) && targets.is_empty() {
         return Ok(exit);
     }
     if targets.is_empty() && !has_filter {
@@ -122,6 +131,41 @@ impl What {
             signal => Ok(Self::Signal { signal, every_process: line.has("full") }),
         }
     }
+}
+
+/// The words of a list; commas in brackets part nothing.
+fn items_of(word: &str) -> Vec<&str> {
+    let mut is_inside = false;
+    let parts = word.split(move |c| {
+        is_inside = c == '[' || (is_inside && c != ']');
+        !is_inside && (c == ',' || c == ' ')
+    });
+    parts.filter(|item| !item.is_empty()).collect()
+}
+
+/// Ends elements of an array, or sends them a signal; the exit code.
+fn of_elements(array: JobId, indices: &Indices, what: &What, line: &Line) -> anyhow::Result<u8> {
+    let failed = |error: anyhow::Error| {
+        if !line.has("quiet") {
+            let word = element_word(array, indices);
+            say!("{NAME}: error: Kill job error on job id {word}: {error:#}");
+        }
+        1
+    };
+    if let What::Cancel { at_once } = *what {
+        let order = ArrayOrder::Cancel { at_once };
+        let request = Request::Elements { array, indices: indices.clone(), order };
+        return Ok(ask(&request).map_or_else(failed, |_| 0));
+    }
+    let (jobs, _) = match find_elements(array, Some(indices.clone())) {
+        Ok(found) => found,
+        Err(error) => return Ok(failed(error)),
+    };
+    let mut exit = 0;
+    for (_, job) in jobs {
+        exit = exit.max(one(job.into(), what, line)?);
+    }
+    Ok(exit)
 }
 
 /// A whole job: `7`, or what it began with, `7.batch` or `7.0`.

@@ -4,15 +4,16 @@
 use super::cluster::{Partition, nodes, partitions};
 use super::format::{duration, moment, plain};
 use super::hosts::{folded, unfolded};
-use super::jobs::{self, Job, MIN_JOB_AGE_S};
+use super::jobs::{self, Job, MIN_JOB_AGE_S, Named};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::{or_null, print_version, sinfo, wrong};
+use crate::cmd::job_range::find_elements;
 use std::ffi::OsString;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
-use tutti_types::ClassName;
+use tutti_types::{ClassName, Indices, JobId};
 use tutti_wire::host_list::format_host_list;
-use tutti_wire::local::{NodeChange, Reply, Request};
+use tutti_wire::local::{ArrayOrder, NodeChange, Reply, Request};
 use tutti_wire::report::{NodeReport, Target};
 
 const NAME: &str = "scontrol";
@@ -168,8 +169,7 @@ fn config() -> anyhow::Result<u8> {
         ("GresTypes", gres_types()),
         ("JobAcctGatherType", "jobacct_gather/cgroup".into()),
         ("KillWait", "5 sec".into()),
-        // No arrays: an index would be beyond it.
-        ("MaxArraySize", "1".into()),
+        ("MaxArraySize", (tutti_types::limits::ARRAY_ELEMENTS_MAX + 1).to_string()),
         ("MaxJobCount", tutti_types::limits::JOBS_MAX.to_string()),
         ("MinJobAge", format!("{MIN_JOB_AGE_S} sec")),
         ("MpiDefault", "none".into()),
@@ -221,14 +221,15 @@ fn print_blocks(blocks: &[Vec<Vec<(&str, String)>>], line: &Line) -> anyhow::Res
 fn show_jobs(named: &[&str], line: &Line) -> anyhow::Result<u8> {
     let mut found = Vec::new();
     for word in named.iter().flat_map(|word| word.split(',')) {
-        let Some(job) = jobs::number(word) else {
+        let Some(named) = Named::of(word) else {
             return failed(&format!("Invalid job id {word}"));
         };
-        let Some(job) = jobs::one(job)? else {
+        let jobs = named.all()?;
+        if jobs.is_empty() {
             say!("slurm_load_jobs error: Invalid job id specified");
             return Ok(1);
-        };
-        found.push(job);
+        }
+        found.extend(jobs);
     }
     if named.is_empty() {
         for job in jobs::listed(None, None)? {
@@ -252,6 +253,16 @@ fn job_block(job: &Job) -> Block {
 /// Lines of fields with their values.
 type Block = Vec<Vec<(&'static str, String)>>;
 
+/// The numbers and the name of a job.
+fn first_line(job: &Job) -> Vec<(&'static str, String)> {
+    let mut line = vec![("JobId", job.id().to_string())];
+    if let Some((array, task)) = job.array() {
+        line.extend([("ArrayJobId", array.to_string()), ("ArrayTaskId", task)]);
+    }
+    line.push(("JobName", job.report.name.clone()));
+    line
+}
+
 /// What a job is, its state and its times.
 fn job_itself(job: &Job) -> Block {
     let report = &job.report;
@@ -262,7 +273,7 @@ fn job_itself(job: &Job) -> Block {
     let asked = details.map(|details| &details.asked);
     let requeue = asked.is_some_and(|it| it.on_node_loss == tutti_types::OnNodeLoss::Requeue);
     vec![
-        vec![("JobId", job.id().to_string()), ("JobName", report.name.clone())],
+        first_line(job),
         vec![
             ("UserId", format!("{}({uid})", report.user)),
             ("GroupId", "(null)".into()),
@@ -565,6 +576,20 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
     let mut exit = 0;
     for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
         let word = word.split_once('=').map_or(word, |(_, id)| id);
+        if let Some(Named { job, indices: Some(indices) }) = Named::of(word) {
+            let orders = match lower.as_str() {
+                "release" => vec![of_elements(job, indices, ArrayOrder::Release)],
+                "suspend" | "resume" => {
+                    let (jobs, _) = find_elements(job, Some(indices))?;
+                    jobs.into_iter().map(|(_, job)| request(job.into())).collect()
+                }
+                _ => vec![of_elements(job, indices, ArrayOrder::Hold)],
+            };
+            for it in &orders {
+                exit = exit.max(order(it, line)?);
+            }
+            continue;
+        }
         let targets = targets(word)?;
         if targets.is_empty() {
             say!("Job {} not found; slurm_{lower} error: Invalid job id specified", plain(word));
@@ -575,6 +600,10 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
         }
     }
     Ok(exit)
+}
+
+const fn of_elements(array: JobId, indices: Indices, order: ArrayOrder) -> Request {
+    Request::Elements { array, indices, order }
 }
 
 /// The jobs that a number or a name names.

@@ -1,13 +1,12 @@
 //! `squeue`.
 
 use super::format::{self, Piece, duration_short, moment};
-use super::jobs::{self, Job, MIN_JOB_AGE_S, State};
+use super::jobs::{self, Job, MIN_JOB_AGE_S, Named, State};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::{print_version, wrong};
 use std::ffi::OsString;
 use tutti_client::output::print;
 use tutti_node::platform::time::wall_ms;
-use tutti_types::JobId;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::show::JobDetails;
 
@@ -212,7 +211,7 @@ fn format_of(line: &Line) -> Result<Vec<Piece<Column>>, String> {
 /// Which jobs are listed.
 #[derive(Debug, Default)]
 struct Which {
-    jobs: Vec<JobId>,
+    jobs: Vec<Named>,
     /// `None`: those that have not ended.
     states: Option<Vec<State>>,
     all_states: bool,
@@ -227,7 +226,7 @@ impl Which {
     fn of(line: &Line) -> Result<Self, String> {
         let mut which = Self::default();
         for item in line.items("jobs") {
-            which.jobs.push(jobs::number(&item).ok_or(format!("Invalid job id: {item}"))?);
+            which.jobs.push(Named::of(&item).ok_or(format!("Invalid job id: {item}"))?);
         }
         let set = |name: &str| std::env::var(name).unwrap_or_default();
         let or_set = |option: &str, variable: &str| match line.items(option) {
@@ -263,7 +262,7 @@ impl Which {
             None => self.all_states || !job.state.has_ended(),
         };
         state
-            && (self.jobs.is_empty() || self.jobs.contains(&job.id()))
+            && (self.jobs.is_empty() || self.jobs.iter().any(|it| it.has(job)))
             && listed(&self.users, &job.report.user)
             && self.not_user.as_ref().is_none_or(|user| *user != job.report.user)
             && listed(&self.names, &job.report.name)
@@ -292,8 +291,9 @@ fn found(which: &Which) -> anyhow::Result<Option<Vec<Job>>> {
         || !which.jobs.is_empty();
     let since = wants_ended.then(|| wall_ms().saturating_sub(MIN_JOB_AGE_S * 1000));
     let mut jobs = jobs::listed(since, None)?;
-    if let [only] = which.jobs[..]
-        && !jobs.iter().any(|job| job.id() == only)
+    jobs.retain(|job| !job.is_shown_by_elements());
+    if let [only] = &which.jobs[..]
+        && !jobs.iter().any(|job| only.has(job))
     {
         return Ok(None);
     }
@@ -373,9 +373,11 @@ fn cell(job: &Job, column: &str) -> String {
     let nodes = || format_host_list(job.nodes());
     let at = |ms: Option<u64>| ms.map_or_else(|| "N/A".into(), moment);
     match column {
-        "jobid" | "jobidraw" | "arrayjobid" => job.id().to_string(),
+        "jobid" => job.shown_id(),
+        "jobidraw" => job.id().to_string(),
+        "arrayjobid" => job.array().map_or_else(|| job.id(), |(array, _)| array).to_string(),
         "arraytaskid" | "mintmpdisk" | "priority" | "restartcnt" => match column {
-            "arraytaskid" => "N/A".into(),
+            "arraytaskid" => job.array().map_or_else(|| "N/A".into(), |(_, task)| task),
             "priority" => "1".into(),
             _ => "0".into(),
         },

@@ -128,6 +128,7 @@ fn json_has_the_documented_keys() {
         &json(&["ps", "--json"]),
         &[
             "job",
+            "array",
             "name",
             "user",
             "class",

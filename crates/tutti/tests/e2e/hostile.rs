@@ -101,6 +101,7 @@ fn request() -> JobRequest {
         singleton: false,
         begin_ms: None,
         warning: None,
+        array: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

@@ -13,6 +13,7 @@ mod affinity;
 mod after;
 mod alloc;
 mod anywhere;
+mod arrays;
 mod attach;
 mod audit;
 mod batch;

@@ -100,7 +100,7 @@ fn sbatch_waits_tests_only_and_names_all_problems() {
         slurm(&instance, &["sbatch", "--test-only", "-n", "2", "-c", "1", "--wrap", "true"]);
     tested.expect(0).says("using 2 processors in partition production");
     instance
-        .script("bad.sh", "#!/bin/sh\n#SBATCH --array=1-3\n#SBATCH -t soon\ntrue\n#SBATCH -n 2\n");
+        .script("bad.sh", "#!/bin/sh\n#SBATCH --array=3-1\n#SBATCH -t soon\ntrue\n#SBATCH -n 2\n");
     let done = slurm(&instance, &["sbatch", "bad.sh"]).expect(1);
     assert_eq!(done.text(), "");
     let done = done.says("sbatch: error: line 2: ").says("sbatch: error: line 3: ");

@@ -164,7 +164,7 @@ fn script_without_its_interpreter_is_rejected() {
 fn all_problems_of_a_script_are_named_at_once() {
     let instance = Instance::new();
     let text = "#!/bin/sh\n\
-        #SBATCH --array=0-9 --mail-type=ALL\n\
+        #SBATCH --gres=tape:1 --mail-type=ALL\n\
         #TUTTI --tasks x -t 30 -c 1\n\
         #TUTTI --no-such-option -n 2\n\
         echo\n";
@@ -173,7 +173,7 @@ fn all_problems_of_a_script_are_named_at_once() {
         text.as_bytes(),
         &[
             "./job: 4 problems",
-            "line 2: tutti has nothing for sbatch's --array",
+            "line 2: tutti has nothing for sbatch's --gres",
             "line 3: --tasks: 'x' is no count",
             "line 3: --time: '30' has no unit; write 30s for seconds or 30m for minutes",
             "line 4: submit has no option --no-such-option",

@@ -67,7 +67,6 @@ use Meaning::{File, Flag, NoEffect, Only, OpenMode, Refused, Same, Time};
 use Value::{Always, Never, Optional};
 
 const NO_HINT: &str = "take the option away, or use a #TUTTI line (see 'tutti submit --help')";
-const EACH: &str = "submit the script once for each element";
 const SETS: &str = "choose nodes with '#TUTTI --nodes set:NAME'";
 const TYPED: &str = "it belongs on a command line";
 
@@ -112,6 +111,7 @@ const OPTIONS: &[SlurmOption] = &[
     option("exclusive", None, Optional, Flag("--exclusive")),
     option("spread-job", None, Never, Flag("--spread")),
     option("begin", Some('b'), Always, Same("--begin")),
+    option("array", Some('a'), Always, Same("--array")),
     option("dependency", Some('d'), Always, Meaning::Dependency),
     option("kill-on-invalid-dep", None, Always, Meaning::EndIfNever),
     option("signal", None, Always, Same("--signal")),
@@ -165,7 +165,6 @@ const OPTIONS: &[SlurmOption] = &[
     noted("wait-all-nodes", None, Always),
     noted("wckey", None, Always),
     // Those without counterpart.
-    option("array", Some('a'), Always, Refused(EACH)),
     option("clusters", Some('M'), Always, Refused("submit the script on that cluster")),
     option("constraint", Some('C'), Always, Refused(SETS)),
     option("core-spec", Some('S'), Always, Refused(NO_HINT)),
@@ -386,7 +385,10 @@ fn dependency(value: &str) -> Option<Vec<String>> {
         };
         let before = jobs.len();
         for job in fields {
-            parse_count(job).ok()?;
+            // A job, or an element of an array: 7_3.
+            for number in job.splitn(2, '_') {
+                parse_count(number).ok()?;
+            }
             jobs.push(format!("{job}:{what}"));
         }
         if jobs.len() == before {
@@ -400,10 +402,8 @@ fn dependency(value: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The name of a file with the letters of Tutti. A job has no elements, so `%A` and `%J` are its
-/// number, and `%a` is the number that `sbatch` puts where there is none.
+/// The name of a file with the letters of Tutti: `%J` is the number of the job.
 fn file_pattern(value: &str) -> String {
-    const NO_ELEMENT: &str = "4294967294";
     let mut file = String::new();
     let mut rest = value;
     while let Some(at) = rest.find('%') {
@@ -412,8 +412,7 @@ fn file_pattern(value: &str) -> String {
         let letter = behind[1..].chars().find(|c| !c.is_ascii_digit());
         let end = 1 + behind[1..].chars().take_while(char::is_ascii_digit).count();
         match letter {
-            Some('A' | 'J') => file.push_str(&format!("{}j", &behind[..end])),
-            Some('a') => file.push_str(NO_ELEMENT),
+            Some('J') => file.push_str(&format!("{}j", &behind[..end])),
             Some(other) => file.push_str(&format!("{}{other}", &behind[..end])),
             None => file.push_str(&behind[..end]),
         }

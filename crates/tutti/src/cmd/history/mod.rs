@@ -121,8 +121,11 @@ struct Shown<'a> {
 
 fn all(args: &HistoryArgs, wanted: &[Several]) -> anyhow::Result<Exit> {
     let mut jobs = matching(args)?;
-    check_found(wanted, jobs.iter().map(|ended| ended.job.job), " that has ended")?;
-    jobs.retain(|it| wanted.is_empty() || wanted.iter().any(|one| one.has(it.job.job)));
+    let is_missing = |it: &&Several| !jobs.iter().any(|job| it.has_report(&job.job));
+    if let Some(missing) = wanted.iter().find(is_missing) {
+        check_found(std::slice::from_ref(missing), std::iter::empty(), " that has ended")?;
+    }
+    jobs.retain(|it| wanted.is_empty() || wanted.iter().any(|one| one.has_report(&it.job)));
     if let Some(path) = &args.swf {
         let nodes = nodes()?;
         swf::write(path, &jobs, &nodes)?;
@@ -275,7 +278,7 @@ fn usage_table(mut columns: Vec<(&'static str, Align)>, is_limited: bool) -> Tab
 }
 
 fn job_row(job: &JobReport, state: String, is_limited: bool) -> Vec<String> {
-    let mut row = vec![job.job.to_string(), job.name.clone(), job.user.clone(), state];
+    let mut row = vec![job.shown_id(), job.name.clone(), job.user.clone(), state];
     row.extend(account::times(job));
     if is_limited {
         row.extend(limit_cells(job));

@@ -1,7 +1,7 @@
 //! The entries of a journal in words.
 
 use tutti_client::output::{counted, plain};
-use tutti_core::{Action, Event, HeldBy, StepAction, SubmitOptions};
+use tutti_core::{Action, ElementOrder, Event, HeldBy, StepAction, SubmitOptions};
 use tutti_node::calendar::local_moment;
 use tutti_types::class::RULES;
 use tutti_types::param::Shown;
@@ -108,6 +108,19 @@ fn of_a_job(event: &Event) -> Option<String> {
         }
         Event::CancelStep { key, reason, .. } => format!("job {key} is to end: {reason}"),
         Event::StepFrontEndLost { key } => format!("job {key}: its front end is gone"),
+        Event::SubmitArray { request, spec, array, .. } => {
+            let count = counted(array.indices.count(), "element");
+            format!("request {request}: an array of {count}, each {}", asked(spec))
+        }
+        Event::Elements { array, positions, order } => {
+            let count = counted(positions.count(), "element");
+            let what = match order {
+                ElementOrder::Cancel { reason, .. } => format!("are to end: {reason}"),
+                ElementOrder::Hold { by } => format!("are to be held by {}", holder(*by)),
+                ElementOrder::Release { by } => format!("are to be released by {}", holder(*by)),
+            };
+            format!("array {array}: {count} {what}")
+        }
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
         Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
@@ -275,6 +288,12 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         }
         Action::Step(action) => of_step(action),
         Action::Requeued { job } => format!("job {job} is queued again"),
+        Action::ElementMade { array, position, job } => {
+            format!("array {array}: element {position} is in line as job {job}")
+        }
+        Action::ArrayEnded { array, outcome, .. } => {
+            format!("array {array} has ended: {}, exit {}", outcome.reason, outcome.exit_code)
+        }
         Action::Ended { job, outcome: Outcome { reason, exit_code, service } } => {
             format!("job {job} has ended: {reason}, exit {exit_code}, after {}", short(*service))
         }

@@ -420,6 +420,8 @@ impl<'a> World<'a> {
             | Action::SignalRoots { .. }
             | Action::PromiseBroken { .. }
             | Action::Reclassed { .. }
+            | Action::ElementMade { .. }
+            | Action::ArrayEnded { .. }
             | Action::Step(_)
             | Action::Decline { .. }
             | Action::Timetable { .. }

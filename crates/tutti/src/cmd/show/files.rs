@@ -31,6 +31,9 @@ pub(crate) struct LogFile {
 
 /// A file's name for people: filled in, unless each rank or node has its own.
 pub(crate) fn file_name(pattern: &[u8], job: &JobReport, details: &JobDetails) -> String {
+    if job.is_whole_array() {
+        return directory(details).join(OsStr::from_bytes(pattern)).to_string_lossy().into_owned();
+    }
     let is_one = job.tasks == 1 || !(names_rank(pattern) || names_node(pattern));
     let node = details.nodes.first().map(|share| share.node.as_str());
     let filled = match (is_one, node, names_node(pattern)) {

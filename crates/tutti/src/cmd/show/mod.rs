@@ -7,7 +7,7 @@ pub(super) use files::{LogFile, Stream, file_name, files_of};
 
 use super::ask_of_the_past;
 use super::job_range::{Several, targets_of, whole_jobs};
-use super::list::{class, turn};
+use super::list::{class, turn, whereabouts};
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{account, counted, plain, print, print_json};
@@ -126,7 +126,12 @@ fn text_of(report: &ShowReport) -> String {
     let job = &report.job;
     // A name with a line end must not pass for other lines.
     let name = plain(&job.name);
-    let title = format!("job {} ({name}) of {}, class {}\n", job.job, job.user, class(job));
+    let element = match &job.array {
+        Some(array) if array.index.is_some() => format!(", element {}", job.shown_id()),
+        Some(_) | None => String::new(),
+    };
+    let title =
+        format!("job {} ({name}{element}) of {}, class {}\n", job.job, job.user, class(job));
     let mut lines = Lines(title);
     lines.add("state", state(report));
     lines.add("", &job.detail);
@@ -195,6 +200,9 @@ fn state(report: &ShowReport) -> String {
             text.push_str(&format!(": {}", job.reason));
         }
         return job.code.map_or(text.clone(), |code| code.mark(&text));
+    }
+    if job.is_whole_array() {
+        return format!("{}: {}", job.state, whereabouts(job));
     }
     let mut text = job.state.clone();
     if job.row.is_some() {

@@ -323,6 +323,7 @@ pub(super) mod tests {
             queue: None,
             position: None,
             wait: None,
+            array: None,
             behind: None,
             first: None,
             slots: None,

@@ -1,0 +1,653 @@
+//! Job arrays: one submission, many jobs that differ in an index.
+//!
+//! An array is one record: what is asked of each element, and the state of each position
+//! ([`Positions`]). An element becomes a job, with a number of its own, only when it comes into
+//! line. At most [`ELEMENTS_IN_LINE`] elements of an array are in line at a time, and at most as
+//! many as its limit says live. More come when half of those in line have started or ended, so
+//! numbers mostly follow one another. Policies see a few plain jobs of an array, and elements that
+//! wait cost only the ranges that they are in.
+//!
+//! An element has its place in line by the moment when it comes into it, as a job that is submitted
+//! then. An array that starts after other jobs, or that a hold keeps, brings nothing into line.
+//! It ends when no element is left; its outcome is that of the element with the highest exit code.
+
+use crate::action::Action;
+use crate::begin::Begin;
+use crate::controller::Core;
+use crate::event::SubmitOptions;
+use crate::orders::HeldBy;
+use crate::policy::WaitReason;
+use crate::state::record::Phase;
+use crate::termination::ENDED_BY_TERM;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use tutti_types::array::{ArraySpec, Positions};
+use tutti_types::ids::{ClassName, JobId, QueueName, RequestId};
+use tutti_types::job::{EndReason, FirstStep, JobSpec, Outcome, Warning};
+use tutti_types::limits::{ELEMENTS_IN_LINE, JOBS_MAX};
+use tutti_types::refusal::Refusal;
+use tutti_types::time::{ClusterTime, Nanos};
+
+/// All arrays that have not ended, and their elements that live as jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Arrays {
+    arrays: BTreeMap<JobId, Array>,
+    /// The array and the position of each element that is a job.
+    elements: BTreeMap<JobId, (JobId, u32)>,
+    /// The arrays of which an element may come into line.
+    ready: BTreeSet<JobId>,
+}
+
+/// An array.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Array {
+    /// What is asked of each element.
+    spec: JobSpec,
+    queue: Option<QueueName>,
+    first: FirstStep,
+    /// When elements begin at the earliest: those in line wait for it, as jobs do.
+    begin: Option<Begin>,
+    /// The signal that each gets before its time limit, if any.
+    warning: Option<Warning>,
+    array: ArraySpec,
+    /// The elements that are no jobs yet.
+    waiting: Positions,
+    /// Those of them that are held, by the owner and by an administrator.
+    held: Positions,
+    held_by_administrator: Positions,
+    /// The elements in line, and those that have started.
+    queued: BTreeSet<JobId>,
+    started: BTreeSet<JobId>,
+    /// The numbers of the elements that became jobs.
+    numbers: Vec<ElementNumbers>,
+    ends: ArrayEnds,
+    outcome: Outcome,
+    /// Whether jobs that start after its start were told of it.
+    has_started: bool,
+}
+
+/// Consecutive positions that have consecutive job numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ElementNumbers {
+    /// The first position.
+    pub position: u32,
+    /// The number of its job.
+    pub job: JobId,
+    /// How many.
+    pub count: u32,
+}
+
+/// How many elements of an array have ended, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ArrayEnds {
+    /// Those that ended well.
+    pub ok: u32,
+    /// Those that ended otherwise by themselves.
+    pub failed: u32,
+    /// Those that were cancelled.
+    pub cancelled: u32,
+}
+
+/// What is to become of elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ElementOrder {
+    /// They end, after their graces or at once.
+    Cancel {
+        /// Why.
+        reason: EndReason,
+        /// Whether to leave out SIGTERM and the grace.
+        at_once: bool,
+    },
+    /// Those that wait are held.
+    Hold {
+        /// The user that asks.
+        by: HeldBy,
+    },
+    /// Those that are held come into line.
+    Release {
+        /// The user that asks.
+        by: HeldBy,
+    },
+}
+
+/// Where an element of an array stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementState {
+    /// It is no job yet.
+    Waiting,
+    /// It is no job yet, and held.
+    Held,
+    /// It is or was a job of this number.
+    Job(JobId),
+    /// It was cancelled before it became a job.
+    Cancelled,
+}
+
+/// What is known of an array that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayView<'a> {
+    /// Its number.
+    pub id: JobId,
+    /// What is asked of each element.
+    pub spec: &'a JobSpec,
+    /// Its queue, if any.
+    pub queue: Option<&'a QueueName>,
+    /// What each element starts with.
+    pub first: FirstStep,
+    /// Its indices and its limit.
+    pub array: &'a ArraySpec,
+    /// The elements that are no jobs yet and are not held.
+    pub waiting: &'a Positions,
+    /// The elements that are no jobs yet and are held by their owner.
+    pub held: &'a Positions,
+    /// The same, held by an administrator.
+    pub held_by_administrator: &'a Positions,
+    /// The elements in line.
+    pub queued: &'a BTreeSet<JobId>,
+    /// The elements that have started and not ended.
+    pub started: &'a BTreeSet<JobId>,
+    /// The numbers of the elements that became jobs.
+    pub numbers: &'a [ElementNumbers],
+    /// How elements ended.
+    pub ends: ArrayEnds,
+    /// The service of those that ended.
+    pub service: Nanos,
+}
+
+impl Array {
+    /// How many elements are no jobs yet.
+    fn unmade(&self) -> u32 {
+        self.waiting.count() + self.held.count() + self.held_by_administrator.count()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.queued.is_empty() && self.started.is_empty() && self.unmade() == 0
+    }
+
+    /// Whether elements are to become jobs.
+    fn takes_more(&self) -> bool {
+        self.queued.len() <= ELEMENTS_IN_LINE / 2 && self.has_room()
+    }
+
+    /// Whether one more element may become a job.
+    fn takes_one(&self) -> bool {
+        self.queued.len() < ELEMENTS_IN_LINE && self.has_room()
+    }
+
+    /// Whether one more element may live, and there is one.
+    fn has_room(&self) -> bool {
+        let lives = self.queued.len() + self.started.len();
+        !self.waiting.is_empty() && self.array.limit.is_none_or(|limit| lives < limit as usize)
+    }
+
+    fn note_made(&mut self, position: u32, job: JobId) {
+        if let Some(last) = self.numbers.last_mut()
+            && last.position + last.count == position
+            && last.job.0 + u64::from(last.count) == job.0
+        {
+            last.count += 1;
+        } else {
+            self.numbers.push(ElementNumbers { position, job, count: 1 });
+        }
+        self.queued.insert(job);
+    }
+
+    fn note_outcomes(&mut self, outcome: Outcome, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let ends = &mut self.ends;
+        match outcome.reason {
+            EndReason::Completed if outcome.exit_code == 0 => ends.ok += count,
+            EndReason::Cancelled | EndReason::ShutDown | EndReason::NeverAfter(_) => {
+                ends.cancelled += count;
+            }
+            EndReason::Completed
+            | EndReason::TaskFailed
+            | EndReason::TimedOut
+            | EndReason::OutOfMemory
+            | EndReason::FrontEndLost
+            | EndReason::NodeLost(_) => ends.failed += count,
+        }
+        let whole = &mut self.outcome;
+        whole.service = Nanos(whole.service.0.saturating_add(outcome.service.0));
+        let was_well = whole.ended_well();
+        if outcome.exit_code > whole.exit_code || (was_well && !outcome.ended_well()) {
+            whole.exit_code = outcome.exit_code;
+            whole.reason = outcome.reason;
+        }
+    }
+}
+
+impl Arrays {
+    pub(crate) fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    pub(crate) fn contains(&self, array: JobId) -> bool {
+        self.arrays.contains_key(&array)
+    }
+
+    /// How many arrays are of a class.
+    pub(crate) fn of_class(&self, class: &ClassName) -> usize {
+        self.arrays.values().filter(|array| array.spec.class == *class).count()
+    }
+
+    /// The queue, what is asked, and how many elements are no jobs yet, of each array.
+    pub(crate) fn in_queues(&self) -> impl Iterator<Item = (&QueueName, &JobSpec, u32)> {
+        let arrays = self.arrays.values();
+        arrays.filter_map(|it| Some((it.queue.as_ref()?, &it.spec, it.unmade())))
+    }
+
+    /// Elements of an array may come into line.
+    pub(crate) fn look_at(&mut self, array: JobId) {
+        if self.arrays.contains_key(&array) {
+            self.ready.insert(array);
+        }
+    }
+
+    /// Whether no element of an array will start that has not started by now.
+    pub(crate) fn has_started(&self, array: JobId) -> bool {
+        self.arrays.get(&array).is_some_and(|it| it.has_started)
+    }
+}
+
+impl Core {
+    /// A user asks for an array. Answered as a request for a job.
+    pub(crate) fn on_submit_array(
+        &mut self,
+        request: RequestId,
+        (spec, options, array): (&JobSpec, &SubmitOptions, &ArraySpec),
+        actions: &mut Vec<Action>,
+    ) {
+        let count = array.indices.count();
+        let refusal = match spec.deadline {
+            Some(_) => Err(Refusal::ArrayWithDeadline),
+            None => self.admit(spec, options, count),
+        };
+        actions.push(match refusal {
+            Ok(()) => Action::Accept { request, job: self.take_on_array(spec, options, array) },
+            Err(refusal) => Action::Decline { request, refusal },
+        });
+    }
+
+    fn take_on_array(
+        &mut self,
+        spec: &JobSpec,
+        options: &SubmitOptions,
+        array: &ArraySpec,
+    ) -> JobId {
+        let id = JobId(self.jobs_made + 1);
+        self.jobs_made = id.0;
+        let all = Positions::first(array.indices.count());
+        let none = Positions::default();
+        let (waiting, held, held_by_administrator) = match options.hold {
+            None => (all, none.clone(), none),
+            Some(HeldBy::Owner) => (none.clone(), all, none),
+            Some(HeldBy::Administrator) => (none.clone(), none, all),
+        };
+        let spec = JobSpec { attached: false, ..spec.clone() };
+        let outcome = Outcome { reason: EndReason::Completed, exit_code: 0, service: Nanos::ZERO };
+        let made = Array {
+            spec,
+            queue: options.queue.clone(),
+            first: options.first,
+            begin: options.begin,
+            warning: options.warning,
+            array: array.clone(),
+            waiting,
+            held,
+            held_by_administrator,
+            queued: BTreeSet::new(),
+            started: BTreeSet::new(),
+            numbers: Vec::new(),
+            ends: ArrayEnds::default(),
+            outcome,
+            has_started: false,
+        };
+        self.count_unmade(&made, 0, made.unmade());
+        self.arrays.arrays.insert(id, made);
+        if let Some(after) = &options.after {
+            self.start_after(id, after);
+        }
+        self.arrays.look_at(id);
+        id
+    }
+
+    /// Elements that are no jobs yet count as jobs that wait, for the limits of their queue.
+    fn count_unmade(&mut self, array: &Array, before: u32, after: u32) {
+        if let Some(queue) = &array.queue {
+            self.queues.count_elements(queue, &array.spec, (before, after));
+        }
+    }
+
+    /// Whether an array has elements that may come into line now.
+    pub(crate) fn can_fill_arrays(&self) -> bool {
+        !self.arrays.ready.is_empty() && !self.is_stopping() && self.jobs.len() < JOBS_MAX
+    }
+
+    /// Brings elements into line where their arrays let them.
+    pub(crate) fn fill_arrays(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        while self.can_fill_arrays()
+            && let Some(id) = self.arrays.ready.pop_first()
+        {
+            if !self.after.waits(id) && self.fill_array(now, id, actions) {
+                self.queue.reconsider();
+            }
+        }
+    }
+
+    /// Whether any element came into line.
+    fn fill_array(&mut self, now: ClusterTime, id: JobId, actions: &mut Vec<Action>) -> bool {
+        let Some(mut array) = self.arrays.arrays.remove(&id) else { return false };
+        let (before, mut any) = (array.unmade(), false);
+        let takes_more = array.takes_more();
+        while takes_more && array.takes_one() && self.jobs.len() < JOBS_MAX {
+            let Some(position) = array.waiting.pop_first() else { break };
+            let (queue, first) = (array.queue.clone(), array.first);
+            let (begin, warning) = (array.begin, array.warning);
+            let options =
+                SubmitOptions { queue, first, begin, warning, ..SubmitOptions::default() };
+            let Ok(job) = self.take_on(now, &array.spec, &options) else {
+                array.waiting.add(&Positions::of([position].into()));
+                break;
+            };
+            array.note_made(position, job);
+            self.arrays.elements.insert(job, (id, position));
+            actions.push(Action::ElementMade { array: id, position, job });
+            any = true;
+        }
+        if any {
+            // There may be several.
+            self.queue.newcomer = None;
+        }
+        self.count_unmade(&array, before, array.unmade());
+        if array.takes_more() && self.jobs.len() >= JOBS_MAX {
+            self.arrays.ready.insert(id);
+        }
+        self.arrays.arrays.insert(id, array);
+        any
+    }
+
+    /// A job has started; if it is an element, another may come into line.
+    pub(crate) fn note_element_start(&mut self, job: JobId) {
+        let Some(&(id, _)) = self.arrays.elements.get(&job) else { return };
+        if let Some(array) = self.arrays.arrays.get_mut(&id) {
+            array.queued.remove(&job);
+            array.started.insert(job);
+            // Its moment has come, by whatever clock.
+            array.begin = None;
+        }
+        self.arrays.look_at(id);
+        self.note_array_start(id);
+    }
+
+    /// A job is in line again.
+    pub(crate) fn note_element_requeue(&mut self, job: JobId) {
+        let Some((id, _)) = self.arrays.elements.get(&job) else { return };
+        if let Some(array) = self.arrays.arrays.get_mut(id) {
+            array.started.remove(&job);
+            array.queued.insert(job);
+        }
+    }
+
+    /// A job has ended; if it is an element, its array counts it and may end.
+    pub(crate) fn note_element_end(
+        &mut self,
+        job: JobId,
+        outcome: Outcome,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some((id, _)) = self.arrays.elements.remove(&job) else { return };
+        if let Some(array) = self.arrays.arrays.get_mut(&id) {
+            array.queued.remove(&job);
+            array.started.remove(&job);
+            array.note_outcomes(outcome, 1);
+        }
+        self.arrays.look_at(id);
+        self.note_array_start(id);
+        self.end_array_if_done(id, actions);
+    }
+
+    /// Tells jobs that start after an array's start, once each element has started or ended.
+    fn note_array_start(&mut self, id: JobId) {
+        let Some(array) = self.arrays.arrays.get_mut(&id) else { return };
+        if !array.has_started && array.queued.is_empty() && array.unmade() == 0 {
+            array.has_started = true;
+            self.after.note_start(id);
+        }
+    }
+
+    fn end_array_if_done(&mut self, id: JobId, actions: &mut Vec<Action>) {
+        if !self.arrays.arrays.get(&id).is_some_and(Array::has_ended) {
+            return;
+        }
+        let Some(array) = self.arrays.arrays.remove(&id) else { return };
+        self.arrays.ready.remove(&id);
+        self.after.forget(id);
+        self.after.note_end(id, array.outcome);
+        let Array { numbers, ends, outcome, .. } = array;
+        actions.push(Action::ArrayEnded { array: id, outcome, ends, numbers });
+    }
+
+    /// An order about elements of an array: those at these positions, or all.
+    pub(crate) fn on_elements(
+        &mut self,
+        now: ClusterTime,
+        (id, positions): (JobId, Option<&Positions>),
+        order: ElementOrder,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(array) = self.arrays.arrays.get(&id) else { return };
+        let all = Positions::first(array.array.indices.count());
+        let wanted = positions.unwrap_or(&all);
+        let elements = &self.arrays.elements;
+        let is_wanted = |job: &&JobId| {
+            elements.get(job).is_some_and(|&(_, position)| wanted.contains(position))
+        };
+        let live: Vec<JobId> =
+            array.queued.iter().chain(&array.started).filter(is_wanted).copied().collect();
+        match order {
+            ElementOrder::Cancel { reason, at_once } => {
+                self.cancel_unmade(id, wanted, reason);
+                for job in live {
+                    match at_once {
+                        false => self.end_job(now, job, reason, actions),
+                        true => self.kill_job(now, job, reason, actions),
+                    }
+                }
+                self.note_array_start(id);
+                self.end_array_if_done(id, actions);
+            }
+            ElementOrder::Hold { by } => {
+                self.hold_unmade(id, wanted, by);
+                live.into_iter().for_each(|job| self.on_hold(job, by));
+            }
+            ElementOrder::Release { by } => {
+                self.release_unmade(id, wanted, by);
+                live.into_iter().for_each(|job| self.on_release(job, by));
+            }
+        }
+    }
+
+    fn cancel_unmade(&mut self, id: JobId, wanted: &Positions, reason: EndReason) {
+        let Some(mut array) = self.arrays.arrays.remove(&id) else { return };
+        let before = array.unmade();
+        let of = [&mut array.waiting, &mut array.held, &mut array.held_by_administrator];
+        let count = of.into_iter().map(|positions| positions.take(wanted).count()).sum();
+        let exit_code = reason.exit_code_or(ENDED_BY_TERM);
+        array.note_outcomes(Outcome { reason, exit_code, service: Nanos::ZERO }, count);
+        self.count_unmade(&array, before, array.unmade());
+        self.arrays.arrays.insert(id, array);
+    }
+
+    fn hold_unmade(&mut self, id: JobId, wanted: &Positions, by: HeldBy) {
+        let Some(array) = self.arrays.arrays.get_mut(&id) else { return };
+        let held = array.waiting.take(wanted);
+        match by {
+            HeldBy::Owner => array.held.add(&held),
+            HeldBy::Administrator => {
+                let owners = array.held.take(wanted);
+                array.held_by_administrator.add(&held);
+                array.held_by_administrator.add(&owners);
+            }
+        }
+    }
+
+    fn release_unmade(&mut self, id: JobId, wanted: &Positions, by: HeldBy) {
+        let Some(array) = self.arrays.arrays.get_mut(&id) else { return };
+        let released = array.held.take(wanted);
+        array.waiting.add(&released);
+        if by == HeldBy::Administrator {
+            let released = array.held_by_administrator.take(wanted);
+            array.waiting.add(&released);
+        }
+        self.arrays.look_at(id);
+    }
+
+    /// An array gets another class: its elements that wait, and those that live.
+    pub(crate) fn set_array_class(&mut self, id: JobId, class: &ClassName) {
+        let Some(array) = self.arrays.arrays.get_mut(&id) else { return };
+        array.spec.class = class.clone();
+        let live: Vec<JobId> = array.queued.iter().chain(&array.started).copied().collect();
+        live.into_iter().for_each(|job| self.on_set_job_class(job, class));
+    }
+
+    /// The instance ends for good: nothing of an array waits for another.
+    pub(crate) fn end_arrays(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        let order = ElementOrder::Cancel { reason: EndReason::ShutDown, at_once: false };
+        for id in self.arrays.arrays.keys().copied().collect::<Vec<JobId>>() {
+            self.on_elements(now, (id, None), order, actions);
+        }
+    }
+
+    /// All arrays that have not ended, by number.
+    pub fn arrays(&self) -> impl Iterator<Item = ArrayView<'_>> {
+        self.arrays.arrays.iter().map(|(&id, array)| view(id, array))
+    }
+
+    /// An array that has not ended.
+    #[must_use]
+    pub fn array(&self, id: JobId) -> Option<ArrayView<'_>> {
+        self.arrays.arrays.get(&id).map(|array| view(id, array))
+    }
+
+    /// The array and the position of a job that is an element and has not ended.
+    #[must_use]
+    pub fn element_of(&self, job: JobId) -> Option<(JobId, u32)> {
+        self.arrays.elements.get(&job).copied()
+    }
+
+    /// The jobs that an array as a whole starts after, if it waits for any.
+    #[must_use]
+    pub fn why_array_waits(&self, id: JobId) -> Option<WaitReason> {
+        self.why_after(id)
+    }
+
+    /// What is wrong with the arrays, if anything is.
+    pub(crate) fn wrong_arrays(&self) -> Option<String> {
+        let mut elements = 0;
+        for (&id, array) in &self.arrays.arrays {
+            if let Some(what) = self.wrong_array(id, array) {
+                return Some(format!("array {id} {what}: {array:?}"));
+            }
+            elements += array.queued.len() + array.started.len();
+        }
+        (elements != self.arrays.elements.len())
+            .then(|| format!("{elements} elements, not {:?}", self.arrays.elements))
+    }
+
+    fn wrong_array(&self, id: JobId, array: &Array) -> Option<&'static str> {
+        let lives = array.queued.len() + array.started.len();
+        let ended = array.ends.ok + array.ends.failed + array.ends.cancelled;
+        let all = u32::try_from(lives).ok()? + ended + array.unmade();
+        if all != array.array.indices.count() {
+            return Some("has lost elements");
+        }
+        if array.array.limit.is_some_and(|limit| lives > limit as usize) {
+            return Some("has more elements than its limit");
+        }
+        if array.has_ended() || array.numbers.iter().any(|it| it.count == 0) {
+            return Some("has ended");
+        }
+        let all = array.queued.iter().map(|job| (job, true));
+        for (job, queued) in all.chain(array.started.iter().map(|job| (job, false))) {
+            let is_queued = self.jobs.get(job).map(|it| matches!(it.phase, Phase::Queued { .. }));
+            let of = self.arrays.elements.get(job).map(|(of, _)| *of);
+            if is_queued != Some(queued) || of != Some(id) {
+                return Some("has another job than it knows");
+            }
+        }
+        let is_open = !self.after.waits(id) && !self.is_stopping();
+        if is_open && array.takes_more() && self.jobs.len() < JOBS_MAX {
+            return Some("could bring an element into line");
+        }
+        None
+    }
+}
+
+const fn view(id: JobId, array: &Array) -> ArrayView<'_> {
+    ArrayView {
+        id,
+        spec: &array.spec,
+        queue: array.queue.as_ref(),
+        first: array.first,
+        array: &array.array,
+        waiting: &array.waiting,
+        held: &array.held,
+        held_by_administrator: &array.held_by_administrator,
+        queued: &array.queued,
+        started: &array.started,
+        numbers: array.numbers.as_slice(),
+        ends: array.ends,
+        service: array.outcome.service,
+    }
+}
+
+/// The numbers of an array's elements, to look many of them up.
+#[derive(Debug)]
+pub struct NumberIndex(Vec<ElementNumbers>);
+
+impl NumberIndex {
+    /// Of runs in any order.
+    #[must_use]
+    pub fn of(mut runs: Vec<ElementNumbers>) -> Self {
+        runs.sort_unstable_by_key(|run| run.position);
+        Self(runs)
+    }
+
+    /// The job that the element at a position is or was.
+    #[must_use]
+    pub fn job(&self, position: u32) -> Option<JobId> {
+        let behind = self.0.partition_point(|run| run.position <= position);
+        let run = self.0[..behind].last()?;
+        let offset = position - run.position;
+        (offset < run.count).then(|| JobId(run.job.0 + u64::from(offset)))
+    }
+}
+
+impl ArrayView<'_> {
+    /// How many elements are no jobs yet.
+    #[must_use]
+    pub fn unmade(&self) -> u32 {
+        self.waiting.count() + self.held.count() + self.held_by_administrator.count()
+    }
+
+    /// Where the element at each position stands.
+    #[must_use]
+    pub fn states(&self) -> impl Fn(u32) -> ElementState + '_ {
+        let index = NumberIndex::of(self.numbers.to_vec());
+        move |position| {
+            if self.waiting.contains(position) {
+                return ElementState::Waiting;
+            }
+            if self.held.contains(position) || self.held_by_administrator.contains(position) {
+                return ElementState::Held;
+            }
+            index.job(position).map_or(ElementState::Cancelled, ElementState::Job)
+        }
+    }
+}
