@@ -83,6 +83,22 @@ fn status_of(code: Code) -> StatusCode {
     match code {
         Code::CannotUnderstand | Code::BadValue | Code::Improper => StatusCode::BAD_REQUEST,
         Code::NotAllowed | Code::NoAccess | Code::OthersInstance => StatusCode::FORBIDDEN,
+        Code::BadScript
+        | Code::NoProgram
+        | Code::NotExecutable
+        | Code::BadFile
+        | Code::OpenMpi
+        | Code::TooLarge
+        | Code::TooMuchMemory
+        | Code::NoSuchNodes
+        | Code::NoNodes
+        | Code::NoClass
+        | Code::TooManyJobs
+        | Code::DeadlineTooSoon
+        | Code::NoDeadlines
+        | Code::NoQueue
+        | Code::QueueLimit
+        | Code::NoResource => StatusCode::UNPROCESSABLE_ENTITY,
         Code::NoJob | Code::NoPart | Code::NoOutput => StatusCode::NOT_FOUND,
         Code::JobEnded | Code::JobNotEnded | Code::NotInThatState => StatusCode::CONFLICT,
         Code::EventsGone => StatusCode::GONE,

@@ -35,6 +35,7 @@ pub(crate) const FILES: &[File] = &[
     file!("matrix.js", SCRIPT, "matrix.js"),
     file!("lists.js", SCRIPT, "lists.js"),
     file!("job.js", SCRIPT, "job.js"),
+    file!("submit.js", SCRIPT, "submit.js"),
     file!("gantt.js", SCRIPT, "gantt.js"),
 ];
 

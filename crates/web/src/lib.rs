@@ -21,26 +21,28 @@ mod openapi;
 mod output;
 mod routes;
 mod source;
+mod submission;
 
 pub use auth::Gate;
 pub use listen::{Listening, Place};
 pub use source::{
     Action, Answer, EventLine, EventLines, Events, Failure, HistoryQuery, Output, OutputQuery,
-    Source,
+    ReportQuery, Source,
 };
+pub use submission::{Submission, Work};
 
 use answer::{answer, failed, failed_with, with_headers};
 use app::App;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Query, RawPathParams, Request, State};
 use axum::http::header::{self, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{MethodFilter, get, on};
 use events::Hub;
-use limits::{REQUEST_TIME, THREADS};
-use routes::{BODY_MAX, Call, ROUTES, Route};
+use limits::{BODY_BYTES_MAX, REQUEST_TIME, SUBMISSION_BYTES_MAX, THREADS};
+use routes::{Call, ROUTES, Route};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -88,7 +90,9 @@ fn router(app: Arc<App>) -> Router {
     let mut interface = Router::new();
     for route in ROUTES {
         let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
-        let handle = move |app, params, query, headers| handle(route, app, params, query, headers);
+        let handle = move |app, params, query, headers, body| {
+            handle(route, app, params, query, headers, body)
+        };
         interface = interface.route(route.path, on(filter, handle));
     }
     let path = app.gate.path().to_owned();
@@ -123,6 +127,7 @@ async fn handle(
     params: RawPathParams,
     query: Result<Query<Vec<(String, String)>>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
+    body: Bytes,
 ) -> Response<Body> {
     let Ok(Query(query)) = query else {
         return failed(&Failure::new(Code::CannotUnderstand, "the query can't be understood"));
@@ -136,7 +141,7 @@ async fn handle(
         job = number;
     }
     let query = query.into_iter().collect::<BTreeMap<_, _>>();
-    route.answer(Call { app, job, query, headers }).await
+    route.answer(Call { app, job, query, headers, body }).await
 }
 
 /// Lets requests of a session through, and begins one for the address that `tutti web` printed.
@@ -161,12 +166,15 @@ async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
     if request.method() == Method::GET || request.method() == Method::HEAD {
         return next.run(request).await;
     }
-    // No request needs a body; one that is short is read, so that the connection can go on.
+    // Only a submission needs a body; another that is short is read, so that the connection can go
+    // on.
+    let is_submission = request.uri().path().ends_with("/v1/jobs");
+    let most = if is_submission { SUBMISSION_BYTES_MAX } else { BODY_BYTES_MAX };
     let (parts, body) = request.into_parts();
-    match timeout(REQUEST_TIME, axum::body::to_bytes(body, BODY_MAX)).await {
-        Ok(Ok(_)) => next.run(Request::from_parts(parts, Body::empty())).await,
+    match timeout(REQUEST_TIME, axum::body::to_bytes(body, most)).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body))).await,
         Ok(Err(_)) => {
-            let text = format!("the body is longer than {BODY_MAX} bytes; no request needs one");
+            let text = format!("the body is longer than {most} bytes, which is the maximum here");
             failed_with(StatusCode::PAYLOAD_TOO_LARGE, &Failure::new(Code::TooMuchAsked, text))
         }
         Err(_) => {

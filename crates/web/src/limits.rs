@@ -23,6 +23,9 @@ pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maximum length of the body of a request.
 pub(crate) const BODY_BYTES_MAX: usize = 4 << 10;
 
+/// Maximum length of a job that is submitted, with its script.
+pub(crate) const SUBMISSION_BYTES_MAX: usize = 256 << 10;
+
 /// Time in which the head of a request, and its body, must arrive.
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(10);
 

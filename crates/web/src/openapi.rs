@@ -1,6 +1,7 @@
 //! The interface as OpenAPI 3.1, made from the table of its requests.
 
 use crate::routes::{ROUTES, Route, Shape};
+use crate::submission;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
@@ -70,14 +71,19 @@ fn operation(route: &Route) -> Value {
         Shape::Other(kind) => content(kind, json!({})),
     };
     let error = content("application/json", reference("error"));
-    json!({
+    let mut operation = json!({
         "summary": route.help,
         "parameters": parameters,
         "responses": {
             "200": { "description": "Done.", "content": good },
             "default": { "description": "Why not, with a code for `tutti explain`.", "content": error },
         },
-    })
+    });
+    if let Some(name) = route.body {
+        let content = content("application/json", reference(name));
+        operation["requestBody"] = json!({ "required": true, "content": content });
+    }
+    operation
 }
 
 fn reference(name: &str) -> Value {
@@ -89,6 +95,12 @@ fn schemas() -> Value {
     let text = SCHEMAS.replace("#/$defs/", "#/components/schemas/");
     let mut file: Value = serde_json::from_str(&text).unwrap_or_default();
     let mut schemas = file["$defs"].take();
+    schemas["submission"] = submission::schema();
+    schemas["accepted"] = json!({
+        "type": "object",
+        "properties": { "job": { "type": "integer", "description": "Number of the job." } },
+        "required": ["job"],
+    });
     schemas["error"] = json!({
         "type": "object",
         "properties": {

@@ -2,8 +2,8 @@
 
 use crate::answer::{answer, failed, json};
 use crate::app::App;
-use crate::limits::BODY_BYTES_MAX;
-use crate::source::{Action, Answer, Failure, HistoryQuery, OutputQuery};
+use crate::source::{Action, Answer, Failure, HistoryQuery, OutputQuery, ReportQuery};
+use crate::submission::Submission;
 use crate::{events, openapi, output};
 use axum::body::{Body, Bytes};
 use axum::http::header::HeaderMap;
@@ -31,6 +31,7 @@ pub(crate) struct Call {
     pub(crate) job: u64,
     pub(crate) query: BTreeMap<String, String>,
     pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// What answers a request.
@@ -68,6 +69,8 @@ pub(crate) struct Route {
     pub(crate) help: &'static str,
     /// The parameters that it takes.
     pub(crate) params: &'static [Param],
+    /// The schema of the body that it takes.
+    pub(crate) body: Option<&'static str>,
     /// What its answer is.
     pub(crate) shape: Shape,
     /// What answers it.
@@ -92,14 +95,25 @@ pub(crate) static ROUTES: &[Route] = &[
             Param { name: "ended", kind: "boolean", help: "Also jobs that have ended." },
             USER,
         ],
+        body: None,
         shape: Shape::Schema("ps"),
         handler: handler!(jobs),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs",
+        help: "Submits a job, by the schema `submission`. The answer has its number.",
+        params: &[],
+        body: Some("submission"),
+        shape: Shape::Schema("accepted"),
+        handler: handler!(submit),
     },
     Route {
         method: Method::GET,
         path: "/v1/jobs/{id}",
         help: "One job, live or ended, as an element of what `tutti show --json` prints.",
         params: &[],
+        body: None,
         shape: Shape::Element("show"),
         handler: handler!(job),
     },
@@ -117,6 +131,7 @@ pub(crate) static ROUTES: &[Route] = &[
             },
             Param { name: "follow", kind: "boolean", help: "Go on until the job has ended." },
         ],
+        body: None,
         shape: Shape::Other("text/plain"),
         handler: handler!(job_output),
     },
@@ -125,7 +140,8 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/v1/jobs/{id}/cancel",
         help: "Ends a job: SIGTERM, then SIGKILL after its grace.",
         params: &[Param { name: "now", kind: "boolean", help: "Kill at once." }],
-        shape: Shape::Json("verbs.md"),
+        body: None,
+        shape: Shape::Schema("accepted"),
         handler: handler!(cancel),
     },
     Route {
@@ -133,7 +149,8 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/v1/jobs/{id}/suspend",
         help: "Suspends a job: it gets no turns until it is resumed.",
         params: &[],
-        shape: Shape::Json("verbs.md"),
+        body: None,
+        shape: Shape::Schema("accepted"),
         handler: handler!(suspend),
     },
     Route {
@@ -141,14 +158,43 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/v1/jobs/{id}/resume",
         help: "Resumes a suspended job.",
         params: &[],
-        shape: Shape::Json("verbs.md"),
+        body: None,
+        shape: Shape::Schema("accepted"),
         handler: handler!(resume),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs/{id}/hold",
+        help: "Keeps a waiting job out of the line.",
+        params: &[],
+        body: None,
+        shape: Shape::Schema("accepted"),
+        handler: handler!(hold),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs/{id}/release",
+        help: "Puts a held job into the line again.",
+        params: &[],
+        body: None,
+        shape: Shape::Schema("accepted"),
+        handler: handler!(release),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/jobs/{id}/class",
+        help: "Gives a job another class.",
+        params: &[Param { name: "name", kind: "string", help: "The class." }],
+        body: None,
+        shape: Shape::Schema("accepted"),
+        handler: handler!(class),
     },
     Route {
         method: Method::GET,
         path: "/v1/nodes",
         help: "Nodes, as `tutti nodes --json` prints them.",
         params: &[],
+        body: None,
         shape: Shape::Json("verbs.md"),
         handler: handler!(nodes),
     },
@@ -157,6 +203,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/v1/matrix",
         help: "Nodes, jobs, and which rows had their turns lately.",
         params: &[],
+        body: None,
         shape: Shape::Json("json.md"),
         handler: handler!(matrix),
     },
@@ -165,6 +212,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/v1/params",
         help: "Parameters and classes, as `tutti params --json` prints them.",
         params: &[],
+        body: None,
         shape: Shape::Json("parameters.md"),
         handler: handler!(params),
     },
@@ -186,14 +234,29 @@ pub(crate) static ROUTES: &[Route] = &[
                 help: "The latest, at most this number: 200, or up to 1000.",
             },
         ],
+        body: None,
         shape: Shape::Schema("history"),
         handler: handler!(history),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/report",
+        help: "What users, groups, classes or queues got, as `tutti report --json` prints it.",
+        params: &[
+            Param { name: "by", kind: "string", help: "user, group, class or queue." },
+            Param { name: "since_ms", kind: "integer", help: "As for the history." },
+            Param { name: "until_ms", kind: "integer", help: "As for the history." },
+        ],
+        body: None,
+        shape: Shape::Json("json.md"),
+        handler: handler!(report),
     },
     Route {
         method: Method::GET,
         path: "/v1/starts",
         help: "When waiting jobs will start, as `tutti ps --start --json` prints it.",
         params: &[],
+        body: None,
         shape: Shape::Json("json.md"),
         handler: handler!(starts),
     },
@@ -206,6 +269,7 @@ pub(crate) static ROUTES: &[Route] = &[
             kind: "integer",
             help: "Events behind this number, as Last-Event-ID.",
         }],
+        body: None,
         shape: Shape::Other("text/event-stream"),
         handler: handler!(event_stream),
     },
@@ -214,6 +278,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/metrics",
         help: "Figures for monitoring, as `tutti metrics` prints them.",
         params: &[],
+        body: None,
         shape: Shape::Other("application/openmetrics-text; version=1.0.0; charset=utf-8"),
         handler: handler!(metrics),
     },
@@ -222,6 +287,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/openapi.json",
         help: "This interface as OpenAPI 3.1.",
         params: &[],
+        body: None,
         shape: Shape::Other("application/json"),
         handler: handler!(description),
     },
@@ -291,10 +357,41 @@ async fn job_output(call: Call) -> Answer<Response<Body>> {
     Ok(streamed("text/plain; charset=utf-8", pieces))
 }
 
+async fn submit(call: Call) -> Answer<Response<Body>> {
+    let kind = call.headers.get("content-type").and_then(|it| it.to_str().ok()).unwrap_or_default();
+    if kind.split(';').next().map(str::trim) != Some("application/json") {
+        let text = "a job is submitted as JSON: set Content-Type to application/json";
+        return Err(Failure::new(Code::CannotUnderstand, text));
+    }
+    let submission = Submission::read(&call.body)?;
+    let job = call.app.ask(move |source| source.submit(&submission)).await?;
+    Ok(accepted(job))
+}
+
+/// An order about a job was accepted.
+fn accepted(job: u64) -> Response<Body> {
+    json(format!("{{\"job\":{job}}}"))
+}
+
 async fn act(call: Call, action: Action) -> Answer<Response<Body>> {
     let job = call.job;
     call.app.ask(move |source| source.act(job, action)).await?;
-    Ok(json(format!("{{\"job\":{job}}}")))
+    Ok(accepted(job))
+}
+
+async fn hold(call: Call) -> Answer<Response<Body>> {
+    act(call, Action::Hold).await
+}
+
+async fn release(call: Call) -> Answer<Response<Body>> {
+    act(call, Action::Release).await
+}
+
+async fn class(call: Call) -> Answer<Response<Body>> {
+    let name = call.query.get("name").cloned().filter(|name| !name.is_empty());
+    let lacks = || Failure::new(Code::BadValue, "name is missing: ?name=CLASS");
+    let name = name.ok_or_else(lacks)?;
+    act(call, Action::Class(name)).await
 }
 
 async fn cancel(call: Call) -> Answer<Response<Body>> {
@@ -335,6 +432,16 @@ async fn history(call: Call) -> Answer<Response<Body>> {
     }
     let key = format!("history {query:?}");
     call.app.fresh(key, move |source| source.history(&query)).await.map(json)
+}
+
+async fn report(call: Call) -> Answer<Response<Body>> {
+    let query = ReportQuery {
+        by: call.query.get("by").cloned().unwrap_or_else(|| "user".into()),
+        since_ms: call.number("since_ms")?,
+        until_ms: call.number("until_ms")?,
+    };
+    let key = format!("report {query:?}");
+    call.app.fresh(key, move |source| source.report(&query)).await.map(json)
 }
 
 async fn starts(call: Call) -> Answer<Response<Body>> {
@@ -381,6 +488,3 @@ impl Stream for Pieces {
         self.0.poll_recv(context)
     }
 }
-
-/// Maximum length of a body: actions take none.
-pub(crate) const BODY_MAX: usize = BODY_BYTES_MAX;

@@ -1,6 +1,7 @@
 //! What the HTTP interface needs of an instance. The verb `tutti web` has it from the controller's
 //! socket, with the rights of the user that started it.
 
+use crate::submission::Submission;
 use std::fmt;
 use tutti_wire::code::Code;
 
@@ -24,7 +25,7 @@ impl Failure {
 pub type Answer<T> = Result<T, Failure>;
 
 /// What is done to a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It is ended.
     Cancel {
@@ -35,6 +36,23 @@ pub enum Action {
     Suspend,
     /// It gets turns again.
     Resume,
+    /// It does not begin.
+    Hold,
+    /// It is in line again.
+    Release,
+    /// It gets this class.
+    Class(String),
+}
+
+/// Which report is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportQuery {
+    /// `user`, `group`, `class` or `queue`.
+    pub by: String,
+    /// Of jobs that ended at this time or later, in milliseconds since 1970.
+    pub since_ms: Option<u64>,
+    /// Of those that ended before.
+    pub until_ms: Option<u64>,
 }
 
 /// Which ended jobs are wanted.
@@ -162,6 +180,16 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// Also if the job has none, or only its owner may see it.
     fn output(&self, job: u64, query: OutputQuery) -> Answer<Box<dyn Output>>;
+    /// A report, as `tutti report --json` prints it.
+    ///
+    /// # Errors
+    /// Also if there is no such report.
+    fn report(&self, query: &ReportQuery) -> Answer<String>;
+    /// Submits a job; its number.
+    ///
+    /// # Errors
+    /// Also if it is declined.
+    fn submit(&self, submission: &Submission) -> Answer<u64>;
     /// Does something to a job.
     ///
     /// # Errors

@@ -113,16 +113,8 @@ struct Sum {
 }
 
 pub(crate) fn execute(args: &ReportArgs) -> anyhow::Result<Exit> {
-    let until_ms = args.until.unwrap_or_else(wall_ms);
-    if args.since.is_some_and(|since| since >= until_ms) {
-        let reason = "--since is not before --until; give an earlier --since";
-        return Err(coded(Code::BadValue, reason));
-    }
-    let jobs = jobs(args)?;
-    let begin = jobs.iter().map(began_ms).min().unwrap_or(until_ms);
-    let since_ms = args.since.unwrap_or(begin);
-    let processors = processors()?;
-    let report = report(&jobs, args.by, (since_ms, until_ms), processors);
+    let report = make(args.by, args.since, args.until)?;
+    let (since_ms, until_ms) = (report.since_ms, report.until_ms);
     if args.json {
         print_json(&report)?;
     } else if args.csv {
@@ -132,6 +124,26 @@ pub(crate) fn execute(args: &ReportArgs) -> anyhow::Result<Exit> {
         say!("tutti: jobs that ended from {} to {}", local_time(since_ms), local_time(until_ms));
     }
     Ok(Exit::OK)
+}
+
+fn make(by: By, since: Option<u64>, until: Option<u64>) -> anyhow::Result<Report> {
+    let until_ms = until.unwrap_or_else(wall_ms);
+    if since.is_some_and(|since| since >= until_ms) {
+        let reason = "--since is not before --until; give an earlier --since";
+        return Err(coded(Code::BadValue, reason));
+    }
+    let jobs = jobs(since, until)?;
+    let begin = jobs.iter().map(began_ms).min().unwrap_or(until_ms);
+    Ok(report(&jobs, by, (since.unwrap_or(begin), until_ms), processors()?))
+}
+
+/// A report as JSON: by this word, of this time.
+#[cfg(feature = "web")]
+pub(super) fn json_of(by: &str, since: Option<u64>, until: Option<u64>) -> anyhow::Result<String> {
+    let by = By::from_str(by, false).map_err(|_| {
+        coded(Code::BadValue, format!("by is {by:?}, and must be user, group, class or queue"))
+    })?;
+    Ok(serde_json::to_string(&make(by, since, until)?)?)
 }
 
 /// What a report needs of a job that has ended.
@@ -175,9 +187,8 @@ const fn began_ms(job: &Job) -> u64 {
     job.ended_ms.saturating_sub(job.resident_ms)
 }
 
-fn jobs(args: &ReportArgs) -> anyhow::Result<Vec<Job>> {
-    let mut query =
-        EndedQuery { since_ms: args.since, until_ms: args.until, ..EndedQuery::default() };
+fn jobs(since: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<Job>> {
+    let mut query = EndedQuery { since_ms: since, until_ms: until, ..EndedQuery::default() };
     let mut all = Vec::new();
     loop {
         let Reply::Past { jobs, next } = ask_of_the_past(&Request::Past(query.clone()))? else {

@@ -6,6 +6,8 @@ mod open;
 mod serve;
 #[cfg(feature = "web")]
 mod source;
+#[cfg(feature = "web")]
+mod submission;
 
 use clap::Args;
 use tutti_node::exit::Exit;

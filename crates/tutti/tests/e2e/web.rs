@@ -209,7 +209,8 @@ fn wrong_requests_get_an_error_that_says_so() {
     web.get("/v1/history?since_ms=yesterday").fails(400, "T002");
     web.request("GET", "/v1/events", "Last-Event-ID: x\r\n").fails(400, "T002");
     web.get("/v1/jobs/1/cancel").fails(405, "T001");
-    web.post("/v1/jobs").fails(405, "T001");
+    web.post("/v1/jobs").fails(400, "T001");
+    web.post("/v1/nodes").fails(405, "T001");
     let long = "x".repeat(40 << 10);
     let status = web.get(&format!("/{long}")).status;
     assert!([400, 414, 431].contains(&status), "{status}");
@@ -299,6 +300,71 @@ fn turns_of_rows_are_in_the_matrix() {
     assert!(latest.windows(2).all(|pair| began(&pair[0]) < began(&pair[1])), "{turns}");
     let (now, last) = (turns["now_ns"].as_u64().unwrap(), began(latest.last().unwrap()));
     assert!(now >= last && now - last < 60_000_000_000, "{turns}");
+}
+
+#[test]
+fn jobs_are_submitted_with_the_rights_and_errors_of_the_verb() {
+    let instance = Instance::new().up();
+    let web = Web::start(&instance);
+    let kind = "Content-Type: application/json\r\n";
+    let submit = |body: &Value, lines: &str| {
+        let body = body.to_string();
+        let origin = format!("Origin: http://{}\r\n", web.address);
+        let head = format!("{origin}{lines}Content-Length: {}\r\n\r\n{body}", body.len());
+        web.request("POST", "/v1/jobs", &head)
+    };
+    let accepted = |body: Value| submit(&body, kind).expect(200).json()["job"].as_u64().unwrap();
+    let directory = instance.work.join("there");
+    std::fs::create_dir(&directory).unwrap();
+    let command = ["sh", "-c", "echo $NAME $TUTTI_RANK; exit 3"];
+    let job = accepted(serde_json::json!({
+        "command": command, "tasks": 2, "name": "-x <b>", "time": "90s", "output": "%r",
+        "directory": directory, "environment": { "NAME": "given" }, "options": ["--keep-going"],
+    }));
+    instance.tutti(&["wait", &job.to_string()]).expect(3);
+    let text = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    assert_eq!((text("0").as_str(), text("1").as_str()), ("given 0\n", "given 1\n"));
+    let shown = web.get(&format!("/v1/jobs/{job}")).expect(200).json();
+    assert_eq!((&shown["name"], &shown["time_limit_ms"]), (&"-x <b>".into(), &90_000.into()));
+    let line = accepted(serde_json::json!({ "line": "echo once > line", "tasks": 2 }));
+    let script = "#!/bin/sh\n#TUTTI --name=of-script\necho once > script\n";
+    let script = accepted(serde_json::json!({ "script": script }));
+    instance.tutti(&["wait", &line.to_string(), &script.to_string()]).expect(0);
+    for name in ["line", "script"] {
+        assert_eq!(std::fs::read_to_string(instance.work.join(name)).unwrap(), "once\n");
+    }
+    let held = accepted(serde_json::json!({ "line": "true", "options": ["--hold"] }));
+    web.post(&format!("/v1/jobs/{held}/class?name=interactive")).expect(200);
+    assert_eq!(instance.job(held)["class"], "interactive");
+    web.post(&format!("/v1/jobs/{held}/class")).fails(400, "T002");
+    web.post(&format!("/v1/jobs/{held}/class?name=nope")).fails(422, "T034");
+    web.post(&format!("/v1/jobs/{held}/release")).expect(200);
+    instance.tutti(&["wait", &held.to_string()]).expect(0);
+    web.post(&format!("/v1/jobs/{held}/hold")).fails(409, "T022");
+    let count = instance.tutti(&["history", "--json"]).expect(0).json().as_array().unwrap().len();
+    for (body, status, code) in [
+        (serde_json::json!({}), 400, "T001"),
+        (serde_json::json!({ "line": "true", "nope": 1 }), 400, "T001"),
+        (serde_json::json!({ "line": "true", "script": "true" }), 400, "T001"),
+        (serde_json::json!({ "line": "true", "time": "90" }), 400, "T001"),
+        (serde_json::json!({ "line": "true", "directory": "/nope" }), 400, "T002"),
+        (serde_json::json!({ "line": "true", "class": "nope" }), 422, "T034"),
+        (serde_json::json!({ "command": ["/nope"] }), 422, "T004"),
+        (serde_json::json!({ "command": ["true"], "tasks": 100_000 }), 422, "T030"),
+        (serde_json::json!({ "command": ["true", "\0"] }), 400, "T001"),
+        (serde_json::json!({ "script": "#!/bin/sh\n#TUTTI --nope\n" }), 422, "T003"),
+        (serde_json::json!({ "line": "x".repeat(300 << 10) }), 413, "T025"),
+    ] {
+        submit(&body, kind).fails(status, code);
+    }
+    // What another page's form can send is no submission.
+    submit(&serde_json::json!({ "line": "true" }), "Content-Type: text/plain\r\n")
+        .fails(400, "T001");
+    let now = instance.tutti(&["history", "--json"]).expect(0).json().as_array().unwrap().len();
+    assert_eq!((count, count), (now, instance.jobs().len()), "nothing of that was submitted");
+    let report = web.get("/v1/report?by=class").expect(200).json();
+    assert_eq!((&report["by"], &report["total"]["jobs"]), (&"class".into(), &count.into()));
+    web.get("/v1/report?by=nobody").fails(400, "T002");
 }
 
 #[test]

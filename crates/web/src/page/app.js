@@ -6,10 +6,11 @@ import * as matrix from './matrix.js';
 import * as lists from './lists.js';
 import * as job from './job.js';
 import * as gantt from './gantt.js';
+import * as submit from './submit.js';
 
 const main = byId('main');
-const KEYS = { m: '#/', j: '#/jobs', n: '#/nodes', h: '#/history' };
-const TITLES = { matrix: 'Matrix', jobs: 'Jobs', nodes: 'Nodes', history: 'History', job: 'Job' };
+const KEYS = { m: '#/', j: '#/jobs', n: '#/nodes', h: '#/history', s: '#/submit' };
+const TITLES = { matrix: 'Matrix', jobs: 'Jobs', nodes: 'Nodes', history: 'History', job: 'Job', submit: 'New job' };
 let leave = () => {};
 let isFirst = true;
 
@@ -20,6 +21,7 @@ function show() {
   let name = 'matrix';
   if (view === 'jobs') { name = 'jobs'; leave = lists.jobs(main); }
   else if (view === 'nodes') { name = 'nodes'; leave = lists.nodes(main); }
+  else if (view === 'submit') { name = 'submit'; leave = submit.view(main); }
   else if (view === 'history') { name = 'history'; leave = gantt.view(main); }
   else if (view === 'job' && Number.isSafeInteger(number) && number > 0) { name = 'job'; leave = job.view(main, number); }
   else leave = matrix.view(main);
@@ -29,7 +31,7 @@ function show() {
     if (isHere) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
   }
   // Readers of screens begin at the new view.
-  if (!isFirst) main.focus({ preventScroll: true });
+  if (!isFirst && name !== 'submit') main.focus({ preventScroll: true });
   isFirst = false;
   scrollTo(0, 0);
 }
@@ -37,6 +39,7 @@ function show() {
 function keys(event) {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || byId('confirm').open;
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (KEYS[event.key]) event.preventDefault();
   if (KEYS[event.key]) location.hash = KEYS[event.key];
   if (event.key === '/' ) {
     event.preventDefault();

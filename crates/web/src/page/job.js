@@ -11,13 +11,16 @@ const RANKS = 256;
 const ACTIONS = {
   suspend: ['Suspend', 'It gets no turns until it is resumed.'],
   resume: ['Resume', 'It gets turns again.'],
+  hold: ['Hold', 'It does not start until it is released.'],
+  release: ['Release', 'It is in line again.'],
   cancel: ['Cancel', 'Its processes get SIGTERM, and SIGKILL after its grace. This ends the job.'],
 };
 
 function possible(job) {
   if (job.exit_code !== null || job.state === 'ending') return [];
   if (job.state === 'suspended') return ['resume', 'cancel'];
-  return job.state === 'queued' ? ['cancel'] : ['suspend', 'cancel'];
+  if (job.state !== 'queued') return ['suspend', 'cancel'];
+  return [job.wait === 'held' ? 'release' : 'hold', 'cancel'];
 }
 
 function facts(job) {

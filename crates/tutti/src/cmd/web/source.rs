@@ -3,7 +3,8 @@
 
 use super::super::logs::{Shown, open_all};
 use super::super::show::{Stream, ask_to_show};
-use super::super::{all_jobs, history, params, show, when};
+use super::super::{all_jobs, history, params, report, show, when};
+use super::submission;
 use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +15,10 @@ use tutti_client::output::without_orders;
 use tutti_linux::clock::monotonic_ns;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::platform::time::wall_ms;
-use tutti_types::{JobId, NodeId};
+use tutti_types::{ClassName, JobId, NodeId};
 use tutti_web::{
     Action, Answer, EventLine, EventLines, Events, Failure, HistoryQuery, Output, OutputQuery,
-    Source,
+    ReportQuery, Source, Submission,
 };
 use tutti_wire::code::Code;
 use tutti_wire::event::EventQuery;
@@ -126,12 +127,24 @@ impl Source for Instance {
         Ok(Box::new(output().map_err(failure)?))
     }
 
+    fn report(&self, query: &ReportQuery) -> Answer<String> {
+        text(report::json_of(&query.by, query.since_ms, query.until_ms))
+    }
+
+    fn submit(&self, submission: &Submission) -> Answer<u64> {
+        submission::submit(submission)
+    }
+
     fn act(&self, job: u64, action: Action) -> Answer<()> {
-        let target = Target::from(JobId(job));
+        let job = JobId(job);
+        let target = Target::from(job);
         let request = match action {
             Action::Cancel { at_once } => Request::Cancel { target, at_once },
             Action::Suspend => Request::Suspend { target },
             Action::Resume => Request::Resume { target },
+            Action::Hold => Request::Hold { job },
+            Action::Release => Request::Release { job },
+            Action::Class(name) => Request::SetJobClass { job, class: ClassName::new(&name) },
         };
         match ask(&request).map_err(failure)? {
             Reply::Done => Ok(()),
