@@ -204,6 +204,7 @@ impl Driver {
         };
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, None);
+        self.job_ended(&ended);
         self.ends.ended.push(ended);
         self.watch_history();
         for token in entry.waiting {

@@ -434,7 +434,7 @@ impl Driver {
     }
 
     fn job_of(&self, job: JobId) -> Option<JobOf> {
-        self.jobs.get(&job).map(|entry| of(job, entry))
+        self.entry(job).map(|entry| of(job, entry))
     }
 
     /// Something happened to a job that has not ended.
@@ -444,11 +444,18 @@ impl Driver {
         }
     }
 
-    /// A job was accepted.
+    /// A job or an array was accepted.
     pub(super) fn job_submitted(&mut self, job: JobId) {
-        self.metrics.count_submitted();
-        let held = self.core.held_by(job).is_some();
-        let Some(entry) = self.jobs.get(&job) else { return };
+        let array = self.core.array(job);
+        let held = match &array {
+            Some(array) => array.waiting.is_empty(),
+            None => self.core.held_by(job).is_some(),
+        };
+        // Its elements are counted.
+        if array.is_none() {
+            self.metrics.count_submitted();
+        }
+        let Some(entry) = self.entry(job) else { return };
         let (class, queue, tasks) = (entry.class.clone(), entry.queue.clone(), entry.tasks);
         self.job_event(job, What::JobSubmitted { class, queue, tasks, held });
     }
@@ -477,7 +484,9 @@ impl Driver {
     /// Nothing is left of a job.
     pub(super) fn job_ended(&mut self, ended: &Ended) {
         let report = &ended.report;
-        self.metrics.count_ended(report, Ending::of(ended.outcome));
+        if !report.is_whole_array() {
+            self.metrics.count_ended(report, Ending::of(ended.outcome));
+        }
         let (name, user) = (report.name.clone(), report.user.clone());
         let of = JobOf { job: report.job, name, user, uid: ended.uid };
         let what = What::JobEnded {

@@ -680,6 +680,11 @@ mod tests {
     }
 
     #[test]
+    fn jobs_before_may_be_elements_of_arrays() {
+        check("#SBATCH -d afterok:7_0:8", "1: --after=7_0:ok,8:ok|--if-never=keep\n");
+    }
+
+    #[test]
     fn files_of_slurm_have_the_letters_of_tutti() {
         check("#SBATCH -o %x-%A_%a-%J-%4A%%a.out", "1: --output=%x-%A_%a-%j-%4A%%a.out\n");
     }

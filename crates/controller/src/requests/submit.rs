@@ -457,6 +457,7 @@ impl Driver {
             let made = Entry::new(made, (&spec, view.first), view.queue, launch);
             let array = Some(view.array.clone());
             self.arrays.insert(job, Box::new(Entry { shown, array, ..made }));
+            self.job_submitted(job);
             return self.ask_disk_soon();
         }
         let (queue, first) = (self.core.queue_of(job), self.core.first_step(job));

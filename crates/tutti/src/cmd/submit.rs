@@ -41,6 +41,10 @@ pub(crate) struct SubmitOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["array", "deadline"], help_heading = SCHEDULING)]
     each_line: Option<PathBuf>,
 
+    /// Let at most so many elements of the array be in line or run at once, as %10 in --array
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = SCHEDULING)]
+    at_once: Option<u32>,
+
     /// Hold the job until `tutti release`
     #[arg(long, conflicts_with = "deadline", help_heading = SCHEDULING)]
     hold: bool,
@@ -102,6 +106,18 @@ impl SubmitOptions {
             let (array, lines) = lines_of(file)?;
             request.array = Some(array);
             request.launch.environment.push(lines.into());
+        }
+        match (&mut request.array, self.at_once) {
+            (_, None) => {}
+            (Some(array), Some(_)) if array.limit.is_some() => {
+                let reason = "--array names a limit behind %, and --at-once another; give one";
+                return Err(coded(Code::BadValue, reason));
+            }
+            (Some(array), limit) => array.limit = limit,
+            (None, Some(_)) => {
+                let reason = "--at-once is for job arrays; add --array or --each-line";
+                return Err(coded(Code::BadValue, reason));
+            }
         }
         self.after.fill(request)
     }

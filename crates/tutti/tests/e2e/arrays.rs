@@ -37,6 +37,10 @@ fn each_element_finds_its_index_and_has_its_own_file() {
         let text = read(&instance, &format!("tutti-1_{index}.out"));
         assert_eq!(text, format!("1 {index} 3 1 5 2 {index}\n"));
     }
+    let events = instance.tutti(&["events", "--since", "0", "--job", "1"]).expect(0).text();
+    for word in ["job_submitted", "job_ended"] {
+        assert_eq!(events.matches(word).count(), 1, "of the array: {events}");
+    }
     instance.tutti(&["wait", "1_3"]).expect(3);
     instance.tutti(&["wait", "1_[1-3]"]).expect(3);
     let logs = instance.tutti(&["logs", "1_5"]).expect(0);
@@ -71,6 +75,13 @@ fn each_line_of_a_file_is_an_element() {
     let text: Vec<String> = (1..=3).map(|index| read(&instance, &format!("o-{index}"))).collect();
     assert_eq!(text, ["first line\n0\n", "second  line\n0\n", "third\n0\n"]);
     fs::write(instance.work.join("none"), "").unwrap();
+    let limited = ["submit", "--each-line", "in.txt", "--at-once", "2", "-o", "/dev/null", "true"];
+    let says = instance.tutti(&limited).expect(0).text();
+    assert!(says.contains("3 elements, at most 2 at once"), "{says}");
+    let twice = ["submit", "--array", "1-3%2", "--at-once", "2", "true"];
+    instance.tutti(&twice).expect(1).says("give one");
+    instance.tutti(&["submit", "--at-once", "2", "true"]).expect(1).says("--each-line");
+    instance.tutti(&["submit", "--at-once", "0", "--array", "1", "true"]).expect(2);
     for file in ["none", "no-such"] {
         instance.tutti(&["submit", "--each-line", file, "true"]).expect(1).says(file);
     }
