@@ -102,11 +102,32 @@ fn a_stopped_pmix_server_without_a_group_ends_with_its_job_and_with_its_keeper()
     a_stopped_server_ends(&Instance::of_nobody().up());
 }
 
+/// A task that asks for the size of its job, and for the nodes of the first and the last rank.
+const ASKS: &str = "#include <pmix.h>\n#include <stdio.h>\n\
+    static void ask(pmix_proc_t *who, const char *key) { pmix_value_t *value; \
+    pmix_status_t rc = PMIx_Get(who, key, NULL, 0, &value); \
+    if (rc) printf(\"error %d\\n\", rc); \
+    else if (value->type == PMIX_STRING) printf(\"%s\\n\", value->data.string); \
+    else printf(\"%u\\n\", value->data.uint32); }\n\
+    int main(void) { pmix_proc_t me, who; int rc = PMIx_Init(&me, NULL, 0); \
+    if (rc) { printf(\"error %d\\n\", rc); return 1; } \
+    PMIX_LOAD_PROCID(&who, me.nspace, PMIX_RANK_WILDCARD); ask(&who, PMIX_JOB_SIZE); \
+    who.rank = 0; ask(&who, PMIX_HOSTNAME); who.rank = 2999; ask(&who, PMIX_HOSTNAME); \
+    PMIX_LOAD_PROCID(&who, me.nspace, PMIX_RANK_WILDCARD); ask(&who, PMIX_NODE_LIST); \
+    pmix_proc_t *peers; size_t n; rc = PMIx_Resolve_peers(\"n2\", me.nspace, &peers, &n); \
+    printf(\"%d %zu\\n\", rc, n); PMIx_Finalize(NULL, 0); return 0; }\n";
+
 #[test]
 fn more_ranks_are_served_than_a_short_list_names() {
     const RANKS: u32 = 1_500;
     let instance = Instance::alone();
     let library = tutti_client::pmix_library().unwrap();
+    let include = library.parent().unwrap().join("../include");
+    fs::write(instance.work.join("asks.c"), ASKS).unwrap();
+    let (include, file) = (include.display(), library.display());
+    let line =
+        format!("cc -I{include} -I/usr/lib/x86_64-linux-gnu/pmix2/include -o asks asks.c {file}");
+    instance.shell(&line).expect(0);
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut server = Command::new("sh")
         .args(["-c", "exec \"$0\" pmix-server 3<&0"])
@@ -127,19 +148,23 @@ fn more_ranks_are_served_than_a_short_list_names() {
         node: 0,
         memory_bytes: 1 << 30,
     }));
-    let mut environments = 0;
+    let mut environments = Vec::new();
     loop {
         match link.call::<FromPmix>().unwrap() {
-            FromPmix::Environment { .. } => environments += 1,
+            FromPmix::Environment { variables } => environments.push(variables),
             FromPmix::Ready => break,
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(environments, RANKS);
-    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    println!("{peak} KiB for {RANKS} ranks here of {}", 2 * RANKS);
+    assert_eq!(environments.len(), RANKS as usize);
+    let mut task = Command::new(instance.work.join("asks"));
+    for variable in &environments[7] {
+        let (name, value) = std::str::from_utf8(variable).unwrap().split_once('=').unwrap();
+        task.env(name, value);
+    }
+    let said = task.output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["3000", "n1", "n2", "n1,n2", "0 1500"]);
     drop(link);
     assert!(server.wait().unwrap().success());
 }
