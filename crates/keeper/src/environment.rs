@@ -2,6 +2,7 @@
 //! another launcher left behind, and the task's place in its job in the words of each MPI starter.
 
 use super::pmix;
+use super::starters;
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::path::Path;
@@ -45,7 +46,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 39] = [
+pub const VARIABLES: [(&str, &str); 40] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -88,6 +89,10 @@ pub const VARIABLES: [(&str, &str); 39] = [
     (
         "OMPI_MCA_rmaps_base_oversubscribe, PRTE_MCA_rmaps_default_mapping_policy",
         "`mpirun` of Open MPI may start more processes than the job has slots",
+    ),
+    (
+        "OMPI_MCA_..., HYDRA_...",
+        "How `mpirun` reaches the other nodes of the job, on its first node",
     ),
     ("MPI_LOCALRANKID", "As `TUTTI_LOCAL_RANK`, for MPICH"),
     ("MPI_LOCALNRANKS", "As `TUTTI_LOCAL_SIZE`, for MPICH"),
@@ -146,8 +151,13 @@ const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
 
 /// The part that is the same for all tasks of a job.
 ///
-/// A variable without a name or with a zero byte in it can't exist and is left out.
-pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
+/// A variable without a name or with a zero byte in it can't exist and is left out. `spool`: where
+/// the files for `mpirun` are.
+pub(super) fn of_job(
+    launch: &Launch,
+    scratch: Option<&Path>,
+    spool: Option<&Path>,
+) -> Vec<CString> {
     let users = &launch.spec.environment;
     let outer = value_of(launch, DEFAULTS).unwrap_or_default();
     let is_users = |variable: &[u8]| !outer.split(|&byte| byte == b' ').any(|it| it == variable);
@@ -166,7 +176,7 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     if let Some(path) = scratch.and_then(Path::to_str) {
         push(&mut environment, "TMPDIR", path);
     }
-    let defaults = defaults(launch, |name| {
+    let defaults = defaults(launch, spool, |name| {
         let is_it = |v: &&ByteBuf| name_of(v) == Some(name.as_bytes()) && is_users(v);
         users.iter().any(|variable| is_it(&variable))
     });
@@ -282,7 +292,7 @@ fn script_path(launch: &Launch) -> Option<&[u8]> {
 /// A single task may start processes and threads of its own, so it finds no number of threads: OpenMP
 /// uses the processors that the task may use, and what starts processes divides them. Several tasks share a
 /// machine that each would take for its own.
-fn defaults(launch: &Launch, has: impl Fn(&str) -> bool) -> Vec<String> {
+fn defaults(launch: &Launch, spool: Option<&Path>, has: impl Fn(&str) -> bool) -> Vec<String> {
     let number = launch.job.0.wrapping_add(u64::from(launch.step.0));
     let port = MASTER_PORTS.0 + number % MASTER_PORTS.1;
     let mut all = vec![
@@ -295,6 +305,7 @@ fn defaults(launch: &Launch, has: impl Fn(&str) -> bool) -> Vec<String> {
         all.push(("OMP_NUM_THREADS", launch.processors_per_task.max(1).to_string()));
     }
     all.extend(STARTERS.map(|(name, value)| (name, value.to_owned())));
+    all.extend(starters::variables(launch, spool));
     if pmix::is_wanted(launch) {
         all.extend(pmix::DEFAULTS.map(|(name, value)| (name, value.to_owned())));
     }
@@ -376,7 +387,7 @@ mod tests {
         let mut launch = launch(7, 2, &["true"]);
         launch.spec.environment =
             users.iter().map(|v| ByteBuf::from(v.as_bytes().to_vec())).collect();
-        let job = of_job(&launch, None);
+        let job = of_job(&launch, None, None);
         let task = of_task(&launch, local_rank, Some(PMI_FD));
         job.into_iter().chain(task).map(|v| v.into_string().unwrap()).collect()
     }
@@ -425,8 +436,15 @@ WORLD_SIZE=2";
 
         let mut known: Vec<&str> =
             VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
-        // This job has no counted resource, and is no batch script, and of no array.
-        let others = ["TMPDIR", "TUTTI_RESOURCE_...", "TUTTI_SCRIPT", "TUTTI_LINE"];
+        // This job has no counted resource, is no batch script, of no array, and has one node.
+        let others = [
+            "TMPDIR",
+            "TUTTI_RESOURCE_...",
+            "TUTTI_SCRIPT",
+            "TUTTI_LINE",
+            "OMPI_MCA_...",
+            "HYDRA_...",
+        ];
         known.retain(|name| !others.contains(name) && !name.starts_with("TUTTI_ARRAY_"));
         known.sort_unstable();
         let found = found.iter().filter_map(|it| it.split('=').next());
@@ -441,7 +459,7 @@ WORLD_SIZE=2";
         let users = ["SLURM_PROCID=9", "SLURM_NTASKS=9", "SLURM_SUBMIT_DIR=/d", "SLURM_CONF=/c"];
         launch.spec.environment = users.iter().map(|v| ByteBuf::from(v.as_bytes())).collect();
         let found = |launch: &Launch| {
-            let all = of_job(launch, None).into_iter().chain(of_task(launch, 1, None));
+            let all = of_job(launch, None, None).into_iter().chain(of_task(launch, 1, None));
             let mut all: Vec<String> = all.map(|v| v.into_string().unwrap()).collect();
             all.retain(|v| v.contains("SLURM"));
             all.sort();
@@ -508,7 +526,7 @@ WORLD_SIZE=2";
             let mut launch = launch(7, tasks, &["true"]);
             launch.processors_per_task = 4;
             launch.spec.environment = users.iter().map(|v| ByteBuf::from(v.as_bytes())).collect();
-            let found = of_job(&launch, None).into_iter().map(|v| v.into_string().unwrap());
+            let found = of_job(&launch, None, None).into_iter().map(|v| v.into_string().unwrap());
             let found: Vec<String> =
                 found.filter(|v| v.starts_with("OMP_") || v.contains("PER_TASK")).collect();
             found.join(" ")
@@ -550,7 +568,7 @@ WORLD_SIZE=2";
         // A script that runs once starts steps, and its user wants these served.
         let mut script = launch(7, 1, &["true"]);
         script.spec.environment = vec![ByteBuf::from(&b"TUTTI_PMIX=1"[..])];
-        let found = of_job(&script, None);
+        let found = of_job(&script, None, None);
         assert!(found.contains(&CString::new("TUTTI_PMIX=1").unwrap()));
     }
 
@@ -558,7 +576,7 @@ WORLD_SIZE=2";
     fn several_nodes_meet_at_the_first() {
         let mut launch = launch(7, 2, &["true"]);
         launch.nodes = vec![node("a", 1), node("b", 1)];
-        let job = of_job(&launch, None);
+        let job = of_job(&launch, None, None);
         assert!(job.contains(&CString::new("MASTER_ADDR=a").unwrap()));
         assert!(job.contains(&CString::new("TUTTI_NODELIST=a,b").unwrap()));
     }

@@ -25,6 +25,7 @@ use super::pmix::{self, Pmix};
 use super::program::{Program, Refusal};
 use super::scratch;
 use super::script;
+use super::starters;
 use super::stdio::{InPipe, OutPipe};
 use super::viewers::Viewer;
 use super::watch::Token;
@@ -719,7 +720,7 @@ impl Job {
         if self.launch.step == StepId::FIRST {
             context.mpi.names.forget(self.launch.job);
         }
-        if self.launch.spec.script.is_some() {
+        if self.launch.spec.script.is_some() || starters::is_wanted(&self.launch) {
             script::remove(&script::directory(&context.launching.spool, self.launch.job));
         }
         self.begin_sweep(context);

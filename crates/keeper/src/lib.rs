@@ -13,8 +13,8 @@
 //!   to it; [`stdio`]: the pipes
 //! - [`helper`]: a process beside the tasks; [`writer`]: the one that writes files which several
 //!   tasks share; [`pmix`]: the one that serves Open MPI
-//! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran
-//!   before
+//! - [`environment`], [`script`], [`scratch`], [`pmi`], [`starters`]: what tasks find; [`adopt`]:
+//!   tasks that ran before
 //! - [`lease_watch`]: until when tasks may run at all
 //! - [`removal`]: of directories, by threads; [`leftovers`]: what a killed keeper has left
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
@@ -51,6 +51,7 @@ mod removal;
 mod scratch;
 mod script;
 mod start;
+mod starters;
 mod stdio;
 #[cfg(feature = "simulation")]
 mod stepped;

@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::environment;
 use super::script;
+use super::starters;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
@@ -68,6 +69,7 @@ impl Program {
         } else {
             argv.push(without_zero_byte("the program's name", name)?);
         }
+        starters::prepare(launch, &context.launching.spool);
         for word in spec.argv.iter().skip(1) {
             argv.push(without_zero_byte("an argument", word)?);
         }
@@ -80,7 +82,7 @@ impl Program {
         Ok(Self {
             argv,
             candidates,
-            environment: environment::of_job(launch, scratch),
+            environment: environment::of_job(launch, scratch, Some(&context.launching.spool)),
             directory: without_zero_byte("the directory's name", &spec.directory)?,
             rlimits: rlimits(launch, context.launching.descriptors, |resource| {
                 context.limit_most(resource)

@@ -359,3 +359,28 @@ fn slurms_variables_leave_ranks_in_one_world() {
     let run = instance.start(&["run", "--slurm", "-n", "2", &hello]);
     assert_eq!(run.wait_within(PATIENCE * 3).expect(0).sorted(), TWO);
 }
+
+#[test]
+fn mpirun_of_both_families_reaches_all_nodes_of_a_job_by_steps() {
+    let bed = Bed::up(2, &[]);
+    let open = of_text(&bed.audit, "hello", HELLO);
+    let mpich = compile("mpicc.mpich", &bed.audit.work.join("hello.c"), "hello-mpich");
+    let text = format!(
+        "#!/bin/sh\nexport OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n\
+         mpirun.openmpi -n 2 hostname\nmpirun.openmpi -n 2 {open}\n\
+         mpirun.mpich -n 2 hostname\nmpirun.mpich -n 2 {}\necho over\n",
+        mpich.display()
+    );
+    bed.audit.script("job.sh", &text);
+    for (number, options) in [("1", &[][..]), ("2", &["--slurm"])] {
+        let job = [&["batch", "-N", "2", "-n", "2", "-o", "out-%j"], options, &["job.sh"]].concat();
+        bed.tutti(1, &job).expect(0);
+        bed.start(1, &["wait", number]).wait_within(PATIENCE * 4).expect(0);
+        let said = std::fs::read_to_string(bed.audit.work.join(format!("out-{number}"))).unwrap();
+        for line in ["n1", "n2", "0 of 2", "1 of 2"] {
+            assert_eq!(said.lines().filter(|it| *it == line).count(), 2, "{line}: {said}");
+        }
+    }
+    let jobs = bed.tutti(1, &["ps", "--json"]).expect(0).json();
+    assert_eq!(jobs.as_array().map(Vec::len), Some(0), "what mpirun starts is no job: {jobs}");
+}
