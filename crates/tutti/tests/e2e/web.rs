@@ -9,6 +9,7 @@ use crate::recovery::kill_daemon;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -300,6 +301,127 @@ fn turns_of_rows_are_in_the_matrix() {
     assert!(latest.windows(2).all(|pair| began(&pair[0]) < began(&pair[1])), "{turns}");
     let (now, last) = (turns["now_ns"].as_u64().unwrap(), began(latest.last().unwrap()));
     assert!(now >= last && now - last < 60_000_000_000, "{turns}");
+}
+
+/// Numbers that repeat from run to run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % most
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+
+    /// A value for a schema, right or wrong.
+    fn value(&mut self, schema: &Value) -> Value {
+        const WRONG: [&str; 12] = [
+            "null",
+            "-1",
+            "1e99",
+            "\"\"",
+            "\"x\"",
+            "[]",
+            "{}",
+            "[[]]",
+            "\"\\u0000\"",
+            "true",
+            "18446744073709551616",
+            "\"\\u001b[2J%\\n/../../\"",
+        ];
+        if self.below(3) == 0 {
+            return serde_json::from_str(self.one(&WRONG)).unwrap();
+        }
+        match schema["type"].as_str() {
+            Some("integer") => self.below(70_000).into(),
+            Some("array") => (0..self.below(4)).map(|_| self.value(&schema["items"])).collect(),
+            Some("object") => serde_json::json!({ self.one(&["A", "B=C", ""]): "x" }),
+            _ => self
+                .one(&["true", "--nope", "1s", "7:any", "1G", "/nope", "last", "%%%", "-"])
+                .into(),
+        }
+    }
+}
+
+/// A body by its schema, with some fields.
+fn random_body(dice: &mut Dice, schema: &Value) -> String {
+    let mut body = serde_json::Map::new();
+    for (name, field) in schema["properties"].as_object().unwrap() {
+        if dice.below(4) == 0 {
+            body.insert(name.clone(), dice.value(field));
+        }
+    }
+    // Nothing of this begins.
+    if dice.below(2) == 0 {
+        body.insert("line".into(), "true".into());
+        body.insert("options".into(), serde_json::json!(["--hold", "-o", "/dev/null"]));
+    }
+    let text = Value::Object(body).to_string();
+    let end = if dice.below(8) == 0 { dice.below(text.len()) } else { text.len() };
+    text.get(..end).unwrap_or(&text).to_owned()
+}
+
+#[test]
+fn no_request_that_the_description_allows_or_forbids_breaks_the_server() {
+    let instance = Instance::new().up();
+    let web = Web::start(&instance);
+    let description = web.get("/openapi.json").expect(200).json();
+    let submission = &description["components"]["schemas"]["submission"];
+    let held = instance.submit(&["--hold", "-o", "/dev/null", "true"]).to_string();
+    let mut dice = Dice(0x7e57);
+    let mut statuses = BTreeMap::<u16, u32>::new();
+    for _ in 0..15 {
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                // A stream of events has no end.
+                if path == "/v1/events" {
+                    continue;
+                }
+                let job = dice.one(&[&held, "1", "99", "-1", "x", "%00", "18446744073709551615"]);
+                let mut query = Vec::new();
+                for param in operation["parameters"].as_array().unwrap() {
+                    let name = param["name"].as_str().unwrap();
+                    if param["in"] == "query" && name != "follow" && dice.below(2) == 0 {
+                        let value = dice
+                            .one(&["1", "true", "-5", "", "%ff", "%00", "user", "1e5", "x%20y"]);
+                        query.push(format!("{name}={value}"));
+                    }
+                }
+                if dice.below(10) == 0 {
+                    query.push("nope=1".into());
+                }
+                let path = format!("{}?{}", path.replace("{id}", job), query.join("&"));
+                let body = match operation.get("requestBody") {
+                    Some(_) => random_body(&mut dice, submission),
+                    None => String::new(),
+                };
+                let lines = format!(
+                    "Origin: http://{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                    web.address,
+                    body.len()
+                );
+                let reply = web.request(&method.to_uppercase(), &path, &lines);
+                *statuses.entry(reply.status).or_default() += 1;
+                if reply.status != 200 {
+                    let said = reply.json();
+                    let code = said["code"].as_str().unwrap_or_default();
+                    assert!(code.starts_with('T') && said["error"] != "", "{path}: {said}");
+                    assert!(reply.status < 500, "{method} {path} {body}: {said}");
+                }
+            }
+        }
+    }
+    assert!(statuses[&200] > 50 && statuses[&400] > 20, "{statuses:?}");
+    let jobs = instance.tutti(&["ps", "--json"]).expect(0).json();
+    for job in jobs.as_array().unwrap() {
+        let job = job["job"].to_string();
+        instance.tutti(&["cancel", "--now", &job]).expect(0);
+    }
+    web.get("/v1/jobs").expect(200);
 }
 
 #[test]
