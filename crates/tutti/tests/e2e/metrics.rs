@@ -100,6 +100,31 @@ fn metrics_are_open_metrics_and_count_what_happened() {
 }
 
 #[test]
+fn the_board_for_grafana_shows_series_that_there_are() {
+    let board = include_str!("../../../../docs/admin/grafana/tutti.json");
+    let board: Value = serde_json::from_str(board).unwrap();
+    let instance = Instance::new().up();
+    instance.tutti(&["run", "-n", "2", "true"]).expect(0);
+    let nap = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(nap, "running");
+    let text = instance.tutti(&["metrics"]).expect(0).text();
+    instance.tutti(&["cancel", "--now", &nap.to_string()]).expect(0);
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let panels = board["panels"].as_array().unwrap();
+    assert!(panels.len() > 10);
+    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+        let query = target["expr"].as_str().unwrap();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = query.split(|c| !is_word(c)).filter(|word| word.starts_with("tutti_"));
+        let words: Vec<&str> = words.collect();
+        assert!(!words.is_empty(), "{query}");
+        for word in words {
+            assert!(names.contains(&word), "{word} of {query} is no series of: {names:?}");
+        }
+    }
+}
+
+#[test]
 fn a_launch_by_an_earlier_controller_is_not_timed_again() {
     let instance = Instance::new().up();
     let now = || series(&instance.tutti(&["metrics"]).expect(0).text());
