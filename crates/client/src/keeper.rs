@@ -24,7 +24,7 @@ use tutti_node::instance::Instance;
 use tutti_node::link::{Link, LinkError};
 use tutti_types::{EndReason, NodeId, StepKey};
 use tutti_wire::Role;
-use tutti_wire::attach::FromFrontEnd;
+use tutti_wire::attach::{FromFrontEnd, TerminalSize};
 use tutti_wire::branch::Through;
 use tutti_wire::code::Code;
 use tutti_wire::limits::KEPT_BYTES_MAX;
@@ -66,6 +66,8 @@ pub(super) struct Keeper {
     /// How many had come over this one when it took us in.
     counts_from: Option<u64>,
     sent: Sent,
+    /// The size of the terminal that rank 0 is to have.
+    terminal: Option<TerminalSize>,
     /// Since when the way to it is broken, when it was tried last, and whether that was said.
     away: Option<Away>,
 }
@@ -130,13 +132,17 @@ impl Keeper {
     ///
     /// # Errors
     /// If no descriptor is left for that: nothing that is waited for would change it.
-    pub(super) fn attach(at: &KeeperAt, key: StepKey) -> anyhow::Result<Self> {
+    pub(super) fn attach(
+        at: &KeeperAt,
+        key: StepKey,
+        terminal: Option<TerminalSize>,
+    ) -> anyhow::Result<Self> {
         let (pipes, far) = match at {
             KeeperAt::Here(_) => (Pipes::default(), None),
             KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
         };
         let asked = dial(at).and_then(|mut link| {
-            link.send(&FromFrontEnd::Attach { key, received: far.map(|_| 0) });
+            link.send(&FromFrontEnd::Attach { key, received: far.map(|_| 0), terminal });
             link.flush().context("the keeper went away")?;
             Ok(link)
         });
@@ -157,6 +163,7 @@ impl Keeper {
             received: 0,
             counts_from: None,
             sent: Sent::default(),
+            terminal,
         })
     }
 
@@ -173,8 +180,9 @@ impl Keeper {
             received: 0,
             counts_from: None,
             sent: Sent::default(),
+            terminal: None,
         };
-        keeper.send(&FromFrontEnd::Attach { key, received: None });
+        keeper.send(&FromFrontEnd::Attach { key, received: None, terminal: None });
         keeper
     }
 
@@ -192,6 +200,12 @@ impl Keeper {
     /// Whether another connection may be found to go on with.
     const fn may_come_back(&self) -> bool {
         self.far.is_some() || !self.attached
+    }
+
+    /// The user's terminal has another size.
+    pub(super) fn resize(&mut self, size: TerminalSize) {
+        self.terminal = Some(size);
+        self.send(&FromFrontEnd::Resize { size });
     }
 
     /// Queues a message, and keeps it in case it does not arrive.
@@ -267,7 +281,8 @@ impl Keeper {
             away.tried = Instant::now();
             if let Ok(mut link) = dial(&self.at) {
                 let received = self.far.map(|_| self.received);
-                link.send(&FromFrontEnd::Attach { key: job, received });
+                let terminal = self.terminal;
+                link.send(&FromFrontEnd::Attach { key: job, received, terminal });
                 // One that has ended meanwhile is found out when it does not answer.
                 let _ = link.flush();
                 self.link = Some(link);
@@ -327,7 +342,7 @@ mod tests {
     #[test]
     fn who_has_not_said_a_word_is_waited_for_if_its_tasks_have_run() {
         let nowhere = KeeperAt::Here(b"/none".to_vec().into());
-        let mut keeper = Keeper::attach(&nowhere, StepKey::first(JobId(1))).unwrap();
+        let mut keeper = Keeper::attach(&nowhere, StepKey::first(JobId(1)), None).unwrap();
         let now = Instant::now();
         let long_ago = now.checked_sub(PATIENCE_UNATTACHED * 2).unwrap();
         let owes = |keeper: &Keeper, ended| {

@@ -4,10 +4,11 @@ use super::connect::connect_or_start;
 use super::input::Input;
 use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
-use super::open_mpi;
+use super::open_mpi::{self, Suspect};
 use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
+use super::terminal::Terminal;
 use super::unenforced_limits::Asked;
 use crate::output::{account, ended};
 use anyhow::Context;
@@ -19,7 +20,7 @@ use tutti_node::codes::{coded, is_away};
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::link::{Link, LinkError};
-use tutti_types::{OnNodeLoss, Outcome, Rank, StepKey, StepSpec};
+use tutti_types::{Nanos, OnNodeLoss, Outcome, Rank, StepKey, StepSpec};
 use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request, StepRequest};
@@ -36,6 +37,8 @@ pub struct RunOptions {
     pub summary: bool,
     /// What is asked for a step of the job that this process is in.
     pub inside: Inside,
+    /// Whether rank 0 has a terminal of its own.
+    pub terminal: bool,
 }
 
 /// What a run inside a job asks for.
@@ -73,6 +76,8 @@ struct Front {
     away_since: Option<Instant>,
     intake: Intake,
     signals: SignalTarget,
+    /// The user's terminal, if rank 0 has one of its own.
+    terminal: Option<Terminal>,
     input: Input,
     input_open: bool,
     input_room: Vec<u8>,
@@ -94,68 +99,105 @@ struct Front {
 pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
     let suspect = open_mpi::serve(&mut request)?;
+    let asked = Asked::of(&request);
     let (size, name) = (request.tasks, request.launch.name.clone());
     let grace = request.grace;
-    let asked = Asked::of(&request);
-    let (mut request, mut of_its_own) = match step_of(&request, options.inside)? {
+    let (request, of_its_own) = match step_of(&request, options.inside)? {
         Some(step) => {
             let own = (!options.inside.only_step).then_some(Request::Run(request));
             (Request::RunStep(Box::new(step)), own)
         }
         None => (Request::Run(request), None),
     };
-    let mut controller = ask(connect_or_start()?, &request);
-    // The controller is at work meanwhile.
-    have_descriptors();
-    let target = pass_on_signals(grace).map_err(keeper::explained)?;
-    // Whatever one that has ended had decided ended with it, before a task was started: those wait
-    // for us.
-    let first = submission::answer(&mut controller);
-    let reply = until_answered(first, || {
-        controller = ask(connect_again()?, &request);
-        submission::answer(&mut controller)
-    })?;
-    // The job that the environment names is of another instance, or long gone.
-    let reply = match (of_its_own.take(), reply) {
-        (Some(own), Reply::Failed { code: Code::NoJob | Code::JobEnded, .. }) => {
-            request = own;
+    let work = Work { request, of_its_own, size, name, grace, asked: Some(asked), suspect };
+    work.run(options)
+}
+
+/// Runs a step that was asked for, to its end, and gives its exit code.
+///
+/// # Errors
+/// If the job can't have it, or there is no controller to speak with.
+pub(super) fn run_step(step: StepRequest, options: RunOptions) -> anyhow::Result<Exit> {
+    hold_signals()?;
+    let (size, name) = (step.spec.tasks, step.launch.name.clone());
+    let grace = step.spec.grace;
+    let request = Request::RunStep(Box::new(step));
+    let (of_its_own, asked, suspect) = (None, None, None);
+    Work { request, of_its_own, size, name, grace, asked, suspect }.run(options)
+}
+
+/// What is to run in the foreground.
+struct Work {
+    request: Request,
+    /// What is asked for instead where the job is gone that a step is asked of.
+    of_its_own: Option<Request>,
+    size: u32,
+    name: String,
+    grace: Nanos,
+    asked: Option<Asked>,
+    suspect: Option<Suspect>,
+}
+
+impl Work {
+    fn run(self, options: RunOptions) -> anyhow::Result<Exit> {
+        let terminal = options.terminal.then(Terminal::new).transpose()?;
+        let Self { mut request, mut of_its_own, size, name, grace, asked, suspect } = self;
+        let mut controller = ask(connect_or_start()?, &request);
+        // The controller is at work meanwhile.
+        have_descriptors();
+        let target = pass_on_signals(grace).map_err(keeper::explained)?;
+        // Whatever one that has ended had decided ended with it, before a task was started: tasks
+        // wait for us.
+        let first = submission::answer(&mut controller);
+        let reply = until_answered(first, || {
             controller = ask(connect_again()?, &request);
-            submission::answer(&mut controller)?
-        }
-        (_, reply) => reply,
-    };
-    let key = match on_reply(reply, &target)? {
-        Ok(key) => key,
-        Err(exit) => return Ok(exit),
-    };
-    let job = key.job;
-    asked.say_unheld(Some(&controller));
-    if let Some(suspect) = suspect {
-        suspect.watch(job, size);
-    }
-    let input = Input::new(options.input, size);
-    let front = Front {
-        again: match request {
-            Request::RunStep(step) => {
-                Request::RunStep(Box::new(StepRequest { again: true, ..*step }))
+            submission::answer(&mut controller)
+        })?;
+        // The job that the environment names is of another instance, or long gone.
+        let reply = match (of_its_own.take(), reply) {
+            (Some(own), Reply::Failed { code: Code::NoJob | Code::JobEnded, .. }) => {
+                request = own;
+                controller = ask(connect_again()?, &request);
+                submission::answer(&mut controller)?
             }
-            _ => Request::Return { job },
-        },
-        controller: Some(controller),
-        away_since: None,
-        intake: Intake::new(key, Output::new(options.output, size, job, name)),
-        signals: target,
-        input_open: input.wanted() && may_read_terminal(),
-        input_room: Vec::new(),
-        input,
-        ended: None,
-        ended_at: None,
-        summary: None,
-        wants_summary: options.summary,
-        failed: None,
-        output_lost: false,
-    };
-    front.serve()
+            (_, reply) => reply,
+        };
+        let key = match on_reply(reply, &target)? {
+            Ok(key) => key,
+            Err(exit) => return Ok(exit),
+        };
+        let job = key.job;
+        if let Some(asked) = asked {
+            asked.say_unheld(Some(&controller));
+        }
+        if let Some(suspect) = suspect {
+            suspect.watch(job, size);
+        }
+        let input = Input::new(options.input, size);
+        let front = Front {
+            again: match request {
+                Request::RunStep(step) => {
+                    Request::RunStep(Box::new(StepRequest { again: true, ..*step }))
+                }
+                _ => Request::Return { job },
+            },
+            controller: Some(controller),
+            away_since: None,
+            intake: Intake::new(key, Output::new(options.output, size, job, name)),
+            signals: target,
+            terminal,
+            input_open: input.wanted() && may_read_terminal(),
+            input_room: Vec::new(),
+            input,
+            ended: None,
+            ended_at: None,
+            summary: None,
+            wants_summary: options.summary,
+            failed: None,
+            output_lost: false,
+        };
+        front.serve()
+    }
 }
 
 /// The request for a step, if this process is in a job and is to start one.
@@ -205,6 +247,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
             grace: request.grace,
             on_bad_exit: request.on_bad_exit,
             lender: lender.filter(|_| is_first),
+            beside: None,
         },
         memory_per_task_bytes: request.memory_per_task_bytes,
         launch: request.launch.clone(),
@@ -292,6 +335,8 @@ impl Front {
         if let Err(error) = self.intake.output.finish() {
             self.on_output_error(&error);
         }
+        // What follows is for its former mode.
+        self.terminal = None;
         self.look_for_missed();
         Ok(self.report())
     }
@@ -331,11 +376,12 @@ impl Front {
         let listening = keepers.iter().filter(|keeper| !keeper.finished);
         let unsent = listening.map(Keeper::unsent).max().unwrap_or(0);
         let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !keepers.is_empty();
-        let mut fds = Vec::with_capacity(2 + keepers.len());
+        let mut fds = Vec::with_capacity(3 + keepers.len());
         if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {
             fds.push(PollFd::new(controller.as_fd(), PollFlags::POLLIN));
         }
         let (links, pipes) = self.intake.poll();
+        fds.extend(self.terminal.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
         fds.extend(links);
         let pipes_at = fds.len();
         fds.extend(pipes);
@@ -350,6 +396,9 @@ impl Front {
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
         drop(fds);
         self.intake.note(ready[pipes_at..input_at].iter().copied());
+        if let Some(size) = self.terminal.as_mut().and_then(Terminal::on_signals) {
+            self.intake.keepers.iter_mut().for_each(|keeper| keeper.resize(size));
+        }
         if ready.get(input_at) == Some(&true) {
             self.on_input();
         }
@@ -382,7 +431,13 @@ impl Front {
             self.input_open = false;
         }
         let mut wrong = Vec::new();
-        let messages = self.input.take(&self.input_room[..count], &mut wrong);
+        let typed = &self.input_room[..count];
+        let messages = match self.terminal.as_mut().filter(|_| count > 0).map(|it| it.take(typed)) {
+            None => self.input.take(typed, &mut wrong),
+            Some((_, true)) => return self.end_from_terminal(),
+            Some((keys, _)) if keys.is_empty() => return,
+            Some((keys, _)) => self.input.take(&keys, &mut wrong),
+        };
         if count == size {
             self.input_room.resize(INPUT_BYTES_MOST, 0);
         }
@@ -394,6 +449,15 @@ impl Front {
                 keeper.send(&message);
             }
         }
+    }
+
+    /// The user has typed what ends the job instead of a key for it.
+    fn end_from_terminal(&mut self) {
+        self.terminal.iter_mut().for_each(Terminal::leave);
+        self.input_open = false;
+        say!("tutti: ending job {}; ^C kills it", self.intake.key);
+        self.signals.set_ending();
+        self.cancel();
     }
 
     fn on_controller(&mut self) -> anyhow::Result<()> {
@@ -495,8 +559,10 @@ impl Front {
     }
 
     fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
-        let attach = |keeper| Keeper::attach(keeper, self.intake.key);
+        let terminal = self.terminal.is_some().then(Terminal::size);
+        let attach = |keeper| Keeper::attach(keeper, self.intake.key, terminal);
         self.intake.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
+        self.terminal.iter_mut().for_each(Terminal::enter);
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
                 for keeper in &mut self.intake.keepers {

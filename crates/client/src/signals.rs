@@ -28,6 +28,8 @@ pub(super) struct SignalTarget {
     step: Arc<AtomicU32>,
     /// It has not begun, as far as is known here.
     waits: Arc<AtomicBool>,
+    /// It was asked to end.
+    ending: Arc<AtomicBool>,
     last: Arc<AtomicU8>,
 }
 
@@ -46,6 +48,11 @@ impl SignalTarget {
     /// Whether the job waits in the queue: there is no task to pass a signal on to.
     pub(super) fn set_waiting(&self, waits: bool) {
         self.waits.store(waits, Ordering::SeqCst);
+    }
+
+    /// The job was asked to end: a signal that would ask for that kills it.
+    pub(super) fn set_ending(&self) {
+        self.ending.store(true, Ordering::SeqCst);
     }
 
     /// The last signal that arrived, for an exit without a job.
@@ -174,6 +181,9 @@ fn on_signal(target: &SignalTarget, signal: Signal, ladder: &mut Ladder) {
     };
     let request = match signal {
         Signal::SIGINT => {
+            if target.ending.load(Ordering::SeqCst) {
+                ladder.interrupts = ladder.interrupts.max(2);
+            }
             ladder.interrupts += 1;
             ladder.due_ns = None;
             match ladder.interrupts {

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, Instant};
@@ -33,6 +33,9 @@ const RETURN_WAIT: Duration = Duration::from_millis(100);
 /// How long a full disk is waited for before a file is tried again.
 const FULL_WAIT: Duration = Duration::from_millis(500);
 
+/// The rank that may have a terminal.
+const OF_TERMINAL: Rank = Rank(0);
+
 /// How output is shown.
 #[derive(Clone, Debug, Default)]
 pub struct OutputOptions {
@@ -44,6 +47,8 @@ pub struct OutputOptions {
     pub output: Option<std::ffi::OsString>,
     /// The pattern of files that standard error goes to.
     pub error: Option<std::ffi::OsString>,
+    /// Rank 0 has a terminal: its output is shown as it comes.
+    pub terminal: bool,
 }
 
 /// Why output can't be written on.
@@ -220,7 +225,8 @@ impl Output {
         stream: Stream,
         data: &[u8],
     ) -> Result<(), OutputError> {
-        if !self.needs_whole_lines(stream) {
+        let is_terminals = self.options.terminal && rank == OF_TERMINAL;
+        if is_terminals || !self.needs_whole_lines(stream) {
             return self.emit(rank, stream, data);
         }
         let mut partial = self.partial.take((rank, stream));
@@ -270,6 +276,7 @@ impl Output {
     /// Whether the stream goes to our own one just as it is, so that the kernel may move it there.
     pub(super) fn takes_pages(&self, stream: Stream) -> bool {
         !self.options.label
+            && !self.options.terminal
             && self.pattern(stream).is_none()
             && !self.unended.contains_key(&None)
             && !was_closed(1)
@@ -328,6 +335,9 @@ impl Output {
 
     fn write(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
         let Some(pattern) = self.pattern(stream).cloned() else {
+            if self.options.terminal && rank != OF_TERMINAL && is_raw_terminal(stream) {
+                return write_all(stream, &with_returns(data));
+            }
             return write_all(stream, data);
         };
         self.write_file(rank, pattern.as_bytes(), data).map_err(OutputError::Failed)
@@ -388,6 +398,28 @@ fn is_full(error: &std::io::Error) -> bool {
 /// on a virtual machine takes longer than all of this.
 pub(super) fn last_newline(data: &[u8]) -> Option<usize> {
     data.iter().rposition(|&byte| byte == b'\n')
+}
+
+/// Whether a stream of ours is a terminal in raw mode.
+fn is_raw_terminal(stream: Stream) -> bool {
+    let is_terminal = match stream {
+        Stream::Output => std::io::stdout().is_terminal(),
+        Stream::Error => std::io::stderr().is_terminal(),
+    };
+    is_terminal && tutti_node::say::is_raw()
+}
+
+/// Lines as a terminal in raw mode needs them.
+fn with_returns(lines: &[u8]) -> Vec<u8> {
+    let lines = lines.split_inclusive(|&byte| byte == b'\n');
+    let mut returned = Vec::new();
+    for line in lines {
+        match line.strip_suffix(b"\n") {
+            Some(line) => returned.extend(line.iter().chain(b"\r\n")),
+            None => returned.extend(line),
+        }
+    }
+    returned
 }
 
 fn write_all(stream: Stream, mut data: &[u8]) -> Result<(), OutputError> {
@@ -500,6 +532,13 @@ mod tests {
             assert!(output.partial.bytes <= PARTIAL_BYTES_MAX);
         }
         assert!(output.partial.bytes > PARTIAL_BYTES_MAX / 2);
+    }
+
+    #[test]
+    fn the_rank_with_the_terminal_is_shown_as_it_comes_and_others_by_lines() {
+        let options = OutputOptions { terminal: true, ..OutputOptions::default() };
+        check(options, 2, &[(0, "$ "), (1, "x"), (0, "l"), (1, "y\n")], "$ lxy\n");
+        assert_eq!(with_returns(b"a\n\nb"), b"a\r\n\r\nb");
     }
 
     #[test]

@@ -158,7 +158,8 @@ impl Writer {
 
     fn serve(mut self) -> anyhow::Result<Exit> {
         for &node in &self.order.nodes {
-            let keeper = Keeper::attach(&KeeperAt::Node(node), StepKey::first(self.order.job))?;
+            let keeper =
+                Keeper::attach(&KeeperAt::Node(node), StepKey::first(self.order.job), None)?;
             self.intake.keepers.push(keeper);
         }
         while self.failure.is_none() {

@@ -646,6 +646,7 @@ impl Driver {
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: memory_of_a_task(&view, parts),
             spec: entry.whole_launch()?,
+            beside: None,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());

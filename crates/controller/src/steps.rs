@@ -95,6 +95,7 @@ impl Driver {
             }
         }
         self.lower_limits(token, uid, &mut request.launch);
+        self.lend_surroundings(&mut request);
         if let Err(problem) = self.check_step(token, uid, &request) {
             return self.fail(token, problem);
         }
@@ -115,6 +116,32 @@ impl Driver {
         self.launch_untold(key);
         self.tell_step_front_where(key);
         self.follow_up();
+    }
+
+    /// A step that runs beside a task finds what that task found: environment, directory, limits.
+    /// Of its own it has a program, and variables that it names.
+    fn lend_surroundings(&self, request: &mut StepRequest) {
+        let Some(entry) = self.jobs.get(&request.job).filter(|_| request.spec.beside.is_some())
+        else {
+            return;
+        };
+        let Some(of_job) = entry.whole_launch() else { return };
+        let launch = &mut request.launch;
+        let name = |variable: &[u8]| variable.iter().position(|&byte| byte == b'=');
+        let own = std::mem::take(&mut launch.environment);
+        let is_own = |variable: &[u8]| {
+            let end = name(variable);
+            own.iter().any(|it| name(it) == end && end.is_some_and(|at| it[..at] == variable[..at]))
+        };
+        launch.environment =
+            of_job.environment.into_iter().filter(|variable| !is_own(variable)).collect();
+        launch.environment.extend(own);
+        if launch.directory.is_empty() {
+            launch.directory = of_job.directory;
+        }
+        (launch.umask, launch.nice, launch.slurm) = (of_job.umask, of_job.nice, of_job.slurm);
+        (launch.rlimits, launch.processes_max) = (of_job.rlimits, of_job.processes_max);
+        request.memory_per_task_bytes = None;
     }
 
     /// Whether a user may start tasks here, and has the groups that the job's tasks have.
@@ -146,7 +173,10 @@ impl Driver {
         {
             return Err(Improper::SecondFront.into());
         }
-        self.check_limits(token, uid, &request.launch)?;
+        if request.spec.beside.is_none() {
+            // Else they are those of its job.
+            self.check_limits(token, uid, &request.launch)?;
+        }
         // What a step is to run is taken from the first request.
         let known = self.core.step_by_key(request.job, &request.key.0);
         let has_launch = known.and_then(|key| self.step(key)).is_some_and(|it| it.launch.is_some());
@@ -240,7 +270,15 @@ impl Driver {
     fn on_decline_step(&mut self, refusal: StepRefusal) {
         let Some(Stepping { token, request, .. }) = &self.pending.stepping else { return };
         let (token, text) = (*token, refused(request.job, &request.spec, refusal));
-        self.reply(token, &Problem::new(Code::TooLarge, text).declined());
+        let answer = match (request.spec.beside, refusal) {
+            (Some(_), StepRefusal::NoRank { .. }) => Problem::new(Code::NoPart, text).failed(),
+            (Some(_), StepRefusal::TooMany { .. }) => {
+                Problem::new(Code::TooMuchAsked, text).failed()
+            }
+            (Some(_), _) => Problem::new(Code::NotInThatState, text).failed(),
+            (None, _) => Problem::new(Code::TooLarge, text).declined(),
+        };
+        self.reply(token, &answer);
     }
 
     /// The core has found room for a step.
@@ -309,6 +347,7 @@ impl Driver {
             processors_per_task: each_of(parts),
             memory_per_task_bytes: own_memory.or(view.spec.memory_per_task_bytes),
             spec: step.launch.clone()?,
+            beside: self.core.step_beside(key),
         };
         let share = |(node_rank, part): (u32, &Part)| {
             (part.node, Share { tasks: part.placements(), node_rank, held: None })
@@ -595,6 +634,9 @@ fn each_of(parts: &[Part]) -> u32 {
 /// Why a job can't have a step, in words.
 fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
     match refusal {
+        StepRefusal::NoJob if spec.beside.is_some() => {
+            format!("job {job} has not begun; `tutti ps --start {job}` shows when it may")
+        }
         StepRefusal::NoJob => format!("job {job} has not begun"),
         StepRefusal::Ending => format!("job {job} is ending, and begins no step"),
         StepRefusal::Nothing => "a step needs at least one task with one processor".into(),
@@ -620,5 +662,12 @@ fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
         StepRefusal::TooMany { limit } => {
             format!("job {job} has {limit} steps that have not ended; wait until some have")
         }
+        StepRefusal::NoRank { rank } => {
+            format!("job {job} has no rank {rank} on any of its nodes; `tutti ps {job}` shows them")
+        }
+        StepRefusal::Suspended => format!(
+            "job {job} is suspended, and what is started in it would not run; `tutti ps {job}` shows \
+             why, and `tutti resume {job}` resumes what a user has suspended"
+        ),
     }
 }

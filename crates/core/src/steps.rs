@@ -4,7 +4,8 @@
 //! the job, behind the steps that came before. If the job has too few altogether, it is declined at
 //! once. A step that overlaps takes processors that others have, too. The tasks of a batch job's
 //! script count as having none: the script waits for its steps. So does the task of another job
-//! that starts a step and waits for it (the lender).
+//! that starts a step and waits for it (the lender). A step of one task can also run beside a task
+//! of the job (`tutti exec`): on its node and processors, and without a wait.
 //!
 //! Steps change nothing of the matrix: they have their job's turns, and end with it. The tasks of a
 //! step end by the same rules as those of a job ([`Residence`]).
@@ -12,7 +13,7 @@
 use crate::action::{Action, StepAction};
 use crate::allocation::Allocation;
 use crate::controller::Core;
-use crate::state::record::{Binding, Course, Deaths, Part, Residence, Rules, TaskEnd};
+use crate::state::record::{Binding, Course, Deaths, Part, Place, Residence, Rules, TaskEnd};
 use crate::termination::ENDED_BY_TERM;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -107,6 +108,12 @@ impl Core {
         self.step(key).and_then(|step| step.run.as_ref()).map_or(&[], |run| &run.parts)
     }
 
+    /// The task of its job beside which a step runs, if it was asked to.
+    #[must_use]
+    pub fn step_beside(&self, key: StepKey) -> Option<Rank> {
+        self.step(key).and_then(|step| step.spec.beside)
+    }
+
     /// Whether a step is to be killed, or was.
     #[must_use]
     pub fn is_step_killed(&self, key: StepKey) -> bool {
@@ -149,7 +156,24 @@ impl Core {
         let made = Step { key: *key, spec: *spec, since: now, run: None };
         allocation.steps.insert(step, made);
         actions.push(StepAction::Accept { request, key: StepKey { job, step } }.into());
-        self.start_steps(now, job, actions);
+        match spec.beside {
+            Some(rank) => self.start_beside_task(now, (StepKey { job, step }, rank), actions),
+            None => self.start_steps(now, job, actions),
+        }
+    }
+
+    /// Starts a step that runs beside a task. It takes nothing from others, so it never waits.
+    fn start_beside_task(
+        &mut self,
+        now: ClusterTime,
+        (key, rank): (StepKey, Rank),
+        actions: &mut Vec<Action>,
+    ) {
+        let part = self.residence(key.job).and_then(|it| part_beside(it, rank));
+        if let (Some(part), Some(step)) = (part, self.step_mut(key)) {
+            step.run = Some(Box::new(Residence::new(now, [part].into())));
+            actions.push(StepAction::Launch { key }.into());
+        }
     }
 
     /// Whether a job can ever have a step.
@@ -158,11 +182,20 @@ impl Core {
         if residence.ending() {
             return Err(StepRefusal::Ending);
         }
-        if spec.tasks == 0 || spec.processors_per_task == Some(0) || spec.nodes == Some(0) {
+        let is_none = spec.tasks == 0 || (spec.beside.is_some() && spec.tasks != 1);
+        if is_none || spec.processors_per_task == Some(0) || spec.nodes == Some(0) {
             return Err(StepRefusal::Nothing);
         }
         if count >= STEPS_PER_JOB_MAX as usize {
             return Err(StepRefusal::TooMany { limit: STEPS_PER_JOB_MAX });
+        }
+        if let Some(rank) = spec.beside {
+            if residence.place != Place::Home || self.jobs.get(&job).is_some_and(|it| it.suspended)
+            {
+                return Err(StepRefusal::Suspended);
+            }
+            let found = part_beside(residence, rank);
+            return found.map(|_| ()).ok_or(StepRefusal::NoRank { rank });
         }
         let all = parts_left(residence).map(|part| Room::of(part, part.processors.clone()));
         let all: Vec<Room> = all.collect();
@@ -241,7 +274,7 @@ impl Core {
     /// What a step may take of a part of its job.
     fn room_in(&self, job: JobId, part: &Part, spec: &StepSpec) -> Room {
         let mut free = part.processors.clone();
-        if spec.overlap {
+        if spec.shares() {
             return Room::of(part, free);
         }
         if let (Some(residence), false) = (self.residence(job), part.is_held()) {
@@ -252,7 +285,7 @@ impl Core {
             running.for_each(|task| free.subtract(&task.processors));
         }
         let steps = self.allocations.get(&job).into_iter().flat_map(|it| it.steps.values());
-        for step in steps.filter(|step| !step.spec.overlap) {
+        for step in steps.filter(|step| !step.spec.shares()) {
             let Some(run) = &step.run else { continue };
             let Some(taken) = run.part(part.node).filter(|it| !it.cleared) else { continue };
             let tasks = taken.placements();
@@ -531,6 +564,15 @@ impl Core {
 fn parts_left(residence: &Residence) -> impl Iterator<Item = &Part> {
     let stays = |part: &&Part| part.is_held() || part.left > 0;
     residence.parts.iter().filter(|part| !part.cleared && !part.lost).filter(stays)
+}
+
+/// The part of a step that runs beside a task: its node and processors, while its job is there.
+fn part_beside(residence: &Residence, rank: Rank) -> Option<Part> {
+    let part = parts_left(residence).find(|part| part.has(rank))?;
+    let task = part.placements().into_iter().find(|task| task.rank == rank)?;
+    let count = task.processors.count();
+    let step = Part::new(part.node, task.processors, 0, 1);
+    Some(Part { binding: Binding::Own(count), ..step })
 }
 
 impl Room {

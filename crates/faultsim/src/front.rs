@@ -265,6 +265,7 @@ impl Keeper {
         link.send(&FromFrontEnd::Attach {
             key: StepKey::first(job),
             received: is_far.then_some(self.received),
+            terminal: None,
         });
         if link.flush().is_ok() {
             self.link = Some(link);

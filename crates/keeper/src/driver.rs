@@ -37,7 +37,7 @@ use tutti_node::signal_origin::answers_for;
 use tutti_node::state_dir;
 use tutti_types::{LaunchId, StepId, StepKey, TaskStatus};
 use tutti_wire::Role;
-use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
+use tutti_wire::attach::{FromFrontEnd, TerminalSize, ToFrontEnd};
 use tutti_wire::branch::Vouch;
 use tutti_wire::code::Code;
 use tutti_wire::frame::pack;
@@ -94,6 +94,8 @@ struct Newcomer {
     views: bool,
     /// How much of its output it has got already, if it may break off.
     received: Option<u64>,
+    /// The size of the terminal that rank 0 is to have.
+    terminal: Option<TerminalSize>,
     /// When it is turned away.
     until_ns: u64,
 }
@@ -528,6 +530,7 @@ impl Keeper {
             waits: None,
             views: false,
             received: None,
+            terminal: None,
             until_ns,
         };
         self.door.newcomers.insert(number, newcomer);
@@ -617,9 +620,9 @@ impl Keeper {
         let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
         let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
         match newcomer.link.next::<FromFrontEnd>() {
-            Ok(Some(FromFrontEnd::Attach { key: job, received })) => {
+            Ok(Some(FromFrontEnd::Attach { key: job, received, terminal })) => {
                 newcomer.waits = Some(job);
-                newcomer.received = received;
+                (newcomer.received, newcomer.terminal) = (received, terminal);
                 newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
                 // What else it sends waits in the kernel until there is a task to feed.
                 self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
@@ -683,9 +686,10 @@ impl Keeper {
             return self.refuse(number, why);
         }
         let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
-        let Newcomer { mut link, token, outlet, received, .. } = newcomer;
+        let Newcomer { mut link, token, outlet, received, terminal, .. } = newcomer;
         link.limit(FRONT_END_FRAME_BYTES_MAX);
         let outlet = outlet.unwrap_or_else(Outlet::new);
+        job.note_terminal(terminal);
         job.attach(link, token, (outlet, received), &mut self.context);
     }
 

@@ -6,6 +6,7 @@ use super::starters;
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::path::Path;
+use tutti_types::Rank;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::launch::{JobNode, Launch};
 
@@ -337,7 +338,37 @@ pub(super) fn of_task(launch: &Launch, local_rank: usize, pmi_fd: Option<i32>) -
     if let Some(fd) = pmi_fd {
         set("PMI_FD", &fd.to_string());
     }
+    if launch.beside.is_some() {
+        // All else is that of the task beside it.
+        environment.retain(|variable| is_steps_own(variable.to_bytes()));
+    }
     environment
+}
+
+/// The part that is the same for all tasks of a step beside a task of its job: what that task finds
+/// there, with the number of the step. `first`: the launch of the job on this node.
+///
+/// The PMI server is the step's own, so an MPI program that is started there is alone.
+pub(super) fn of_beside(
+    step: &Launch,
+    (first, rank): (&Launch, Rank),
+    [scratch, spool]: [Option<&Path>; 2],
+) -> Vec<CString> {
+    let mut place = first.clone();
+    place.spec.environment.clone_from(&step.spec.environment);
+    let local_rank = first.share.tasks.iter().position(|task| task.rank == rank);
+    let mut environment = of_job(&place, scratch, spool);
+    environment.extend(local_rank.into_iter().flat_map(|it| of_task(&place, it, None)));
+    environment.retain(|variable| !is_steps_own(variable.to_bytes()));
+    let of_step = of_job(step, None, None).into_iter();
+    environment.extend(of_step.filter(|it| is_steps_own(it.to_bytes())));
+    environment
+}
+
+/// Whether a variable of a step beside a task is about the step, and not about the task.
+fn is_steps_own(variable: &[u8]) -> bool {
+    let starts = |prefix: &[u8]| variable.starts_with(prefix);
+    starts(b"TUTTI_STEP=") || starts(b"PMI_") || starts(b"MPI_LOCAL")
 }
 
 /// The value of a variable of the user's, if it is set.
@@ -484,6 +515,36 @@ WORLD_SIZE=2";
         launch.spec.environment = vec![ByteBuf::from(&b"SLURM_JOB_ID=4"[..])];
         assert!(found(&launch).contains("SLURM_JOB_ID=4"));
         assert_eq!(repeated(&[2, 2, 2, 1]), "2(x3),1");
+    }
+
+    #[test]
+    fn a_step_beside_a_task_finds_the_place_of_that_task_and_a_pmi_server_of_its_own() {
+        let mut first = launch(7, 2, &["true"]);
+        first.spec.environment = vec![ByteBuf::from(&b"HOME=/h"[..])];
+        let mut step = launch(7, 1, &["sh"]);
+        (step.step, step.beside) = (tutti_types::StepId(3), Some(Rank(1)));
+        step.spec.environment = ["HOME=/h", "TERM=x"].map(|v| ByteBuf::from(v.as_bytes())).to_vec();
+        let of = |all: Vec<CString>| -> Vec<String> {
+            all.into_iter().map(|variable| variable.into_string().unwrap()).collect()
+        };
+        let mut expected = of(of_job(&first, None, None));
+        expected.extend(of(of_task(&first, 1, Some(PMI_FD))));
+        expected.push("TERM=x".into());
+        for (of_task, of_step) in [
+            ("TUTTI_STEP=0", "TUTTI_STEP=3"),
+            ("PMI_SIZE=2", "PMI_SIZE=1"),
+            ("PMI_RANK=1", "PMI_RANK=0"),
+            ("MPI_LOCALNRANKS=2", "MPI_LOCALNRANKS=1"),
+            ("MPI_LOCALRANKID=1", "MPI_LOCALRANKID=0"),
+        ] {
+            let at = expected.iter().position(|it| it == of_task).unwrap();
+            expected[at] = of_step.into();
+        }
+        expected.sort();
+        let mut found = of(of_beside(&step, (&first, Rank(1)), [None; 2]));
+        found.extend(of(of_task(&step, 0, Some(PMI_FD))));
+        found.sort();
+        assert_eq!(found, expected);
     }
 
     #[test]

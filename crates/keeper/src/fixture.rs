@@ -113,6 +113,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             nice: 0,
             slurm: false,
         },
+        beside: None,
     }
 }
 
@@ -311,7 +312,11 @@ impl Scene {
     /// A front end that has asked for the job and heard nothing yet.
     pub(super) fn front(&self, job: u64) -> Peer {
         let mut front = Peer::connect(&self.socket(), Role::FrontEnd);
-        front.send(&FromFrontEnd::Attach { key: StepKey::first(JobId(job)), received: None });
+        front.send(&FromFrontEnd::Attach {
+            key: StepKey::first(JobId(job)),
+            received: None,
+            terminal: None,
+        });
         front.greeting();
         front
     }

@@ -248,7 +248,12 @@ impl Job {
     }
 
     /// Closes our end of a stream; says whether there was one.
-    fn drop_stream(&mut self, index: usize, stream: Stream, context: &mut Context) -> bool {
+    pub(super) fn drop_stream(
+        &mut self,
+        index: usize,
+        stream: Stream,
+        context: &mut Context,
+    ) -> bool {
         let Some(pipe) = self.tasks[index].stream(stream).take() else { return false };
         pipe.close(&mut context.watches);
         self.parked.retain(|parked| *parked != (index, stream));
@@ -285,6 +290,7 @@ impl Job {
         let key = self.key();
         let task = &mut self.tasks[index];
         task.delivered = true;
+        task.terminal = None;
         context.touched.insert(key);
         if let Some(front) = &mut self.front {
             front.outlet.send(&end_of(task));
@@ -357,6 +363,7 @@ impl Job {
             }
         }
         for index in 0..self.tasks.len() {
+            self.hang_up(index, context);
             for stream in [Stream::Output, Stream::Error] {
                 if let Some(pipe) = self.tasks[index].stream(stream) {
                     pipe.take_back(&mut context.watches);
@@ -380,6 +387,10 @@ impl Job {
     fn pass_pipe(&mut self, rank: Rank, stream: Stream, context: &mut Context) {
         let Some(index) = self.tasks.iter().position(|task| task.rank == rank) else { return };
         let Some(front) = &mut self.front else { return };
+        if self.tasks[index].terminal.is_some() {
+            // What would be opened again is another terminal.
+            return;
+        }
         let Some(pipe) = self.tasks[index].stream(stream) else { return };
         // Where it can't be opened again, it is read as before; viewers see only what we read.
         if pipe.reader() == Reader::Us
@@ -436,6 +447,7 @@ impl Job {
                 Ok(Some(FromFrontEnd::Progress)) => self.note_progress(),
                 Ok(Some(FromFrontEnd::OutputLost { what })) => self.lose_output(what, context),
                 Ok(None) => return,
+                Ok(Some(FromFrontEnd::Resize { size })) => self.resize(size),
                 Ok(Some(FromFrontEnd::WantPipe { rank, stream })) => {
                     self.pass_pipe(rank, stream, context);
                 }
@@ -467,11 +479,12 @@ impl Job {
 
     pub(super) fn feed(&mut self, rank: Option<Rank>, data: &Rc<Vec<u8>>, context: &mut Context) {
         for index in 0..self.tasks.len() {
+            let data = self.typed(index, data);
             let task = &mut self.tasks[index];
             if rank.is_none_or(|rank| rank == task.rank)
                 && let Some(input) = &mut task.input
             {
-                input.push(data);
+                input.push(&data);
                 self.write_input(index, context);
             }
         }

@@ -318,6 +318,7 @@ impl Start<'_> {
             stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
             pass: &[(theirs.as_raw_fd(), self.kind.descriptor())],
             new_session: true,
+            terminal: false,
             minder: false,
             complaint: None,
         };

@@ -50,7 +50,7 @@ use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::processes::{send_to_group, send_to_one};
 use tutti_node::platform::time as clock;
 use tutti_types::{Rank, StepId, StepKey, TaskStatus};
-use tutti_wire::attach::Stream;
+use tutti_wire::attach::{Stream, TerminalSize};
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
@@ -117,6 +117,8 @@ pub(super) struct Job {
     pmix_scratch: Option<PathBuf>,
     /// The namespace of its IPC on this node, until it has ended.
     pub(super) ipc: Option<OwnedFd>,
+    /// The size of the terminal of rank 0, if it is to have one.
+    pub(super) terminal: Option<TerminalSize>,
     began: SystemTime,
 }
 
@@ -136,6 +138,9 @@ pub(super) struct Task {
     pub(super) usage: Usage,
     /// Whether its end and all its output were put into the front end's outlet.
     pub(super) delivered: bool,
+    /// Its terminal; its output and input are the other end. We keep it open: so reading goes on
+    /// when all processes of the task have closed it and some open it again.
+    pub(super) terminal: Option<OwnedFd>,
     /// Ends its processes, where no group does.
     killer: Killer,
 }
@@ -266,6 +271,7 @@ impl Job {
             scratch: None,
             pmix_scratch: None,
             ipc,
+            terminal: None,
             began: SystemTime::now(),
         }
     }
@@ -279,6 +285,11 @@ impl Job {
         context: &mut Context,
     ) -> Self {
         let mut step = Self::with((launch, cgroup_path), first.scratch.as_deref(), None, context);
+        if let (Some(rank), Ok(program)) = (step.launch.beside, &mut step.program) {
+            let of_job = (&first.launch, rank);
+            let places = [first.scratch.as_deref(), Some(&*context.launching.spool)];
+            program.environment = environment::of_beside(&step.launch, of_job, places);
+        }
         step.ipc = first.ipc.as_ref().and_then(|ipc| ipc.try_clone().ok());
         step.pmix_scratch = step.make_scratch_of_pmix(context);
         if let Some(group) = &first.cgroup {
@@ -760,6 +771,7 @@ impl Task {
             aborted: None,
             usage: Usage::default(),
             delivered: false,
+            terminal: None,
             killer: Killer::default(),
         }
     }

@@ -55,6 +55,7 @@ mod starters;
 mod stdio;
 #[cfg(feature = "simulation")]
 mod stepped;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod viewers;

@@ -32,7 +32,7 @@ use tutti_wire::pattern::{self, PatternValues};
 const FILE_MODE: u32 = 0o666;
 
 /// The task's side of one of its standard streams.
-enum Source {
+pub(super) enum Source {
     Null,
     Pipe(OwnedFd),
     File { path: CString, flags: i32 },
@@ -181,6 +181,7 @@ impl Job {
             stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),
             pass: &task.pass,
             new_session: true,
+            terminal: self.tasks[task.index].terminal.is_some(),
             minder: group.is_none(),
             complaint: task.complaint.as_deref(),
         }
@@ -224,6 +225,10 @@ impl Job {
                     InputTo::All | InputTo::Tagged => true,
                     InputTo::Rank(one) => one == rank.0,
                 };
+                if let Some(size) = self.terminal_of(index) {
+                    let made = self.terminal_streams(index, size, context);
+                    return made.map_err(|error| Refusal::io("cannot make a terminal", &error));
+                }
                 self.pipes(index, wanted, context)
                     .map_err(|error| Refusal::io("cannot make pipes", &error))
             }

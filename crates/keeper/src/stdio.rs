@@ -202,6 +202,8 @@ pub(super) struct InPipe {
     written: usize,
     bytes: usize,
     ended: bool,
+    /// Whether the last byte that was queued is no end of a line.
+    is_in_line: bool,
 }
 
 impl InPipe {
@@ -214,6 +216,7 @@ impl InPipe {
             written: 0,
             bytes: 0,
             ended: false,
+            is_in_line: false,
         }
     }
 
@@ -243,6 +246,11 @@ impl InPipe {
         Ok(pipe)
     }
 
+    /// Whether what was queued last lacks the end of its line.
+    pub(super) const fn is_in_line(&self) -> bool {
+        self.is_in_line
+    }
+
     /// How many bytes wait for the task.
     pub(super) const fn pending_bytes(&self) -> usize {
         self.bytes
@@ -257,6 +265,7 @@ impl InPipe {
             self.ended = true;
         } else {
             self.bytes += data.len();
+            self.is_in_line = data.last().is_some_and(|&last| last != b'\n');
             self.pending.push_back(Rc::clone(data));
         }
     }

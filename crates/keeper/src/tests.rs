@@ -22,6 +22,7 @@ use tutti_wire::{Hello, Role};
 
 mod mpi;
 mod pipes;
+mod terminal;
 mod viewers;
 
 /// Not a test: what the others start as their keeper. Does nothing unless it is told to.
@@ -774,7 +775,8 @@ fn whoever_may_not_attach_is_told() {
 fn others_may_neither_have_a_jobs_output_nor_give_orders() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 1, "sleep 1000"));
-    let attach = FromFrontEnd::Attach { key: StepKey::first(JobId(1)), received: None };
+    let attach =
+        FromFrontEnd::Attach { key: StepKey::first(JobId(1)), received: None, terminal: None };
     let watch = FromFrontEnd::Watch { job: JobId(1) };
     let first_frames =
         [(Role::FrontEnd, &attach), (Role::Agent, &attach), (Role::FrontEnd, &watch)];

@@ -32,6 +32,7 @@ pub mod pidfd;
 pub mod posix_queues;
 pub mod proc;
 mod procfile;
+pub mod pty;
 pub mod random;
 pub mod reap;
 pub mod remove_tree;

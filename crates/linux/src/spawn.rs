@@ -67,6 +67,8 @@ pub struct Spawn<'a> {
     pub pass: &'a [(RawFd, RawFd)],
     /// Whether it leads a new session, without terminal.
     pub new_session: bool,
+    /// Whether standard input is its terminal: the session's, with its group in the foreground.
+    pub terminal: bool,
     /// Whether a minder stands between the caller and the process (see the module).
     pub minder: bool,
     /// What is written to standard error, followed by the reason, if the program can't be
@@ -165,10 +167,12 @@ pub enum Step {
     Ipc,
     /// Moving into the group, where it can't be made there.
     Group,
+    /// Making the terminal that of its session.
+    Terminal,
 }
 
 impl Step {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Minder,
         Self::Companions,
         Self::Session,
@@ -183,6 +187,7 @@ impl Step {
         Self::Execute,
         Self::Ipc,
         Self::Group,
+        Self::Terminal,
     ];
 
     fn from_number(number: i32) -> Option<Self> {
@@ -208,6 +213,7 @@ impl std::fmt::Display for Step {
             Self::Execute => "execute the program",
             Self::Ipc => "enter the namespace of its IPC",
             Self::Group => "move into its cgroup",
+            Self::Terminal => "take its terminal",
         })
     }
 }
@@ -279,7 +285,7 @@ mod tests {
             assert_eq!(Step::from_number(index), Some(step));
         }
         assert_eq!(Step::from_number(0), None);
-        assert_eq!(Step::from_number(15), None);
+        assert_eq!(Step::from_number(16), None);
     }
 
     #[test]

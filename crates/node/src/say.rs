@@ -1,7 +1,8 @@
 //! Messages of a verb to its user, on standard error. Daemons have a log instead ([`crate::log`]).
 
 use std::fmt::Arguments;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 #[doc(hidden)]
 pub use tutti_wire::code::Code;
 use tutti_wire::launch::cut;
@@ -21,6 +22,19 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::say::line(format_args!($($text)*)) };
 }
 
+/// Whether the terminal is in raw mode: a line ends with a carriage return, too.
+static IS_RAW: AtomicBool = AtomicBool::new(false);
+
+/// From now on the terminal is in raw mode, or not any more.
+pub fn set_raw(is_raw: bool) {
+    IS_RAW.store(is_raw, Ordering::Relaxed);
+}
+
+/// Whether the terminal is in raw mode.
+pub fn is_raw() -> bool {
+    IS_RAW.load(Ordering::Relaxed)
+}
+
 /// A longer line is cut.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -33,6 +47,9 @@ pub fn line(text: Arguments<'_>) {
     // In one piece, so that lines of several processes do not mix.
     let mut lines = cut(harmless(&text.to_string(), "\n"), LINE_BYTES_MAX);
     lines.push('\n');
+    if is_raw() && std::io::stderr().is_terminal() {
+        lines = lines.replace('\n', "\r\n");
+    }
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 

@@ -102,6 +102,17 @@ pub struct StepSpec {
     pub on_bad_exit: OnBadExit,
     /// The task of the first step that waits for this one, and lends it its processors meanwhile.
     pub lender: Option<Rank>,
+    /// The task of the first step beside which the only task of this one runs: on its node, on its
+    /// processors. Such a step never waits.
+    pub beside: Option<Rank>,
+}
+
+impl StepSpec {
+    /// Whether it shares its processors with other steps.
+    #[must_use]
+    pub const fn shares(&self) -> bool {
+        self.overlap || self.beside.is_some()
+    }
 }
 
 /// Why a job can't have a further step.
@@ -127,6 +138,13 @@ pub enum StepRefusal {
         /// How many that is.
         limit: u32,
     },
+    /// It is to run beside a task, and the job has no such rank, or nothing of it where that was.
+    NoRank {
+        /// The rank.
+        rank: Rank,
+    },
+    /// It is to run beside a task, and the job is suspended or preempted.
+    Suspended,
 }
 
 /// What happens to the other tasks when one ends badly.

@@ -26,6 +26,8 @@ pub enum FromFrontEnd {
         /// taken in already, over all its connections; none at first. `None`: it is on the same
         /// node, where no way breaks.
         received: Option<u64>,
+        /// The size of the terminal that rank 0 is to have, if it is to have one.
+        terminal: Option<TerminalSize>,
     },
     /// Input for one rank, or for all that get input.
     Input {
@@ -79,6 +81,20 @@ pub enum FromFrontEnd {
         /// Which job.
         job: JobId,
     },
+    /// The terminal of rank 0 has another size from now on.
+    Resize {
+        /// Its size.
+        size: TerminalSize,
+    },
+}
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    /// Its lines.
+    pub rows: u16,
+    /// Characters of a line.
+    pub columns: u16,
 }
 
 /// One of a task's two streams.

@@ -11,7 +11,7 @@
 //! programs of two releases exchange them.
 
 use crate::Role;
-use crate::attach::Stream;
+use crate::attach::{Stream, TerminalSize};
 use crate::keeper::StoppedPart;
 use crate::launch::{Launch, Usage};
 use crate::pmi::{Names, Server};
@@ -161,6 +161,8 @@ pub struct HeldNewcomer {
     pub received: Option<u64>,
     /// When it is turned away, in monotonic time.
     pub until_ns: u64,
+    /// The size of the terminal that rank 0 is to have.
+    pub terminal: Option<TerminalSize>,
 }
 
 /// What waits to be written to a front end.
@@ -253,6 +255,8 @@ pub struct HandedJob {
     pub pmix: Option<HandedPmix>,
     /// Where the files of its PMIx server are, if that is no task's directory.
     pub pmix_scratch: Option<ByteBuf>,
+    /// The size of the terminal that rank 0 is to have, or has.
+    pub terminal: Option<TerminalSize>,
 }
 
 /// A process of a job's user that the keeper has started beside the job's tasks.
@@ -338,6 +342,8 @@ pub struct HandedTask {
     pub usage: Usage,
     /// Whether its end was put into the front end's outlet.
     pub delivered: bool,
+    /// Its terminal, whose other end is that of its output and input.
+    pub terminal: Option<Fd>,
 }
 
 /// Where a task is in its life.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, StepId, TaskPlacement,
+    ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, StepId, TaskPlacement,
 };
 
 /// The program of a job, and what its tasks find when they start.
@@ -221,6 +221,8 @@ pub struct Launch {
     pub memory_per_task_bytes: Option<u64>,
     /// What to run.
     pub spec: LaunchSpec,
+    /// The task of the job's first step whose place and environment the only task of this step has.
+    pub beside: Option<Rank>,
 }
 
 impl Launch {
@@ -434,6 +436,7 @@ mod tests {
                 nice: 0,
                 slurm: false,
             },
+            beside: None,
         }
         .written()
     }

@@ -149,6 +149,7 @@ const fn tasks(tasks: u32) -> StepSpec {
         grace: Nanos::from_millis(100),
         on_bad_exit: OnBadExit::KillOnSignal,
         lender: None,
+        beside: None,
     }
 }
 
@@ -224,6 +225,55 @@ fn a_step_that_overlaps_waits_for_nothing() {
         step(&mut cluster, all, 2, shares),
         Some(Action::Step(StepAction::Launch { key: nth(all, 2) }))
     );
+}
+
+#[test]
+fn a_step_beside_a_task_has_its_processors_and_waits_behind_no_other() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let plain = cluster.submit(job(4));
+    step(&mut cluster, plain, 1, tasks(2));
+    assert_eq!(placed(&cluster, nth(plain, 1)), [], "no processor is free");
+    let beside = |rank| StepSpec { beside: Some(Rank(rank)), ..tasks(1) };
+    for (number, rank) in [(2, 0), (3, 3)] {
+        let key = nth(plain, number.into());
+        let launched = step(&mut cluster, plain, number, beside(rank));
+        assert_eq!(launched, Some(Action::Step(StepAction::Launch { key })));
+        let parts = cluster.core.step_parts(key);
+        let of_job = cluster.core.parts(plain).iter().find(|part| part.has(Rank(rank))).unwrap();
+        let task = of_job.placements().into_iter().find(|it| it.rank == Rank(rank)).unwrap();
+        let found: Vec<_> = parts.iter().map(|it| (it.node, it.processors.clone())).collect();
+        assert_eq!(found, [(of_job.node, task.processors)]);
+    }
+    // It takes nothing from the step that waits, and gives it nothing.
+    cluster.end_task(plain, 0, TaskStatus::Exited(0));
+    cluster.end_task(plain, 2, TaskStatus::Exited(0));
+    assert_eq!(placed(&cluster, nth(plain, 1)), [(0, 1), (1, 1)]);
+}
+
+#[test]
+fn a_step_beside_a_task_needs_a_rank_whose_node_the_job_has_and_a_job_with_turns() {
+    let mut cluster = Cluster::with_nodes(&[1, 1]);
+    let plain = cluster.submit(job(2));
+    let refusal = |cluster: &mut Cluster, key, rank| {
+        let spec = StepSpec { beside: Some(Rank(rank)), ..tasks(1) };
+        match step(cluster, plain, key, spec) {
+            Some(Action::Step(StepAction::Decline { refusal, .. })) => Some(refusal),
+            _ => None,
+        }
+    };
+    let none = |rank| Some(StepRefusal::NoRank { rank: Rank(rank) });
+    assert_eq!(refusal(&mut cluster, 1, 2), none(2));
+    cluster.end_task(plain, 1, TaskStatus::Exited(0));
+    assert_eq!(refusal(&mut cluster, 2, 1), none(1), "its node has left the job");
+    cluster.event(Event::Suspend { job: plain });
+    assert_eq!(refusal(&mut cluster, 3, 0), Some(StepRefusal::Suspended));
+    cluster.event(Event::Resume { job: plain });
+    assert_eq!(refusal(&mut cluster, 4, 0), None);
+    let two = StepSpec { beside: Some(Rank(0)), ..tasks(2) };
+    let answer = step(&mut cluster, plain, 5, two);
+    let request = RequestId(9_000);
+    let refusal = StepRefusal::Nothing;
+    assert_eq!(answer, Some(Action::Step(StepAction::Decline { request, refusal })));
 }
 
 #[test]

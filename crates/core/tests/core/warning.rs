@@ -73,6 +73,7 @@ fn in_a_batch_job_it_goes_to_the_steps_or_to_the_shell_alone() {
             grace: Nanos::from_secs(1),
             on_bad_exit: Default::default(),
             lender: None,
+            beside: None,
         };
         let request = RequestId(77);
         c.event(Event::SubmitStep { request, job: batch, key: [1; 16], spec });

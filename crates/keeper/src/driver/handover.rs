@@ -266,6 +266,7 @@ impl Newcomer {
             waits: self.waits,
             received: self.received,
             until_ns: self.until_ns,
+            terminal: self.terminal,
         }
     }
 
@@ -288,6 +289,7 @@ impl Newcomer {
             views: false,
             received: held.received,
             until_ns: held.until_ns,
+            terminal: held.terminal,
         })
     }
 }

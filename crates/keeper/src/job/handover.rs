@@ -59,6 +59,7 @@ impl Job {
             began: (since_1970.as_secs(), since_1970.subsec_nanos()),
             pmix: self.pmix.as_ref().map(Pmix::hand_over),
             pmix_scratch: self.pmix_scratch.as_ref().map(path),
+            terminal: self.terminal,
         }
     }
 
@@ -125,6 +126,7 @@ impl Job {
             pmix_scratch: handed.pmix_scratch.map(path),
             ipc: handed.ipc.map(|fd| inherited.take(fd)).transpose()?,
             began: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999)),
+            terminal: handed.terminal,
             launch: handed.launch,
             tasks,
         })
@@ -154,6 +156,7 @@ impl Task {
             aborted: self.aborted.clone(),
             usage: self.usage,
             delivered: self.delivered,
+            terminal: self.terminal.as_ref().map(AsRawFd::as_raw_fd),
         }
     }
 
@@ -193,6 +196,7 @@ impl Task {
             aborted: handed.aborted,
             usage: handed.usage,
             delivered: handed.delivered,
+            terminal: handed.terminal.map(|fd| inherited.take(fd)).transpose()?,
             killer: Killer::default(),
         })
     }

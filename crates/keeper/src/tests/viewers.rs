@@ -228,7 +228,11 @@ fn viewers_that_go_or_say_what_they_may_not_change_nothing() {
     let mut front = scene.attached(1);
     let mut viewer = viewing(&scene, 1);
     let mut wrong = viewing(&scene, 1);
-    wrong.send(&FromFrontEnd::Attach { key: StepKey::first(JobId(1)), received: None });
+    wrong.send(&FromFrontEnd::Attach {
+        key: StepKey::first(JobId(1)),
+        received: None,
+        terminal: None,
+    });
     assert_eq!(wrong.next::<ToFrontEnd>(), None, "it is left");
     // The end of a viewer's input is not that of the job's.
     viewer.send(&input(""));

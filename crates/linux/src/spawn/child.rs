@@ -217,6 +217,11 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
     }
     reset_scheduling(plan.oom_score, plan.nice);
     arrange_descriptors(plan)?;
+    if plan.terminal {
+        // Its process group, the only one of the new session, is in the foreground from now on.
+        let take = libc::TIOCSCTTY as c_int;
+        check(Step::Terminal, call(libc::SYS_ioctl, [libc::STDIN_FILENO, take, 0, 0]))?;
+    }
     set_limits(&plan.rlimits)?;
     if let Some(words) = &plan.processors {
         bind(words)?;

@@ -79,6 +79,7 @@ pub(super) struct Plan {
     /// The IPC namespace to enter.
     pub(super) ipc: Option<RawFd>,
     pub(super) new_session: bool,
+    pub(super) terminal: bool,
     pub(super) complaint: Option<CString>,
     pub(super) stdio: [Stream; 3],
     /// See [`Unwanted`].
@@ -138,6 +139,7 @@ impl Plan {
             companions: spawn.companions.to_vec(),
             ipc: spawn.ipc.map(|namespace| namespace.as_raw_fd()),
             new_session: spawn.new_session,
+            terminal: spawn.terminal,
             complaint: spawn.complaint.map(CStr::to_owned),
             stdio: [&spawn.stdio[0], &spawn.stdio[1], &spawn.stdio[2]].map(Stream::of),
             signals: unwanted.signals.clone(),

@@ -165,6 +165,7 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
         pass: &[],
         new_session: false,
+        terminal: false,
         minder: false,
         complaint: None,
     }

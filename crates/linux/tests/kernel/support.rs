@@ -179,6 +179,7 @@ impl Launch {
                     stdio: [self.stdin.clone(), stdout, self.stderr.clone()],
                     pass: &self.pass,
                     new_session: true,
+                    terminal: false,
                     minder: self.minder,
                     complaint: self.complaint.as_deref(),
                 },

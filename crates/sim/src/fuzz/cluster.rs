@@ -317,6 +317,7 @@ impl Cluster {
             grace: Nanos::from_millis(50),
             on_bad_exit: OnBadExit::KillOnSignal,
             lender: tasks.is_multiple_of(2).then_some(Rank(0)),
+            beside: (overlap && tasks == 1).then_some(Rank(each)),
         };
         let mut key = [0; 16];
         key[..8].copy_from_slice(&self.requests.to_le_bytes());

@@ -14,6 +14,7 @@ mod daemons;
 mod demo;
 mod doctor;
 mod events;
+pub(crate) mod exec;
 mod explain;
 mod help;
 mod history;
@@ -79,6 +80,8 @@ pub(crate) enum Verb {
     Batch(batch::BatchArgs),
     /// Hold processors for a command or shell that runs here
     Alloc(alloc::AllocArgs),
+    /// Run a command in a running job, beside one of its tasks
+    Exec(exec::ExecArgs),
     /// Make running processes a job, with their descendants
     Adopt(adopt::AdoptArgs),
     /// Wait for jobs to end, and exit with the highest of their exit codes
@@ -193,7 +196,9 @@ impl Verb {
     /// The exit code for an error of Tutti's own: `run` must not be mistaken for its job.
     pub(crate) const fn fails_with(&self) -> Exit {
         match self {
-            Self::Run(_) | Self::Alloc(_) | Self::Wait(_) | Self::Attach(_) => Exit::TUTTI_FAILED,
+            Self::Run(_) | Self::Alloc(_) | Self::Exec(_) | Self::Wait(_) | Self::Attach(_) => {
+                Exit::TUTTI_FAILED
+            }
             Self::Logs(args) if args.follows() => Exit::TUTTI_FAILED,
             _ => Exit::FAILED,
         }
@@ -256,6 +261,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Submit(args) => submit::execute(args),
         Verb::Batch(args) => batch::execute(args),
         Verb::Alloc(args) => alloc::execute(args),
+        Verb::Exec(args) => exec::execute(args),
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),

@@ -43,6 +43,11 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = STDIO)]
     input: InputTo,
 
+    /// Give rank 0 a terminal of its own, for shells and editors; `~.` at the beginning of a line
+    /// ends the job
+    #[arg(long, conflicts_with_all = ["label", "output", "error"], help_heading = STDIO)]
+    pty: bool,
+
     /// Print what the job used, in a line on standard error at its end
     #[arg(long, help_heading = STDIO)]
     summary: bool,
@@ -82,6 +87,7 @@ Examples:
   tutti run -n 4 ./solver in.dat            four tasks, MPICH programs too
   tutti run -n 8 -N 2 -l ./solver           eight tasks on two nodes, labelled
   tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits
+  tutti run --pty bash                      a shell with a terminal
   tutti run --when -n 8 -t 1h ./solver      when it would start and end
   tutti run --overlap -n 2 ./watch          in a job: a step beside its others";
 
@@ -95,6 +101,12 @@ impl RunArgs {
     /// # Errors
     /// If input is for a rank that the job has not.
     pub(crate) fn check(&self) -> Result<(), clap::Error> {
+        if self.pty && self.input != InputTo::Rank(0) {
+            return Err(clap::Error::raw(
+                clap::error::ErrorKind::ValueValidation,
+                "--pty: what you type goes to rank 0, which has the terminal; leave --input out",
+            ));
+        }
         let Ok(tasks) = self.job.tasks() else { return Ok(()) };
         match self.input {
             InputTo::Rank(rank) if rank >= tasks => Err(clap::Error::raw(
@@ -153,11 +165,16 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     if args.job.slurm {
         crate::slurm::ensure();
     }
-    let output =
-        OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
+    let output = OutputOptions {
+        label: args.label,
+        raw: args.raw,
+        output: args.output,
+        error: args.error,
+        terminal: args.pty,
+    };
     let inside = Inside { outside: args.outside, overlap: args.overlap, only_step: args.only_step };
     tutti_client::run(
         request,
-        RunOptions { output, input: args.input, summary: args.summary, inside },
+        RunOptions { output, input: args.input, summary: args.summary, inside, terminal: args.pty },
     )
 }

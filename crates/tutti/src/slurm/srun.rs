@@ -5,6 +5,7 @@ use super::cluster::Cluster;
 use super::options::{Known, Line, Order, flag, of_sbatch, perhaps, read, value};
 use super::{print_version, wrong};
 use crate::cmd::alloc;
+use crate::cmd::exec::{self, ExecArgs};
 use crate::cmd::run::{self, RunArgs};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
@@ -21,6 +22,8 @@ same verb.
   srun -n 4 ./solver in.dat       four tasks
   srun -N 2 --ntasks-per-node 4 -l ./solver
   srun -n 1 -c 8 -t 1:00:00 ./threads
+  srun --pty bash                 a shell with a terminal
+  srun --jobid 7 --pty bash       the same beside the tasks of job 7
 
 The job is interactive (`-p CLASS` names another). It ends with the highest exit
 code of its tasks. Inside a job it is a step of that job: it takes processors of
@@ -82,7 +85,7 @@ const QUIET: [&str; 17] = [
 ];
 
 /// Options about the command itself, and those that are translated here.
-const OF_SRUN: [&str; 14] = [
+const OF_SRUN: [&str; 15] = [
     "help",
     "usage",
     "version",
@@ -95,6 +98,7 @@ const OF_SRUN: [&str; 14] = [
     "wait",
     "test-only",
     "jobid",
+    "pty",
     "het-group",
     "het-step",
 ];
@@ -182,6 +186,9 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     if !line.problems.is_empty() {
         return Ok(wrong(NAME, &line.problems));
     }
+    if let Some(job) = other_job(&line) {
+        return run_beside(job, &line);
+    }
     let sources = sources(&line);
     let cluster = match sources.iter().any(|source| names_something(source.name)) {
         true => Cluster::now(),
@@ -227,6 +234,7 @@ pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
         return print_version();
     }
     line.problems.extend(refusals(&line));
+    line.problems.extend(line.has("pty").then(|| "--pty is an option of srun".into()));
     if !line.problems.is_empty() {
         return Ok(wrong(NAME, &line.problems));
     }
@@ -272,18 +280,15 @@ Options are those of sbatch about a job's size and time.
 fn refusals(line: &Line) -> Vec<String> {
     let mut problems = Vec::new();
     for name in
-        ["multi-prog", "pty", "relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"]
+        ["multi-prog", "relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"]
     {
         if line.has(name) {
             problems.push(format!("--{name} is not available"));
         }
     }
-    if let Some(job) = line.last("jobid")
-        && std::env::var("SLURM_JOB_ID").ok().as_deref() != Some(job)
-    {
-        problems.push(format!("--jobid={job}: a step can be started only from inside its job"));
-    }
-    if is_step()
+    if let Some(job) = other_job(line) {
+        problems.extend(problems_beside(line, job));
+    } else if is_step()
         && let Some(nodes) = line.last("nodelist")
         && std::env::var("SLURM_JOB_NODELIST").ok().as_deref() != Some(nodes)
     {
@@ -291,6 +296,39 @@ fn refusals(line: &Line) -> Vec<String> {
             .push(format!("--nodelist={nodes}: the nodes of a step can't be chosen; leave it out"));
     }
     problems
+}
+
+/// The job that is named, unless this process is inside it.
+fn other_job(line: &Line) -> Option<&str> {
+    let inside = std::env::var("SLURM_JOB_ID").ok();
+    line.last("jobid").filter(|job| inside.as_deref() != Some(*job))
+}
+
+/// What a command that is started in a job from outside can't have: it is one task beside rank 0.
+fn problems_beside(line: &Line, job: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if job.parse::<u64>().is_err() {
+        problems.push(format!("--jobid={job}: write the number of a job, such as 7"));
+    }
+    if let Some(tasks) = line.last("ntasks").filter(|tasks| *tasks != "1") {
+        problems.push(format!(
+            "--ntasks={tasks}: from outside of job {job}, srun starts one task in it; leave it out"
+        ));
+    }
+    if let Some(nodes) = line.last("nodelist") {
+        problems.push(format!(
+            "--nodelist={nodes}: the task is on the node of rank 0 of job {job}; `tutti exec \
+             {job}.RANK` names another rank"
+        ));
+    }
+    problems
+}
+
+/// `srun --jobid` from outside of the job.
+fn run_beside(job: &str, line: &Line) -> anyhow::Result<u8> {
+    let target = job.parse().map_err(anyhow::Error::msg)?;
+    let args = ExecArgs::beside(target, line.has("pty"), line.rest.clone());
+    exec::execute(args).map(tutti_node::exit::Exit::code)
 }
 
 /// Whether it starts a step of the job that it runs in.
@@ -369,7 +407,10 @@ fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
     for word in asked.script.directives.iter().flat_map(|it| &it.words) {
         words.push(word.into());
     }
-    if line.has("label") {
+    if line.has("pty") {
+        // As Slurm has it: what is said of other streams does not count.
+        words.push("--pty".into());
+    } else if line.has("label") {
         words.push("--label".into());
     } else if line.has("unbuffered") {
         words.push("--raw".into());
@@ -377,9 +418,11 @@ fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
     if line.has("kill-on-bad-exit") && line.last("kill-on-bad-exit") != Some("0") {
         words.push("--kill-on-bad-exit".into());
     }
-    let input = line.last("input").filter(|value| is_tasks(value)).unwrap_or("all");
-    words.push(format!("--input={input}").into());
-    for name in ["output", "error"] {
+    let default = if line.has("pty") { "0" } else { "all" };
+    let given = line.last("input").filter(|value| is_tasks(value) && !line.has("pty"));
+    words.push(format!("--input={}", given.unwrap_or(default)).into());
+    let names: &[&str] = if line.has("pty") { &[] } else { &["output", "error"] };
+    for &name in names {
         match line.last(name) {
             None | Some("all") => {}
             Some("none") => words.push(format!("--{name}=/dev/null").into()),

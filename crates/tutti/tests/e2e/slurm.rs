@@ -142,7 +142,9 @@ fn srun_runs_tasks_that_know_their_place() {
     let done = slurm(&instance, &["srun", "-n", "2", "sh", "-c", line]).expect(0);
     assert_eq!(done.sorted(), ["0 of 2 0", "1 of 2 1"]);
     slurm(&instance, &["srun", "sh", "-c", "exit 4"]).expect(4);
-    slurm(&instance, &["srun", "--pty", "sh"]).expect(1).says("--pty is not available");
+    slurm(&instance, &["srun", "--multi-prog", "x"])
+        .expect(1)
+        .says("--multi-prog is not available");
     // Without the face, and without --slurm, a job finds none of Slurm's variables.
     let plain = ["run", "sh", "-c", "echo ${SLURM_JOB_ID:-none}"];
     assert_eq!(instance.tutti(&plain).expect(0).text(), "none\n");

