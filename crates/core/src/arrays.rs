@@ -14,7 +14,7 @@
 use crate::action::Action;
 use crate::begin::Begin;
 use crate::controller::Core;
-use crate::event::SubmitOptions;
+use crate::event::{Event, SubmitOptions};
 use crate::orders::HeldBy;
 use crate::policy::WaitReason;
 use crate::state::record::Phase;
@@ -256,6 +256,18 @@ impl Arrays {
 }
 
 impl Core {
+    /// An order about some elements of an array came in.
+    pub(crate) fn on_elements_event(
+        &mut self,
+        now: ClusterTime,
+        event: &Event,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Event::Elements { array, positions, order } = event {
+            self.on_elements(now, (*array, Some(positions)), *order, actions);
+        }
+    }
+
     /// A user asks for an array. Answered as a request for a job.
     pub(crate) fn on_submit_array(
         &mut self,
@@ -637,7 +649,6 @@ impl ArrayView<'_> {
     }
 
     /// Where the element at each position stands.
-    #[must_use]
     pub fn states(&self) -> impl Fn(u32) -> ElementState + '_ {
         let index = NumberIndex::of(self.numbers.to_vec());
         move |position| {

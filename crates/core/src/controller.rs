@@ -228,18 +228,10 @@ impl Core {
             Event::SetNodeSet { name, nodes } => self.nodes.set_named(name, nodes),
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
-            Event::Submit { request, spec } => {
-                self.on_submit(now, *request, (spec, &SubmitOptions::default()), actions);
+            Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
+                self.on_submit_event(now, event, actions);
             }
-            Event::SubmitWith { request, spec, options } => {
-                self.on_submit(now, *request, (spec, options), actions);
-            }
-            Event::SubmitArray { request, spec, options, array } => {
-                self.on_submit_array(*request, (spec, options, array), actions);
-            }
-            Event::Elements { array, positions, order } => {
-                self.on_elements(now, (*array, Some(positions)), *order, actions);
-            }
+            Event::Elements { .. } => self.on_elements_event(now, event, actions),
             Event::SubmitStep { .. }
             | Event::StepTasksEnded { .. }
             | Event::StepCleared { .. }
@@ -284,10 +276,7 @@ impl Core {
             Event::SetQueue { name, spec } => self.on_set_queue(name, spec.as_ref()),
             Event::SetClassUsers { class, allowed } => self.on_set_class_users(class, allowed),
             Event::Began => self.on_began(now),
-            Event::ShutDown => {
-                self.on_shut_down(now, |_| false, actions);
-                self.end_arrays(now, actions);
-            }
+            Event::ShutDown => self.on_end_for_good(now, actions),
             Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
@@ -336,6 +325,23 @@ impl Core {
         self.publish(now, actions);
         self.warn_due(now, actions);
         self.ask_to_wake(now, actions);
+    }
+
+    /// A user asks for a job or an array.
+    fn on_submit_event(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
+        if let Event::Submit { request, spec } = event {
+            self.on_submit(now, *request, (spec, &SubmitOptions::default()), actions);
+        } else if let Event::SubmitWith { request, spec, options } = event {
+            self.on_submit(now, *request, (spec, options), actions);
+        } else if let Event::SubmitArray { request, spec, options, array } = event {
+            self.on_submit_array(*request, (spec, options, array), actions);
+        }
+    }
+
+    /// The instance ends, and nothing waits for another.
+    fn on_end_for_good(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        self.on_shut_down(now, |_| false, actions);
+        self.end_arrays(now, actions);
     }
 
     /// A job is to end: after its grace, or at once.

@@ -532,13 +532,13 @@ mod tests {
         fn indices_are_a_set(all in prop::collection::btree_set(0u32..200, 1..60)) {
             let list: Vec<u32> = all.iter().copied().collect();
             let indices = Indices::of(list.clone()).unwrap();
-            prop_assert_eq!(indices.iter().collect::<Vec<_>>(), list.clone());
+            prop_assert!(indices.iter().eq(list.iter().copied()));
             prop_assert_eq!(indices.count() as usize, list.len());
             for (position, &index) in (0..).zip(&list) {
                 prop_assert_eq!(indices.at(position), Some(index));
             }
             for index in 0..200 {
-                let position = list.binary_search(&index).ok().map(|it| it as u32);
+                let position = list.binary_search(&index).ok().map(|it| u32::try_from(it).unwrap());
                 prop_assert_eq!(indices.position(index), position);
             }
             let odd: Vec<u32> = list.iter().copied().filter(|it| it % 2 == 1).collect();
@@ -553,7 +553,7 @@ mod tests {
             let shown: Indices = indices.shown(&some, 300).unwrap().parse().unwrap();
             prop_assert!(shown.iter().eq(indices.named(&some).map(|(_, index)| index)));
             prop_assert!(indices.shown(&some, 2).unwrap().split(',').count() <= 2);
-            prop_assert_eq!(indices.to_string().parse::<Indices>().unwrap(), indices.clone());
+            prop_assert_eq!(&indices.to_string().parse::<Indices>().unwrap(), &indices);
             let ranges: Vec<IndexRange> = indices.clone().into();
             prop_assert_eq!(Indices::try_from(ranges).unwrap(), indices);
         }

@@ -20,7 +20,7 @@ use tutti_linux::{peer, proc};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{
-    ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, RequestId, UserId,
+    ArraySpec, ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, RequestId, UserId,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
@@ -112,6 +112,19 @@ impl Asks {
     }
 }
 
+/// The event of a job's submission, or of an array's.
+fn submission(
+    request: RequestId,
+    spec: JobSpec,
+    options: SubmitOptions,
+    array: Option<ArraySpec>,
+) -> Event {
+    match array {
+        None => Event::submit(request, spec, options),
+        Some(array) => Event::SubmitArray { request, spec, options, array },
+    }
+}
+
 impl Driver {
     /// From when on a request is answered even if no node has joined.
     pub(crate) fn nodes_due(&self) -> ClusterTime {
@@ -194,16 +207,11 @@ impl Driver {
         if let Some(problem) = self.no_access(token, &credentials) {
             return self.reply(token, &problem.declined());
         }
-        self.lower_limits(token, uid, &mut request.launch);
-        crate::arrays::drop_inherited(&mut request);
-        if let Err(error) = self.check_request(token, uid, &request, front) {
-            return self.fail(token, error);
+        if let Err(problem) = self.prepare(token, uid, &mut request, front) {
+            return self.fail(token, problem);
         }
         if let Some(reason) = self.too_many_tasks(&request) {
             return self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
-        }
-        if let Some(problem) = crate::arrays::why_no_array(&request) {
-            return self.fail(token, problem);
         }
         let nodes = match self.in_queue(token, &mut request, &credentials) {
             Ok(nodes) => nodes,
@@ -250,11 +258,7 @@ impl Driver {
             return self.foretell_job((token, uid), job.name, spec, submit);
         }
         let (within, begins) = (request.within, options.begin.is_some());
-        let (number, spec_of) = (self.next_request(), spec.clone());
-        let event = match request.array {
-            None => Event::submit(number, spec_of, options),
-            Some(array) => Event::SubmitArray { request: number, spec: spec_of, options, array },
-        };
+        let event = submission(self.next_request(), spec.clone(), options, request.array);
         let front = front.then_some(token);
         match self.submit(&event, Submission { front, within, job, spec, launch }) {
             Some(Ok(job)) => self.answer_accepted(token, job, front.is_some()),
@@ -268,6 +272,20 @@ impl Driver {
             self.due.calendar_due = self.due.calendar_due.min(self.now() + RENEW_EVERY);
         }
         self.follow_up();
+    }
+
+    /// Takes out of a request what its user may not ask or has inherited, and checks the rest.
+    fn prepare(
+        &self,
+        token: u64,
+        uid: u32,
+        request: &mut JobRequest,
+        front: bool,
+    ) -> Result<(), Problem> {
+        self.lower_limits(token, uid, &mut request.launch);
+        crate::arrays::drop_inherited(request);
+        self.check_request(token, uid, request, front)?;
+        crate::arrays::why_no_array(request).map_or(Ok(()), Err)
     }
 
     /// What is stored of a job. Its number is the core's to give.

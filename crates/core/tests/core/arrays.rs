@@ -119,7 +119,7 @@ fn elements_count_as_waiting_jobs_of_their_queue() {
     limits.set("user_waiting", 10).unwrap();
     let spec = QueueSpec { limits, ..QueueSpec::default() };
     cluster.event(Event::SetQueue { name: name.clone(), spec: Some(spec) });
-    let options = SubmitOptions { queue: Some(name.clone()), ..SubmitOptions::default() };
+    let options = SubmitOptions { queue: Some(name), ..SubmitOptions::default() };
     assert!(array_with(&mut cluster, "0-10", options.clone()).is_none());
     let refusal = cluster.refusals.pop();
     assert!(matches!(refusal, Some(Refusal::Queue(QueueRefusal::Full { .. }))), "{refusal:?}");

@@ -19,7 +19,10 @@ pub(super) fn event(event: &Event) -> String {
 }
 
 fn words(event: &Event) -> String {
-    of_a_node(event).or_else(|| of_a_job(event)).unwrap_or_else(|| of_settings(event))
+    of_a_node(event)
+        .or_else(|| of_a_job(event))
+        .or_else(|| of_an_array(event))
+        .unwrap_or_else(|| of_settings(event))
 }
 
 fn of_a_node(event: &Event) -> Option<String> {
@@ -50,6 +53,26 @@ fn of_a_node(event: &Event) -> Option<String> {
         }
         Event::Foreign { node, processors } => {
             format!("node {node}: others use the processors {processors}")
+        }
+        _ => return None,
+    })
+}
+
+/// An event that is about an array.
+fn of_an_array(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::SubmitArray { request, spec, array, .. } => {
+            let count = counted(array.indices.count(), "element");
+            format!("request {request}: an array of {count}, each {}", asked(spec))
+        }
+        Event::Elements { array, positions, order } => {
+            let count = counted(positions.count(), "element");
+            let what = match order {
+                ElementOrder::Cancel { reason, .. } => format!("are to end: {reason}"),
+                ElementOrder::Hold { by } => format!("are to be held by {}", holder(*by)),
+                ElementOrder::Release { by } => format!("are to be released by {}", holder(*by)),
+            };
+            format!("array {array}: {count} {what}")
         }
         _ => return None,
     })
@@ -110,19 +133,6 @@ fn of_a_job(event: &Event) -> Option<String> {
         }
         Event::CancelStep { key, reason, .. } => format!("job {key} is to end: {reason}"),
         Event::StepFrontEndLost { key } => format!("job {key}: its front end is gone"),
-        Event::SubmitArray { request, spec, array, .. } => {
-            let count = counted(array.indices.count(), "element");
-            format!("request {request}: an array of {count}, each {}", asked(spec))
-        }
-        Event::Elements { array, positions, order } => {
-            let count = counted(positions.count(), "element");
-            let what = match order {
-                ElementOrder::Cancel { reason, .. } => format!("are to end: {reason}"),
-                ElementOrder::Hold { by } => format!("are to be held by {}", holder(*by)),
-                ElementOrder::Release { by } => format!("are to be released by {}", holder(*by)),
-            };
-            format!("array {array}: {count} {what}")
-        }
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
         Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
