@@ -64,8 +64,8 @@ impl Terminal {
     pub(super) fn size() -> TerminalSize {
         let (output, input, error) = (stdout(), stdin(), stderr());
         let all = [output.as_fd(), input.as_fd(), error.as_fd()];
-        let found = all.into_iter().filter_map(|fd| pty::size(fd).ok());
-        let found = found.filter(|&(rows, columns)| rows > 0 && columns > 0).next();
+        let mut sizes = all.into_iter().filter_map(|fd| pty::size(fd).ok());
+        let found = sizes.find(|&(rows, columns)| rows > 0 && columns > 0);
         found.map_or(SIZE, |(rows, columns)| TerminalSize { rows, columns })
     }
 

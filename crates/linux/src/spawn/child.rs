@@ -219,6 +219,7 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
     arrange_descriptors(plan)?;
     if plan.terminal {
         // Its process group, the only one of the new session, is in the foreground from now on.
+        #[allow(clippy::cast_possible_truncation, reason = "numbers of ioctls have 32 bits")]
         let take = libc::TIOCSCTTY as c_int;
         check(Step::Terminal, call(libc::SYS_ioctl, [libc::STDIN_FILENO, take, 0, 0]))?;
     }
