@@ -393,7 +393,8 @@ impl Cluster {
                     let job = self.core.parts(view.id);
                     let of_job = job.iter().find(|it| it.node == part.node).expect("in its job");
                     assert!(part.processors.is_subset(&of_job.processors), "{:?}", step.key);
-                    if step.spec.overlap || part.left < part.tasks {
+                    let shares = step.spec.overlap || step.spec.beside.is_some();
+                    if shares || part.left < part.tasks {
                         continue;
                     }
                     let taken = taken.entry(part.node).or_default();

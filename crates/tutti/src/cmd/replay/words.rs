@@ -105,20 +105,7 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::Suspend { job } => format!("job {job} is to be suspended"),
         Event::Resume { job } => format!("job {job} is to be resumed"),
         Event::SubmitWith { request, spec, options } => {
-            let SubmitOptions { queue, hold, first, after, begin, warning } = options;
-            let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
-            let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
-            let first = match first {
-                FirstStep::EachSlot => "",
-                FirstStep::Once => ", with one task that starts the others",
-            };
-            let after = after.as_ref().map_or(String::new(), after_words);
-            let warning = warning.map_or(String::new(), |it| {
-                format!(", with signal {} {} before its limit", it.signal, short(it.before))
-            });
-            let begin = begin
-                .map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
-            format!("request {request}: {}{queue}{hold}{first}{after}{begin}{warning}", asked(spec))
+            format!("request {request}: {}{}", asked(spec), submitted_with(options))
         }
         Event::SubmitStep { request, job, spec, .. } => {
             let beside = spec.beside.map_or(String::new(), |rank| format!(" beside rank {rank}"));
@@ -150,6 +137,23 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
         _ => return None,
     })
+}
+
+fn submitted_with(options: &SubmitOptions) -> String {
+    let SubmitOptions { queue, hold, first, after, begin, warning } = options;
+    let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
+    let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
+    let first = match first {
+        FirstStep::EachSlot => "",
+        FirstStep::Once => ", with one task that starts the others",
+    };
+    let after = after.as_ref().map_or(String::new(), after_words);
+    let warning = warning.map_or(String::new(), |it| {
+        format!(", with signal {} {} before its limit", it.signal, short(it.before))
+    });
+    let begin =
+        begin.map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
+    format!("{queue}{hold}{first}{after}{begin}{warning}")
 }
 
 fn after_words(after: &AfterJobs) -> String {
