@@ -476,6 +476,7 @@ fn jobs_are_submitted_with_the_rights_and_errors_of_the_verb() {
         (serde_json::json!({ "command": ["true", "\0"] }), 400, "T001"),
         (serde_json::json!({ "script": "#!/bin/sh\n#TUTTI --nope\n" }), 422, "T003"),
         (serde_json::json!({ "line": "x".repeat(300 << 10) }), 413, "T025"),
+        (serde_json::json!({ "line": "true", "options": ["--help"] }), 400, "T001"),
     ] {
         submit(&body, kind).fails(status, code);
     }

@@ -120,8 +120,8 @@ enum Mode {
     Confirm(Deed, Vec<JobId>),
     /// A filter is typed; what it was before.
     Filter(String),
-    /// A class is typed.
-    Class(String),
+    /// A class is typed, for these jobs.
+    Class(String, Vec<JobId>),
 }
 
 /// What is to be done after a key.
@@ -220,7 +220,7 @@ impl Desk {
                 format!("{}  y: yes, other keys: no", deed.question(&named(of, jobs)))
             }
             Mode::Filter(_) => format!("filter: {}_  enter: keep, escape: none", self.filter),
-            Mode::Class(typed) => format!("class: {typed}_  enter: go on, escape: leave it"),
+            Mode::Class(typed, _) => format!("class: {typed}_  enter: go on, escape: leave it"),
             Mode::Help => "any key: back".into(),
             Mode::Watch if self.said.is_some() => self.said.clone().unwrap_or_default(),
             Mode::Watch if is_page => {
@@ -275,18 +275,17 @@ impl Desk {
                 self.mode = Mode::Filter(before);
                 Step::None
             }
-            Mode::Class(mut typed) => {
+            Mode::Class(mut typed, of) => {
                 match press {
                     Press::Escape => return Step::None,
                     Press::Enter if typed.is_empty() => return Step::None,
                     Press::Enter => {
-                        let of = self.meant(page);
                         self.mode = Mode::Confirm(Deed::Class(ClassName::new(&typed)), of);
                         return Step::None;
                     }
                     _ => edit(&mut typed, press),
                 }
-                self.mode = Mode::Class(typed);
+                self.mode = Mode::Class(typed, of);
                 Step::None
             }
         }
@@ -298,10 +297,11 @@ impl Desk {
             Press::Char('?') => self.mode = Mode::Help,
             Press::Char('g') => return Step::Look,
             Press::Char('l') => {
-                if self.meant(page).is_empty() {
+                let of = self.meant(page);
+                if of.is_empty() {
                     self.say(NONE_CHOSEN.into());
                 } else {
-                    self.mode = Mode::Class(String::new());
+                    self.mode = Mode::Class(String::new(), of);
                 }
             }
             Press::Char(key) if Deed::of(key).is_some() => {

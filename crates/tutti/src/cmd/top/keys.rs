@@ -78,6 +78,21 @@ pub(super) fn presses(mut typed: &[u8]) -> Vec<Press> {
     found
 }
 
+/// Whether what was read may end within a key: the rest comes at once, or it was the escape key.
+pub(super) fn is_torn(typed: &[u8]) -> bool {
+    if let Some(at) = typed.iter().rposition(|byte| *byte == b'\x1b') {
+        let is_open = match &typed[at + 1..] {
+            [] => true,
+            [b'[' | b'O', rest @ ..] => !rest.iter().any(|byte| (0x40..0x7f).contains(byte)),
+            _ => false,
+        };
+        if is_open {
+            return true;
+        }
+    }
+    std::str::from_utf8(typed).is_err_and(|error| error.error_len().is_none())
+}
+
 /// What follows a sequence that is not known.
 fn behind_sequence(rest: &[u8]) -> &[u8] {
     let end = rest.iter().position(|byte| (0x40..0x7f).contains(byte));
@@ -99,5 +114,11 @@ mod tests {
         assert_eq!(presses(b"\x1b[1;5Cx\x1b[200"), [Char('x')]);
         assert_eq!(presses(b"\xe2\x88\x1b"), [Escape]);
         assert_eq!(presses(b"\x00\x01\xff\xfe"), []);
+        for torn in [&b"\x1b"[..], b"x\x1b[", b"\x1bO", b"\x1b[1;", "é".as_bytes().split_at(1).0] {
+            assert!(is_torn(torn), "{torn:?}");
+        }
+        for whole in [&b""[..], b"x", b"\x1b[A", b"\x1bOBx", b"\xff", "é".as_bytes()] {
+            assert!(!is_torn(whole), "{whole:?}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `tutti top`: the matrix, jobs and processes, live.
 
+mod beside;
 mod desk;
 mod feed;
 mod keys;
@@ -10,6 +11,7 @@ mod screen;
 mod view;
 
 use super::submit::order;
+use beside::Wake;
 use clap::Args;
 use desk::{Deed, Desk, Step};
 use feed::{Feed, Sample};
@@ -18,6 +20,7 @@ use page::Page;
 use screen::{Came, Line, Screen, Style};
 use serde::Serialize;
 use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tutti_client::output::{counted, print, said_width, terminal_width, without_orders};
 use tutti_node::codes::code_of;
@@ -170,14 +173,14 @@ fn live(args: &TopArgs) -> anyhow::Result<Exit> {
     }
     let mut screen = Screen::enter()?;
     let (mut looks, mut due) = (1, Instant::now() + length(args.delay));
-    let mut state = State::default();
+    let mut state = State::new()?;
     loop {
         let jobs = view.arrange(&sample, args.user.as_deref(), &mut state.desk);
         screen.draw(&state.picture(&mut view, &sample, &jobs, screen.size()))?;
         if args.count.is_some_and(|count| looks >= count) {
             return Ok(Exit::OK);
         }
-        match screen.wait(due, feed.awaited())? {
+        match screen.wait(due, feed.awaited(), state.wake.awaited())? {
             Came::End(exit) => return Ok(exit),
             Came::Back => due = Instant::now(),
             Came::Keys(presses) => {
@@ -190,6 +193,9 @@ fn live(args: &TopArgs) -> anyhow::Result<Exit> {
                 }
             }
             Came::Nothing => {}
+        }
+        if state.receive() {
+            due = Instant::now();
         }
         match feed.turn(Instant::now() >= due) {
             Ok(None) => {}
@@ -217,16 +223,36 @@ enum Next {
 }
 
 /// What is shown, and what keys are for.
-#[derive(Default)]
 struct State {
     desk: Desk,
     /// The job that is shown alone.
     page: Option<Page>,
     /// Why there is no new look.
     remark: Option<String>,
+    /// Threads have something for us.
+    wake: Wake,
+    /// What came of orders, which threads give: the instance may take long to answer.
+    done: (Sender<String>, Receiver<String>),
 }
 
 impl State {
+    fn new() -> anyhow::Result<Self> {
+        let (desk, wake) = (Desk::default(), Wake::new()?);
+        Ok(Self { desk, page: None, remark: None, wake, done: channel() })
+    }
+
+    /// Takes in what threads have for us; whether an order was given.
+    fn receive(&mut self) -> bool {
+        self.wake.is_up();
+        if let Some(page) = &mut self.page {
+            page.receive();
+        }
+        let done: Vec<String> = self.done.1.try_iter().collect();
+        let any = !done.is_empty();
+        done.into_iter().for_each(|text| self.desk.say(text));
+        any
+    }
+
     /// The picture of a look, with its last line.
     fn picture(
         &self,
@@ -273,14 +299,17 @@ impl State {
             Step::End => Next::End,
             Step::Look => Next::Look,
             Step::Open(job) => {
-                let mut page = Page::new(job);
-                page.look();
-                self.page = Some(page);
+                self.page = Some(Page::new(job, self.wake.clone()));
                 Next::Wait
             }
             Step::Do(deed, of) => {
-                self.desk.say(done(&deed, &of));
-                Next::Look
+                self.desk.say("asking".into());
+                let (told, wake) = (self.done.0.clone(), self.wake.clone());
+                std::thread::spawn(move || {
+                    let _ = told.send(done(&deed, &of));
+                    wake.up();
+                });
+                Next::Wait
             }
         }
     }

@@ -1,10 +1,12 @@
 //! One job alone: what `tutti show` prints of it, and its output as it comes.
 
+use super::beside::Wake;
 use super::keys::Press;
 use super::screen::{Line, Style};
 use crate::cmd::logs::{Shown, open_all};
 use crate::cmd::show::{Stream, ask_to_show, files_of, text_to_show};
 use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use tutti_node::say::is_order;
 use tutti_types::JobId;
 use tutti_wire::show::ShowReport;
@@ -19,80 +21,158 @@ const PIECES_MAX: usize = 16;
 /// Lines of a page of output.
 const PAGE: usize = 10;
 
+/// What is asked of a page's thread.
+struct Ask {
+    /// Counts how often the output was begun anew.
+    turn: u64,
+    stream: Stream,
+    rank: Option<u32>,
+}
+
+/// What the thread has found.
+struct Seen {
+    turn: u64,
+    /// What is known of the job; `None` if nothing new is.
+    text: Option<Vec<String>>,
+    /// How many ranks have output of their own.
+    ranks: u32,
+    /// Why there is no output.
+    lacks: Option<String>,
+    pieces: Vec<Vec<u8>>,
+}
+
+/// The thread of a page: files and answers of the instance may take long, and keys must not wait.
+struct Reader {
+    job: JobId,
+    turn: u64,
+    shown: Option<Shown>,
+}
+
+impl Reader {
+    fn look(&mut self, Ask { turn, stream, rank }: Ask) -> Seen {
+        if self.turn != turn {
+            (self.turn, self.shown) = (turn, None);
+        }
+        let mut seen = Seen { turn, text: None, ranks: 0, lacks: None, pieces: Vec::new() };
+        let report = match ask_to_show(self.job, false) {
+            Ok(report) => report,
+            Err(error) => {
+                seen.lacks = Some(format!("{error:#}"));
+                return seen;
+            }
+        };
+        seen.text = Some(text_to_show(&report).lines().map(str::to_owned).collect());
+        seen.ranks = if has_files_by_rank(&report, stream) { report.job.tasks } else { 0 };
+        if self.shown.is_none() {
+            match open_all(&report, stream, rank, Some(LINES_MAX as u64)) {
+                Ok(shown) => self.shown = Some(shown),
+                Err(error) => seen.lacks = Some(format!("{error:#}")),
+            }
+        }
+        let Some(shown) = &mut self.shown else { return seen };
+        for _ in 0..PIECES_MAX {
+            match shown.next_piece() {
+                Ok(Some(piece)) => seen.pieces.push(piece),
+                Ok(None) => break,
+                Err(error) => {
+                    seen.lacks = Some(format!("{error:#}"));
+                    break;
+                }
+            }
+        }
+        if let (Some(missing), true) = (shown.missing(), report.ended_ms.is_some()) {
+            let (path, node) = (missing.path.display(), &missing.node);
+            seen.lacks = Some(format!("there is no file {path} here; node {node} has it"));
+        }
+        seen
+    }
+}
+
 /// See the module.
 pub(super) struct Page {
     pub(super) job: JobId,
-    /// What is known of the job, or why nothing is.
+    asks: Sender<Ask>,
+    seen: Receiver<Seen>,
+    /// An answer of the thread is under way.
+    is_asked: bool,
+    turn: u64,
+    /// What is known of the job.
     text: Vec<String>,
     stream: Stream,
     /// Only the output of this rank.
     rank: Option<u32>,
     ranks: u32,
-    shown: Option<Shown>,
     /// Why there is no output.
     lacks: Option<String>,
     output: VecDeque<String>,
     /// The last line has no end yet.
     is_open: bool,
+    /// The last line ended in a carriage return.
+    is_returned: bool,
     /// How many lines are below the last one that is shown.
     below: usize,
 }
 
 impl Page {
-    /// That of a job, not looked at yet.
-    pub(super) fn new(job: JobId) -> Self {
+    /// That of a job, with a thread that looks at once.
+    pub(super) fn new(job: JobId, wake: Wake) -> Self {
+        let ((asks, asked), (found, seen)) = (channel::<Ask>(), channel());
+        std::thread::spawn(move || {
+            let mut reader = Reader { job, turn: 0, shown: None };
+            while let Ok(ask) = asked.recv() {
+                // The page may be gone by now.
+                if found.send(reader.look(ask)).is_err() {
+                    return;
+                }
+                wake.up();
+            }
+        });
+        let mut page = Self::blank(job, asks, seen);
+        page.look();
+        page
+    }
+
+    fn blank(job: JobId, asks: Sender<Ask>, seen: Receiver<Seen>) -> Self {
         Self {
             job,
-            text: Vec::new(),
+            asks,
+            seen,
+            is_asked: false,
+            turn: 0,
+            text: vec![format!("job {job}")],
             stream: Stream::Output,
             rank: None,
             ranks: 0,
-            shown: None,
             lacks: None,
             output: VecDeque::new(),
             is_open: false,
+            is_returned: false,
             below: 0,
         }
     }
 
-    /// Asks what there is of the job now, and reads what it has written since.
+    /// Has the thread look again, unless it still does.
     pub(super) fn look(&mut self) {
-        match ask_to_show(self.job, false) {
-            Ok(report) => {
-                self.text = text_to_show(&report).lines().map(str::to_owned).collect();
-                self.ranks =
-                    if has_files_by_rank(&report, self.stream) { report.job.tasks } else { 0 };
-                if self.shown.is_none() {
-                    let lines = Some(LINES_MAX as u64);
-                    match open_all(&report, self.stream, self.rank, lines) {
-                        Ok(shown) => (self.shown, self.lacks) = (Some(shown), None),
-                        Err(error) => self.lacks = Some(format!("{error:#}")),
-                    }
-                }
-                self.read();
-                let missing = self.shown.as_ref().and_then(Shown::missing);
-                if let (Some(missing), true) = (missing, report.ended_ms.is_some()) {
-                    let (path, node) = (missing.path.display(), &missing.node);
-                    self.lacks = Some(format!("there is no file {path} here; node {node} has it"));
-                }
-            }
-            Err(error) => self.lacks = Some(format!("{error:#}")),
+        if !self.is_asked {
+            let ask = Ask { turn: self.turn, stream: self.stream, rank: self.rank };
+            self.is_asked = self.asks.send(ask).is_ok();
         }
     }
 
-    fn read(&mut self) {
-        let Some(mut shown) = self.shown.take() else { return };
-        for _ in 0..PIECES_MAX {
-            match shown.next_piece() {
-                Ok(Some(piece)) => self.take_in(&piece),
-                Ok(None) => break,
-                Err(error) => {
-                    self.lacks = Some(format!("{error:#}"));
-                    break;
-                }
+    /// Takes in what the thread has found.
+    pub(super) fn receive(&mut self) {
+        while let Ok(seen) = self.seen.try_recv() {
+            self.is_asked = false;
+            if seen.turn != self.turn {
+                self.look();
+                continue;
             }
+            if let Some(text) = seen.text {
+                (self.text, self.ranks) = (text, seen.ranks);
+            }
+            self.lacks = seen.lacks;
+            seen.pieces.iter().for_each(|piece| self.take_in(piece));
         }
-        self.shown = Some(shown);
     }
 
     fn take_in(&mut self, piece: &[u8]) {
@@ -105,7 +185,8 @@ impl Page {
             }
             self.is_open = !part.ends_with(b"\n");
             if let Some(line) = self.output.back_mut() {
-                append(line, text.trim_end_matches('\n'));
+                append(line, text.trim_end_matches('\n'), &mut self.is_returned);
+                self.is_returned &= self.is_open;
             }
         }
         while self.output.len() > LINES_MAX {
@@ -151,7 +232,8 @@ impl Page {
     }
 
     fn begin_again(&mut self) {
-        (self.shown, self.lacks, self.is_open, self.below) = (None, None, false, 0);
+        (self.lacks, self.is_open, self.is_returned, self.below) = (None, false, false, 0);
+        self.turn += 1;
         self.output.clear();
         self.look();
     }
@@ -203,17 +285,15 @@ fn has_files_by_rank(report: &ShowReport, stream: Stream) -> bool {
 }
 
 /// Appends text as a terminal would show it: a carriage return begins the line anew, tabs are
-/// spaces, colours and other orders are left out.
-fn append(line: &mut String, text: &str) {
+/// spaces, colours and other orders are left out. One at the end counts when something follows.
+fn append(line: &mut String, text: &str, is_returned: &mut bool) {
     let mut rest = text.chars();
     while let Some(character) = rest.next() {
+        if std::mem::take(is_returned) {
+            line.clear();
+        }
         match character {
-            '\r' => {
-                // One before the line's end changes nothing.
-                if !rest.as_str().is_empty() {
-                    line.clear();
-                }
-            }
+            '\r' => *is_returned = true,
             '\t' => line.push_str(&" ".repeat(8 - line.chars().count() % 8)),
             '\x1b' if rest.as_str().starts_with('[') => {
                 let orders = rest.as_str()[1..].find(|c: char| ('\x40'..'\x7f').contains(&c));
@@ -233,7 +313,7 @@ mod tests {
     use super::*;
 
     fn of(pieces: &[&str]) -> Page {
-        let mut page = Page::new(JobId(7));
+        let mut page = Page::blank(JobId(7), channel().0, channel().1);
         pieces.iter().for_each(|piece| page.take_in(piece.as_bytes()));
         page
     }
@@ -247,6 +327,7 @@ mod tests {
         let page = of(&["on", "e\ntwo\r\n10 %\r20 %", "\r30 %\n", "\x1b[31mred\x1b[0m\ta\x07\n"]);
         assert_eq!(output(&page), ["one", "two", "30 %", "red     a?"]);
         assert!(!page.is_open);
+        assert_eq!(output(&of(&["10 %\r", "20 %\r", "30 %\r", "\nend"])), ["30 %", "end"]);
         assert_eq!(output(&of(&["é\x1b[", "x\x1b[3"])), ["éx"]);
         let long = "x".repeat(1 << 20);
         let page = of(&[&long, &long, "\nend"]);

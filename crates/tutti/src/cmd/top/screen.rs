@@ -1,6 +1,6 @@
 //! The terminal while it is a screen that is painted over and over.
 
-use super::keys::{Press, presses};
+use super::keys::{Press, is_torn, presses};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
@@ -12,6 +12,7 @@ use std::time::Instant;
 use tutti_client::output::print;
 use tutti_client::output::terminal_size;
 use tutti_node::exit::Exit;
+use tutti_node::say::is_order;
 
 /// What has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +59,9 @@ impl From<String> for Line {
         Self::new(text, Style::Plain)
     }
 }
+
+/// How long the rest of a key is waited for.
+const REST_OF_KEY_MS: u16 = 50;
 
 /// Another screen of the terminal; without a cursor, cleared; and back.
 const ENTER: &str = "\x1b[?1049h";
@@ -127,7 +131,9 @@ impl Screen {
     pub(super) fn draw(&self, lines: &[Line]) -> anyhow::Result<()> {
         let (width, height) = self.size();
         let cut = |line: &Line| {
-            let text: String = line.text.chars().take(width).collect();
+            // Names and paths are anything that a user can type.
+            let shown = line.text.chars().take(width);
+            let text: String = shown.map(|it| if is_order(it) { '?' } else { it }).collect();
             match line.style {
                 Style::Plain => text,
                 Style::Title => format!("\x1b[1m{text}\x1b[m"),
@@ -138,7 +144,7 @@ impl Screen {
         print(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
 
-    /// Waits for a key, a signal, an answer, or until something is due.
+    /// Waits for a key, a signal, an answer, a thread that wakes us, or until something is due.
     ///
     /// # Errors
     /// If there is nothing to wait for any more.
@@ -146,6 +152,7 @@ impl Screen {
         &mut self,
         due: Instant,
         answer: Option<BorrowedFd<'_>>,
+        wake: BorrowedFd<'_>,
     ) -> anyhow::Result<Came> {
         let left = due.saturating_duration_since(Instant::now());
         // While an answer is under way, nothing else is due.
@@ -154,7 +161,10 @@ impl Screen {
             None => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
         };
         let stdin = std::io::stdin();
-        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(wake, PollFlags::POLLIN),
+        ];
         fds.extend(answer.map(|answer| PollFd::new(answer, PollFlags::POLLIN)));
         if self.was.is_some() {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
@@ -196,14 +206,22 @@ impl Screen {
     }
 
     fn read_keys(&mut self) -> Came {
-        let mut typed = [0; 64];
-        match nix::unistd::read(std::io::stdin(), &mut typed) {
-            Ok(0) | Err(_) => {
-                // There is no input any more.
-                self.give_up_keys();
-                Came::Nothing
+        let (mut typed, mut used) = ([0; 256], 0);
+        loop {
+            match nix::unistd::read(std::io::stdin(), &mut typed[used..]) {
+                Ok(0) | Err(_) => {
+                    // There is no input any more.
+                    self.give_up_keys();
+                    return Came::Nothing;
+                }
+                Ok(count) => used += count,
             }
-            Ok(count) => Came::Keys(presses(&typed[..count])),
+            let stdin = std::io::stdin();
+            let mut more = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+            let is_open = used < typed.len() && is_torn(&typed[..used]);
+            if !is_open || poll(&mut more, REST_OF_KEY_MS) != Ok(1) {
+                return Came::Keys(presses(&typed[..used]));
+            }
         }
     }
 

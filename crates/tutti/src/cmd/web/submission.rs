@@ -1,13 +1,22 @@
 //! Jobs that are submitted over HTTP: by `tutti submit` itself, as a process of its own, so that
 //! directory and environment are the job's alone.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 use tutti_web::{Answer, Failure, Submission, Work};
 use tutti_wire::code::{Code, TABLE};
 
 /// The program that runs, also after another has its name.
 const ITSELF: &str = "/proc/self/exe";
+
+/// How long the verb may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How much of what it says is read, in bytes.
+const SAID_MAX: u64 = 64 << 10;
 
 /// Submits a job; its number.
 pub(super) fn submit(submission: &Submission) -> Answer<u64> {
@@ -33,28 +42,68 @@ pub(super) fn submit(submission: &Submission) -> Answer<u64> {
     if let Some(directory) = &submission.directory {
         command.current_dir(directory);
     }
-    command.envs(&submission.environment).stdin(match script {
-        Some(_) => Stdio::piped(),
-        None => Stdio::null(),
-    });
+    // Files, and no pipes: the verb may leave unread or write what it likes.
+    let file = |text: &str| -> std::io::Result<File> {
+        let mut file = File::from(memfd_create("tutti-web", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(text.as_bytes())?;
+        file.rewind()?;
+        Ok(file)
+    };
     let failed = |error: std::io::Error| match &submission.directory {
         Some(directory) if !std::path::Path::new(directory).is_dir() => {
             Failure::new(Code::BadValue, format!("there is no directory {directory}"))
         }
         _ => Failure::new(Code::CannotUnderstand, format!("cannot submit this: {error}")),
     };
-    let mut process =
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-    if let (Some(mut input), Some(script)) = (process.stdin.take(), script) {
-        // What is not read is declined, and the answer says why.
-        let _ = input.write_all(script.as_bytes());
+    let mut run = || -> std::io::Result<(Option<ExitStatus>, String, String)> {
+        let (mut out, mut err) = (file("")?, file("")?);
+        let process = command
+            .envs(&submission.environment)
+            .stdin(file(script.unwrap_or_default())?)
+            .stdout(out.try_clone()?)
+            .stderr(err.try_clone()?)
+            .spawn()?;
+        Ok((end_of(process)?, text_of(&mut out)?, text_of(&mut err)?))
+    };
+    let (status, said, complaint) = run().map_err(failed)?;
+    match (status, said.trim().parse()) {
+        (Some(status), Ok(number)) if status.success() => Ok(number),
+        (Some(status), _) if status.success() => {
+            let text = "with these options nothing is submitted; leave out those that only print";
+            Err(Failure::new(Code::CannotUnderstand, text))
+        }
+        (Some(status), _) if complaint.trim().is_empty() => {
+            Err(Failure::new(Code::Other, format!("`tutti submit` ended with {status}")))
+        }
+        (Some(_), _) => Err(why(&complaint)),
+        (None, _) => {
+            let text = format!("the job was not submitted within {} s", LIMIT.as_secs());
+            Err(Failure::new(Code::ControllerAway, text))
+        }
     }
-    let done = process.wait_with_output().map_err(failed)?;
-    let number = String::from_utf8_lossy(&done.stdout).trim().parse();
-    match number {
-        Ok(number) if done.status.success() => Ok(number),
-        _ => Err(why(&String::from_utf8_lossy(&done.stderr))),
+}
+
+/// Waits for the end of the verb, not for ever; `None` if it took too long.
+fn end_of(mut process: Child) -> std::io::Result<Option<ExitStatus>> {
+    let (begun, mut pause) = (Instant::now(), Duration::from_millis(1));
+    while begun.elapsed() < LIMIT {
+        if let Some(status) = process.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
     }
+    process.kill()?;
+    process.wait()?;
+    Ok(None)
+}
+
+/// What was written, as far as it is of use.
+fn text_of(file: &mut File) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(SAID_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What the verb said, with its code; without what helps on a command line only.
