@@ -10,7 +10,8 @@ use super::exchange::Exchanges;
 use super::jobs::Entry;
 use super::report;
 use super::requests::{Forbidden, Improper};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tutti_core::{Event, Part, StepAction, StepView};
 use tutti_node::codes::code_of_end;
 use tutti_types::{
@@ -76,6 +77,16 @@ impl StepEntry {
     }
 }
 
+/// The variables of a job, and a step's own in place of those with the same names.
+fn joined(of_job: Vec<ByteBuf>, own: Vec<ByteBuf>) -> Vec<ByteBuf> {
+    let name = |variable: &[u8]| variable.iter().position(|&byte| byte == b'=');
+    let names: HashSet<&[u8]> = own.iter().filter_map(|it| Some(&it[..name(it)?])).collect();
+    let is_own = |it: &ByteBuf| name(it).is_some_and(|end| names.contains(&it[..end]));
+    let mut all: Vec<ByteBuf> = of_job.into_iter().filter(|it| !is_own(it)).collect();
+    all.extend(own);
+    all
+}
+
 impl Entry {
     /// What its steps are to run takes this much memory, about.
     fn step_bytes(&self) -> usize {
@@ -95,9 +106,15 @@ impl Driver {
             }
         }
         self.lower_limits(token, uid, &mut request.launch);
-        self.lend_surroundings(&mut request);
         if let Err(problem) = self.check_step(token, uid, &request) {
             return self.fail(token, problem);
+        }
+        if request.spec.beside.is_some() {
+            self.lend_surroundings(&mut request);
+            // With what it was lent.
+            if let Err(problem) = self.check_step_bytes(uid, &request) {
+                return self.fail(token, problem);
+            }
         }
         if request.again && self.core.step_by_key(request.job, &request.key.0).is_none() {
             let reason = format!("no step of job {} is known by that key any more", request.job);
@@ -119,29 +136,22 @@ impl Driver {
     }
 
     /// A step that runs beside a task finds what that task found: environment, directory, limits.
-    /// Of its own it has a program, and variables that it names.
+    /// Of its own it has a program, and variables that it names. A job that has not begun lends
+    /// nothing: the core refuses the step.
     fn lend_surroundings(&self, request: &mut StepRequest) {
-        let Some(entry) = self.jobs.get(&request.job).filter(|_| request.spec.beside.is_some())
-        else {
+        request.memory_per_task_bytes = None;
+        if self.core.parts(request.job).is_empty() {
             return;
-        };
-        let Some(of_job) = entry.whole_launch() else { return };
+        }
+        let of_job = self.jobs.get(&request.job).and_then(|entry| entry.whole_launch());
+        let Some(of_job) = of_job else { return };
         let launch = &mut request.launch;
-        let name = |variable: &[u8]| variable.iter().position(|&byte| byte == b'=');
-        let own = std::mem::take(&mut launch.environment);
-        let is_own = |variable: &[u8]| {
-            let end = name(variable);
-            own.iter().any(|it| name(it) == end && end.is_some_and(|at| it[..at] == variable[..at]))
-        };
-        launch.environment =
-            of_job.environment.into_iter().filter(|variable| !is_own(variable)).collect();
-        launch.environment.extend(own);
+        launch.environment = joined(of_job.environment, std::mem::take(&mut launch.environment));
         if launch.directory.is_empty() {
             launch.directory = of_job.directory;
         }
         (launch.umask, launch.nice, launch.slurm) = (of_job.umask, of_job.nice, of_job.slurm);
         (launch.rlimits, launch.processes_max) = (of_job.rlimits, of_job.processes_max);
-        request.memory_per_task_bytes = None;
     }
 
     /// Whether a user may start tasks here, and has the groups that the job's tasks have.
@@ -177,6 +187,11 @@ impl Driver {
             // Else they are those of its job.
             self.check_limits(token, uid, &request.launch)?;
         }
+        self.check_step_bytes(uid, request)
+    }
+
+    /// Whether there is room for what a step is to run.
+    fn check_step_bytes(&self, uid: u32, request: &StepRequest) -> Result<(), Problem> {
         // What a step is to run is taken from the first request.
         let known = self.core.step_by_key(request.job, &request.key.0);
         let has_launch = known.and_then(|key| self.step(key)).is_some_and(|it| it.launch.is_some());
@@ -669,5 +684,30 @@ fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
             "job {job} is suspended, and what is started in it would not run; `tutti ps {job}` shows \
              why, and `tutti resume {job}` resumes what a user has suspended"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steps_own_variables_take_the_place_of_its_jobs() {
+        let all = |texts: &[&str]| -> Vec<ByteBuf> {
+            texts.iter().map(|text| ByteBuf::from(text.as_bytes())).collect()
+        };
+        let of_job = all(&["A=1", "AB=2", "none", "B=3=4", "=5"]);
+        let own = all(&["A=6", "none", "B=", "C=7"]);
+        let expected = all(&["AB=2", "none", "=5", "A=6", "none", "B=", "C=7"]);
+        assert_eq!(joined(of_job, own), expected);
+    }
+
+    #[test]
+    fn very_many_variables_take_no_time() {
+        let many = |sign: char| -> Vec<ByteBuf> {
+            (0..300_000).map(|number| ByteBuf::from(format!("{sign}{number}="))).collect()
+        };
+        assert_eq!(joined(many('a'), many('b')).len(), 600_000);
+        assert_eq!(joined(many('a'), many('a')).len(), 300_000);
     }
 }

@@ -4,6 +4,7 @@
 use super::pmix;
 use super::starters;
 use serde_bytes::ByteBuf;
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::path::Path;
 use tutti_types::Rank;
@@ -161,7 +162,8 @@ pub(super) fn of_job(
 ) -> Vec<CString> {
     let users = &launch.spec.environment;
     let outer = value_of(launch, DEFAULTS).unwrap_or_default();
-    let is_users = |variable: &[u8]| !outer.split(|&byte| byte == b' ').any(|it| it == variable);
+    let outer: HashSet<&[u8]> = outer.split(|&byte| byte == b' ').collect();
+    let is_users = |variable: &[u8]| !outer.contains(variable);
     let mut environment: Vec<CString> = users
         .iter()
         .filter(|variable| {
