@@ -287,10 +287,10 @@ impl Job {
             }
         }
         self.undelivered -= 1;
+        self.hang_up(index, context);
         let key = self.key();
         let task = &mut self.tasks[index];
         task.delivered = true;
-        task.terminal = None;
         context.touched.insert(key);
         if let Some(front) = &mut self.front {
             front.outlet.send(&end_of(task));

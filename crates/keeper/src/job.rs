@@ -27,6 +27,7 @@ use super::scratch;
 use super::script;
 use super::starters;
 use super::stdio::{InPipe, OutPipe};
+use super::terminal::Terminal;
 use super::viewers::Viewer;
 use super::watch::Token;
 use super::writer::Writer;
@@ -139,8 +140,9 @@ pub(super) struct Task {
     /// Whether its end and all its output were put into the front end's outlet.
     pub(super) delivered: bool,
     /// Its terminal; its output and input are the other end. We keep it open: so reading goes on
-    /// when all processes of the task have closed it and some open it again.
-    pub(super) terminal: Option<OwnedFd>,
+    /// when all processes of the task have closed it and some open it again. It is behind the
+    /// pipes here, and so is dropped after them.
+    pub(super) terminal: Option<Terminal>,
     /// Ends its processes, where no group does.
     killer: Killer,
 }

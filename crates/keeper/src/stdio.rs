@@ -229,7 +229,12 @@ impl InPipe {
             skip = 0;
         }
         let pending = ByteBuf::from(pending);
-        HandedInPipe { fd: self.file.as_raw_fd(), pending, ended: self.ended }
+        HandedInPipe {
+            fd: self.file.as_raw_fd(),
+            pending,
+            ended: self.ended,
+            is_in_line: self.is_in_line,
+        }
     }
 
     /// Goes on with one of another program.
@@ -243,6 +248,7 @@ impl InPipe {
             pipe.push(&Rc::new(handed.pending.into_vec()));
         }
         pipe.ended = handed.ended;
+        pipe.is_in_line = handed.is_in_line;
         Ok(pipe)
     }
 
@@ -353,6 +359,15 @@ mod tests {
         assert!(found.iter().all(|&byte| byte == 7));
         pipe.close(&mut watches);
         assert_eq!(task.read(&mut [0]).unwrap(), 0, "the end of input");
+    }
+
+    #[test]
+    fn another_program_knows_that_the_last_line_lacks_its_end() {
+        let (mut pipe, _task, mut watches) = pipe();
+        pipe.push(&Rc::new(b"partial".to_vec()));
+        assert_eq!(pipe.write(&mut watches), InputState::Idle);
+        let handed = pipe.hand_over();
+        assert!(handed.is_in_line && handed.pending.is_empty());
     }
 
     #[test]

@@ -15,11 +15,72 @@ use super::stdio::{InPipe, OutPipe};
 use super::watch::Watch;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
+use std::sync::LazyLock;
+use tutti_linux::inherited::Inherited;
 use tutti_linux::pty::{self, Pty};
+use tutti_node::workers::{Bounds, Workers};
 use tutti_types::Rank;
 use tutti_wire::attach::{Stream, TerminalSize};
+use tutti_wire::handover::Fd;
+
+/// Threads that close terminals, for those of one user and in all.
+const BOUNDS: Bounds = Bounds { of_user: 2, all: 32 };
+
+/// A task's terminal, with the end of it that the task's pipes have too.
+///
+/// The kernel may have what closes the last descriptor of an end wait for processes that use the
+/// terminal, for seconds. So a thread does that, and this is to outlive the pipes.
+pub(super) struct Terminal {
+    /// `None`: a thread has them.
+    ends: Option<Pty>,
+    /// The user of the task.
+    user: u32,
+}
+
+impl Terminal {
+    const fn new(ends: Pty, user: u32) -> Self {
+        Self { ends: Some(ends), user }
+    }
+
+    /// What another program must know to go on with it.
+    pub(super) fn hand_over(&self) -> Option<(Fd, Fd)> {
+        self.ends.as_ref().map(|ends| (ends.slave.as_raw_fd(), ends.master.as_raw_fd()))
+    }
+
+    /// Goes on with one of another program.
+    pub(super) fn take_over(
+        (slave, master): (Fd, Fd),
+        user: u32,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let (slave, master) = (inherited.take(slave)?, inherited.take(master)?);
+        Ok(Self::new(Pty { master, slave }, user))
+    }
+
+    /// It has hung up, perhaps: then its size is of no use.
+    fn resize(&self, size: TerminalSize) {
+        if let Some(ends) = &self.ends {
+            let _ = pty::set_size(ends.master.as_fd(), (size.rows, size.columns));
+        }
+    }
+
+    /// The character that is the end of input. The terminal itself would be asked in turn with the
+    /// processes that use it; its other end knows as well.
+    fn end_of_input(&self) -> Option<u8> {
+        pty::end_of_input(self.ends.as_ref()?.master.as_fd())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(BOUNDS));
+        if let Some(ends) = self.ends.take() {
+            WORKERS.start(self.user, Box::new(move || drop(ends)));
+        }
+    }
+}
 
 /// The rank that has the terminal.
 const RANK: Rank = Rank(0);
@@ -41,8 +102,7 @@ impl Job {
         }
         self.terminal = Some(size);
         for terminal in self.tasks.iter().filter_map(|task| task.terminal.as_ref()) {
-            // It has hung up, perhaps: then its size is of no use.
-            let _ = pty::set_size(terminal.as_fd(), (size.rows, size.columns));
+            terminal.resize(size);
         }
     }
 
@@ -62,14 +122,14 @@ impl Job {
         let owner = (context.launching.uid == 0).then_some(self.launch.credentials.uid);
         let pty = Pty::open((size.rows, size.columns), owner);
         let pty = pty.map_err(|error| io::Error::other(chain(&error)))?;
-        let master = File::from(pty.master);
         let [input, output, error] = [(), (), ()].map(|()| pty.slave.try_clone());
         let streams = [Source::Pipe(input?), Source::Pipe(output?), Source::Pipe(error?)];
         let task = &mut self.tasks[index];
-        task.input = Some(InPipe::new(master.try_clone()?, Watch::Input(job, index)));
+        let [typed, shown] = [(), ()].map(|()| pty.master.try_clone().map(File::from));
+        task.input = Some(InPipe::new(typed?, Watch::Input(job, index)));
         let watch = Watch::Output(job, index, Stream::Output);
-        task.output = Some(OutPipe::new(master, watch, &mut context.watches)?);
-        task.terminal = Some(pty.slave);
+        task.output = Some(OutPipe::new(shown?, watch, &mut context.watches)?);
+        task.terminal = Some(Terminal::new(pty, self.launch.credentials.uid));
         Ok(streams)
     }
 
@@ -81,18 +141,52 @@ impl Job {
             return Rc::clone(data);
         };
         let is_in_line = task.input.as_ref().is_some_and(InPipe::is_in_line);
-        let end = pty::end_of_input(terminal.as_fd());
+        let end = terminal.end_of_input();
         let count = if is_in_line { 2 } else { 1 };
         Rc::new(end.map_or_else(Vec::new, |end| vec![end; count]))
     }
 
-    /// The front end is gone: its terminals hang up, so that their sessions get SIGHUP.
+    /// The front end is gone, or the task: its terminal hangs up, so that its session gets SIGHUP.
     pub(super) fn hang_up(&mut self, index: usize, context: &mut Context) {
-        if self.tasks[index].terminal.take().is_some() {
+        // It is closed after its pipes.
+        if let Some(_terminal) = self.tasks[index].terminal.take() {
             self.drop_stream(index, Stream::Output, context);
             if let Some(input) = self.tasks[index].input.take() {
                 input.close(&mut context.watches);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::time::{Duration, Instant};
+
+    /// The kernel has a process that sets the discipline of a terminal wait for those that read it,
+    /// 5 s at most, and all that close the terminal wait for that process.
+    #[test]
+    fn the_loop_does_not_wait_for_a_terminal_that_its_processes_hold() {
+        let ends = Pty::open((24, 80), None).unwrap();
+        let [mut read, set] = [(), ()].map(|()| File::from(ends.slave.try_clone().unwrap()));
+        // They end when it has hung up.
+        std::thread::spawn(move || read.read(&mut [0]));
+        std::thread::sleep(Duration::from_millis(100));
+        std::thread::spawn(move || {
+            let discipline: nix::libc::c_int = 0;
+            // SAFETY: the kernel reads one int through the pointer.
+            #[allow(unsafe_code)]
+            unsafe {
+                nix::libc::ioctl(set.as_raw_fd(), nix::libc::TIOCSETD, &raw const discipline)
+            }
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let terminal = Terminal::new(ends, 12_345);
+        let begun = Instant::now();
+        assert_eq!(terminal.end_of_input(), Some(4));
+        terminal.resize(TerminalSize { rows: 5, columns: 7 });
+        drop(terminal);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     }
 }

@@ -24,7 +24,7 @@ use tutti_types::{Rank, StepKey, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to
 /// that.
-pub const FORM: u16 = 4;
+pub const FORM: u16 = 5;
 
 /// How what is handed over begins.
 pub const MAGIC: [u8; 8] = *b"TUTTIKEE";
@@ -342,8 +342,8 @@ pub struct HandedTask {
     pub usage: Usage,
     /// Whether its end was put into the front end's outlet.
     pub delivered: bool,
-    /// Its terminal, whose other end is that of its output and input.
-    pub terminal: Option<Fd>,
+    /// Its terminal, and the other end of that, as its output and input have it.
+    pub terminal: Option<(Fd, Fd)>,
 }
 
 /// Where a task is in its life.
@@ -439,6 +439,8 @@ pub struct HandedInPipe {
     pub pending: ByteBuf,
     /// Whether that is all.
     pub ended: bool,
+    /// Whether what came last lacks the end of its line.
+    pub is_in_line: bool,
 }
 
 /// A job's PMI server.

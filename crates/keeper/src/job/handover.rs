@@ -8,6 +8,7 @@ use crate::pmi::PmiJob;
 use crate::pmix::Pmix;
 use crate::program::{Program, Refusal};
 use crate::stdio::{InPipe, OutPipe};
+use crate::terminal::Terminal;
 use crate::watch::Watch;
 use crate::writer::Writer;
 use serde_bytes::ByteBuf;
@@ -81,7 +82,8 @@ impl Job {
         });
         let mut tasks = Vec::new();
         for (index, task) in handed.tasks.into_iter().enumerate() {
-            tasks.push(Task::take_over(task, (job, index), step.as_deref(), context, inherited)?);
+            let place = (step.as_deref(), handed.launch.credentials.uid);
+            tasks.push(Task::take_over(task, (job, index), place, context, inherited)?);
         }
         let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
         let (seconds, nanos) = handed.began;
@@ -156,14 +158,14 @@ impl Task {
             aborted: self.aborted.clone(),
             usage: self.usage,
             delivered: self.delivered,
-            terminal: self.terminal.as_ref().map(AsRawFd::as_raw_fd),
+            terminal: self.terminal.as_ref().and_then(Terminal::hand_over),
         }
     }
 
     fn take_over(
         handed: HandedTask,
         (job, index): (StepKey, usize),
-        step: Option<&Path>,
+        (step, user): (Option<&Path>, u32),
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
@@ -196,7 +198,10 @@ impl Task {
             aborted: handed.aborted,
             usage: handed.usage,
             delivered: handed.delivered,
-            terminal: handed.terminal.map(|fd| inherited.take(fd)).transpose()?,
+            terminal: handed
+                .terminal
+                .map(|it| Terminal::take_over(it, user, inherited))
+                .transpose()?,
             killer: Killer::default(),
         })
     }

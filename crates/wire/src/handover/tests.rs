@@ -106,12 +106,17 @@ fn task(rank: u32, phase: HandedPhase) -> HandedTask {
         phase,
         output: Some(pipe(20, HandedReader::Us)),
         error: Some(pipe(21, HandedReader::FrontEnd)),
-        input: Some(HandedInPipe { fd: 22, pending: bytes("typed"), ended: true }),
+        input: Some(HandedInPipe {
+            fd: 22,
+            pending: bytes("typed"),
+            ended: true,
+            is_in_line: true,
+        }),
         files: vec![bytes("/tmp/out")],
         aborted: Some((3, "why".into())),
         usage: Usage::unknown(),
         delivered: false,
-        terminal: Some(23),
+        terminal: Some((23, 24)),
     }
 }
 
@@ -238,7 +243,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (4, 975, "6014cb5e820f7b9c"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (5, 985, "1e5ca36dd6685abc"));
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn what_is_read_is_what_was_written_and_nothing_else_is_read() {
     let mut other = bytes.clone();
     other[8] = 9;
     assert_eq!(error(&other), HandoverError::OtherForm { theirs: 9 });
-    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 4");
+    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 5");
     let short = &bytes[..bytes.len() - 1];
     assert_eq!(error(short), HandoverError::Broken { bytes: short.len() });
     assert_eq!(
