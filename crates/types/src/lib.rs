@@ -5,7 +5,7 @@
 //! - [`job`]: what is asked for, and how it ended; [`after`]: jobs that start after others;
 //!   [`constraints`]: wishes about nodes;
 //!   [`refusal`]: why a request was refused
-//! - [`array`]: indices of job arrays
+//! - [`mod@array`]: indices of job arrays
 //! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
 //!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
 //! - [`timetable`]: what a node's switch thread follows
