@@ -5,7 +5,8 @@
 //! line. At most [`ELEMENTS_IN_LINE`] elements of an array are in line at a time, and at most as
 //! many as its limit says live. More come when half of those in line have started or ended, so
 //! numbers mostly follow one another. Policies see a few plain jobs of an array, and elements that
-//! wait cost only the ranges that they are in.
+//! wait cost only the ranges that they are in. Elements that are held while they are in line leave
+//! it, so others come; for the limit of the array they still count, as they may be released.
 //!
 //! An element has its place in line by the moment when it comes into it, as a job that is submitted
 //! then. An array that starts after other jobs, or that a hold keeps, brings nothing into line.
@@ -167,16 +168,6 @@ impl Array {
         self.queued.is_empty() && self.started.is_empty() && self.unmade() == 0
     }
 
-    /// Whether elements are to become jobs.
-    fn takes_more(&self) -> bool {
-        self.queued.len() <= ELEMENTS_IN_LINE / 2 && self.has_room()
-    }
-
-    /// Whether one more element may become a job.
-    fn takes_one(&self) -> bool {
-        self.queued.len() < ELEMENTS_IN_LINE && self.has_room()
-    }
-
     /// Whether one more element may live, and there is one.
     fn has_room(&self) -> bool {
         let lives = self.queued.len() + self.started.len();
@@ -223,6 +214,13 @@ impl Array {
 }
 
 impl Arrays {
+    /// A job is held; if it is an element, another may come into line in its place.
+    pub(crate) fn note_hold(&mut self, job: JobId) {
+        if let Some((array, _)) = self.elements.get(&job) {
+            self.ready.insert(*array);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.arrays.len()
     }
@@ -352,12 +350,27 @@ impl Core {
         }
     }
 
+    /// How many elements of an array are in line. Those that are held are jobs, but not in line.
+    fn in_line(&self, array: &Array) -> usize {
+        array.queued.iter().filter(|job| !self.holds.contains_key(job)).count()
+    }
+
+    /// Whether elements of an array are to become jobs.
+    fn takes_more(&self, array: &Array) -> bool {
+        array.has_room() && self.in_line(array) <= ELEMENTS_IN_LINE / 2
+    }
+
     /// Whether any element came into line.
     fn fill_array(&mut self, now: ClusterTime, id: JobId, actions: &mut Vec<Action>) -> bool {
         let Some(mut array) = self.arrays.arrays.remove(&id) else { return false };
         let (before, mut any) = (array.unmade(), false);
-        let takes_more = array.takes_more();
-        while takes_more && array.takes_one() && self.jobs.len() < JOBS_MAX {
+        let takes_more = self.takes_more(&array);
+        let mut in_line = self.in_line(&array);
+        while takes_more
+            && in_line < ELEMENTS_IN_LINE
+            && array.has_room()
+            && self.jobs.len() < JOBS_MAX
+        {
             let Some(position) = array.waiting.pop_first() else { break };
             let (queue, first) = (array.queue.clone(), array.first);
             let (begin, warning) = (array.begin, array.warning);
@@ -368,6 +381,7 @@ impl Core {
                 break;
             };
             array.note_made(position, job);
+            in_line += 1;
             self.arrays.elements.insert(job, (id, position));
             actions.push(Action::ElementMade { array: id, position, job });
             any = true;
@@ -377,7 +391,7 @@ impl Core {
             self.queue.newcomer = None;
         }
         self.count_unmade(&array, before, array.unmade());
-        if array.takes_more() && self.jobs.len() >= JOBS_MAX {
+        if self.takes_more(&array) && self.jobs.len() >= JOBS_MAX {
             self.arrays.ready.insert(id);
         }
         self.arrays.arrays.insert(id, array);
@@ -594,7 +608,7 @@ impl Core {
             }
         }
         let is_open = !self.after.waits(id) && !self.is_stopping();
-        if is_open && array.takes_more() && self.jobs.len() < JOBS_MAX {
+        if is_open && self.takes_more(array) && self.jobs.len() < JOBS_MAX {
             return Some("could bring an element into line");
         }
         None

@@ -50,6 +50,7 @@ impl Core {
         }
         let (before, was_in_line) = (self.holds.get(&job).copied(), !self.is_kept_back(record));
         self.holds.insert(job, before.map_or(by, |before| before.max(by)));
+        self.arrays.note_hold(job);
         if was_in_line {
             self.leave_line(job);
             self.queue.reconsider();

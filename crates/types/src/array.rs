@@ -3,7 +3,7 @@
 //! The elements of an array are counted from 0 by their *positions*, which leave no gaps; their
 //! indices are what users write.
 
-use crate::limits::{ARRAY_ELEMENTS_MAX, ARRAY_INDEX_MAX};
+use crate::limits::{ARRAY_ELEMENTS_MAX, ARRAY_INDEX_MAX, ARRAY_RANGES_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -87,6 +87,12 @@ pub enum IndicesError {
     /// There are too many.
     #[error("an array has at most {ARRAY_ELEMENTS_MAX} elements; submit several arrays")]
     TooMany,
+    /// They are in too many pieces.
+    #[error(
+        "the indices are {0} separate ranges, and an array has at most {ARRAY_RANGES_MAX}; submit \
+         several arrays, or number the elements without gaps"
+    )]
+    TooManyRanges(usize),
     /// An index is there twice.
     #[error("index {0} is named twice; name each once")]
     Twice(u32),
@@ -112,7 +118,14 @@ impl Indices {
             }
             Some(_) => {}
         }
-        Ok(Self(compressed(&all)))
+        Self::of_ranges(compressed(&all))
+    }
+
+    fn of_ranges(ranges: Vec<IndexRange>) -> Result<Self, IndicesError> {
+        match ranges.len() > ARRAY_RANGES_MAX {
+            true => Err(IndicesError::TooManyRanges(ranges.len())),
+            false => Ok(Self(ranges)),
+        }
     }
 
     /// How many there are.
@@ -252,7 +265,7 @@ impl TryFrom<Vec<IndexRange>> for Indices {
         match count {
             0 => Err(IndicesError::None),
             count if count > ARRAY_ELEMENTS_MAX => Err(IndicesError::TooMany),
-            _ => Ok(Self(ranges)),
+            _ => Self::of_ranges(ranges),
         }
     }
 }
@@ -519,6 +532,14 @@ mod tests {
             let error = text.parse::<ArraySpec>().unwrap_err();
             assert!(error.contains(what), "{text}: {error}");
         }
+        // Gaps of 1 and 2 in turn make no range.
+        let scattered = |count: u32| (0..count).map(|it| it * 3 + it % 2).collect::<Vec<u32>>();
+        assert!(Indices::of(scattered(2000)).is_ok());
+        let error = Indices::of(scattered(2001)).unwrap_err();
+        assert_eq!(error, IndicesError::TooManyRanges(2001));
+        let single = |first| IndexRange { first, last: first, step: 1 };
+        let ranges: Vec<IndexRange> = (0..2001).map(|it| single(it * 2)).collect();
+        assert_eq!(Indices::try_from(ranges), Err(error));
         let bad = IndexRange { first: 3, last: 1, step: 1 };
         assert!(Indices::try_from(alloc::vec![bad]).is_err());
         let high = IndexRange { first: 0, last: u32::MAX, step: 1 };

@@ -184,5 +184,8 @@ pub const ARRAY_ELEMENTS_MAX: u32 = 100_000;
 /// The highest index of an element.
 pub const ARRAY_INDEX_MAX: u32 = 4_000_000;
 
+/// Ranges in which the indices of an array are written: so what is shown of it stays small.
+pub const ARRAY_RANGES_MAX: usize = 2000;
+
 /// Elements of an array that are in line at a time: so policies see few of them.
 pub const ELEMENTS_IN_LINE: usize = 32;

@@ -112,6 +112,29 @@ fn held_elements_wait_for_the_one_that_holds_them() {
 }
 
 #[test]
+fn held_elements_make_room_in_line_for_others() {
+    let mut cluster = Cluster::with_nodes(&[1]);
+    let array = array(&mut cluster, "0-99");
+    let positions = Positions::of((0..=31).collect());
+    let order = ElementOrder::Hold { by: HeldBy::Owner };
+    cluster.event(Event::Elements { array, positions, order });
+    let in_line = |cluster: &Cluster| {
+        let view = cluster.core.array(array).unwrap();
+        view.queued.iter().filter(|&&job| cluster.core.held_by(job).is_none()).count()
+    };
+    assert_eq!(in_line(&cluster), 32, "those behind the held ones");
+    cluster.event(Event::Hold { job: array, by: HeldBy::Owner });
+    assert_eq!(in_line(&cluster), 0);
+    let positions = Positions::of([90].into());
+    let order = ElementOrder::Release { by: HeldBy::Owner };
+    cluster.event(Event::Elements { array, positions, order });
+    assert_eq!(in_line(&cluster), 1, "the one that is released");
+    run_out(&mut cluster, array);
+    assert!(cluster.elements.contains_key(&(array, 90)), "it has come into line");
+    assert_eq!(in_line(&cluster), 0, "and has run");
+}
+
+#[test]
 fn elements_count_as_waiting_jobs_of_their_queue() {
     let mut cluster = Cluster::with_nodes(&[1]);
     let name = QueueName::new("short");
