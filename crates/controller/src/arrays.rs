@@ -23,6 +23,9 @@ use tutti_wire::local::{ArrayOrder, JobRequest, Reply};
 use tutti_wire::pattern::fill_in_element;
 use tutti_wire::report::{ArrayReport, ElementsReport, JobReport};
 
+/// The exit code of an element that was cancelled before it was a job.
+const ENDED_BY_TERM: u8 = 128 + 15;
+
 /// What tells an element from the others of its array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
@@ -287,18 +290,24 @@ impl Driver {
         &mut self,
         token: u64,
         uid: u32,
-        (array, indices): (JobId, &Indices),
+        (array, indices): (JobId, Option<&Indices>),
         order: ArrayOrder,
     ) {
-        let positions = match self.positions_of(uid, array, indices) {
+        let mut positions = match self.positions_of(uid, array, indices) {
             Ok(positions) => positions,
             Err(problem) => return self.fail(token, problem),
         };
+        if order == ArrayOrder::CancelWaiting
+            && let Some(view) = self.core.array(array)
+        {
+            positions = positions.take(&unmade(&view));
+        }
         let by = self.acts_as(uid, array);
         let by_any = if self.admin(uid).is_ok() { HeldBy::Administrator } else { by };
         let reason = EndReason::Cancelled;
         let order = match order {
             ArrayOrder::Cancel { at_once } => ElementOrder::Cancel { reason, at_once },
+            ArrayOrder::CancelWaiting => ElementOrder::Cancel { reason, at_once: false },
             ArrayOrder::Hold => ElementOrder::Hold { by },
             ArrayOrder::Release => ElementOrder::Release { by: by_any },
         };
@@ -310,11 +319,11 @@ impl Driver {
         &self,
         uid: u32,
         array: JobId,
-        indices: &Indices,
+        indices: Option<&Indices>,
     ) -> Result<Positions, Problem> {
         self.owned(uid, array)?;
         let view = self.core.array(array).ok_or_else(|| no_array(array))?;
-        positions_in(array, &view.array.indices, indices)
+        wanted(array, &view.array.indices, indices)
     }
 
     /// The jobs that elements of an array are or were.
@@ -329,16 +338,16 @@ impl Driver {
         if let Some(view) = self.core.array(array) {
             let all = &view.array.indices;
             let positions = wanted(array, all, indices)?;
-            let (mut jobs, mut waiting) = (Vec::new(), false);
+            let (mut jobs, mut waiting, mut never) = (Vec::new(), 0, None);
             let state = view.states();
             for (position, index) in all.named(&positions) {
                 match state(position) {
                     ElementState::Job(job) => jobs.push((index, job)),
-                    ElementState::Waiting | ElementState::Held => waiting = true,
-                    ElementState::Cancelled => {}
+                    ElementState::Waiting | ElementState::Held => waiting += 1,
+                    ElementState::Cancelled => never = Some(ENDED_BY_TERM),
                 }
             }
-            return found(jobs, waiting);
+            return found(jobs, waiting, never);
         }
         let report = match self.ends.ended.get(array) {
             Some(ended) => ended.report.clone(),
@@ -349,6 +358,7 @@ impl Driver {
                 found?.ok_or_else(|| Problem::from(Forbidden::NoJob(array)))?.report
             }
         };
+        let exit_code = report.exit_code;
         let elements = report.array.and_then(|it| it.elements).ok_or_else(|| no_array(array))?;
         let spec: ArraySpec = elements.spec.parse().map_err(|_| no_array(array))?;
         let positions = wanted(array, &spec.indices, indices)?;
@@ -357,8 +367,19 @@ impl Driver {
             ElementNumbers { position, job, count }
         };
         let numbers = NumberIndex::of(elements.numbers.iter().map(run).collect());
-        let of = |(position, index)| Some((index, numbers.job(position)?));
-        found(spec.indices.named(&positions).filter_map(of).collect(), false)
+        let (mut jobs, mut never) = (Vec::new(), None);
+        for (position, index) in spec.indices.named(&positions) {
+            match numbers.job(position) {
+                Some(job) => jobs.push((index, job)),
+                None if indices.is_some() && elements.numbers.len() >= ARRAY_NUMBERS_MAX => {
+                    return Err(not_kept(array, index));
+                }
+                // If none ever began, all ended as the array did.
+                None if elements.numbers.is_empty() => never = exit_code,
+                None => never = Some(ENDED_BY_TERM),
+            }
+        }
+        found(jobs, 0, never)
     }
 
     /// The live jobs of an array, for orders that only live jobs can follow.
@@ -368,7 +389,7 @@ impl Driver {
     }
 }
 
-fn found(jobs: Vec<(u32, JobId)>, waiting: bool) -> Result<Reply, Problem> {
+fn found(jobs: Vec<(u32, JobId)>, waiting: u32, never: Option<u8>) -> Result<Reply, Problem> {
     if jobs.len() > ELEMENTS_FOUND_MAX {
         let reason = format!(
             "{} elements have begun, and an answer lists at most {ELEMENTS_FOUND_MAX}; name a part \
@@ -377,7 +398,7 @@ fn found(jobs: Vec<(u32, JobId)>, waiting: bool) -> Result<Reply, Problem> {
         );
         return Err(Problem::new(Code::TooMuchAsked, reason));
     }
-    Ok(Reply::Elements { jobs, waiting })
+    Ok(Reply::Elements { jobs, waiting, never })
 }
 
 fn wanted(array: JobId, all: &Indices, indices: Option<&Indices>) -> Result<Positions, Problem> {
@@ -397,6 +418,16 @@ fn positions_in(array: JobId, all: &Indices, indices: &Indices) -> Result<Positi
     Ok(positions)
 }
 
+/// An element of an array that has ended, of which no number is kept.
+fn not_kept(array: JobId, index: u32) -> Problem {
+    let reason = format!(
+        "the number of element {array}_{index} is not known any more: array {array} has ended, and \
+         its elements came into line in more than {ARRAY_NUMBERS_MAX} runs; `tutti history` lists \
+         the jobs that have ended"
+    );
+    Problem::new(Code::NoJob, reason)
+}
+
 fn no_array(job: JobId) -> Problem {
     Problem::new(Code::NoJob, format!("job {job} is no array; `tutti ps {job}` shows it"))
 }
@@ -412,7 +443,7 @@ fn cut_to(indices: &Indices, positions: &Positions) -> Option<String> {
 }
 
 /// As much of a list of indices as a line of a table has room for.
-fn shortened(mut text: String) -> String {
+pub(super) fn shortened(mut text: String) -> String {
     if text.len() > SHOWN_INDICES_BYTES_MAX {
         text.truncate(SHOWN_INDICES_BYTES_MAX);
         text.truncate(text.rfind(',').unwrap_or(text.len()));
@@ -421,11 +452,17 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// How many elements of an array are in which state.
-fn elements_of(view: &ArrayView<'_>) -> ElementsReport {
+/// The elements of an array that are no jobs yet.
+fn unmade(view: &ArrayView<'_>) -> Positions {
     let mut unmade = view.waiting.clone();
     unmade.add(view.held);
     unmade.add(view.held_by_administrator);
+    unmade
+}
+
+/// How many elements of an array are in which state.
+fn elements_of(view: &ArrayView<'_>) -> ElementsReport {
+    let unmade = unmade(view);
     let limit = view.array.limit.map_or_else(String::new, |limit| format!("%{limit}"));
     let count = |jobs: usize| u32::try_from(jobs).unwrap_or(u32::MAX);
     ElementsReport {

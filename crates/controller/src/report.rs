@@ -1,7 +1,7 @@
 //! What tables and `--json` show, made from the core's views and what the controller keeps beside.
 
 use super::agents::Gone;
-use super::arrays::Element;
+use super::arrays::{Element, shortened};
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
@@ -55,6 +55,7 @@ pub(super) fn jobs(
         // They say where elements are found, which tables don't show.
         if let Some(elements) = report.array.as_mut().and_then(|it| it.elements.as_mut()) {
             elements.numbers = Vec::new();
+            elements.spec = shortened(std::mem::take(&mut elements.spec));
         }
         (ended.report.job, Some(report))
     });
@@ -117,7 +118,10 @@ fn first_page<T>(
 fn bytes_of(report: &JobReport) -> usize {
     let lists = report.placement.iter().chain(&report.suspended).chain(&report.resources);
     let texts = [&report.name, &report.user, &report.reason, &report.detail];
-    size_of::<JobReport>() + lists.chain(texts).map(|text| text.len() + 1).sum::<usize>()
+    let elements = report.array.as_ref().and_then(|array| array.elements.as_ref());
+    let indices =
+        elements.map_or(0, |it| it.spec.len() + it.waiting.as_ref().map_or(0, String::len));
+    size_of::<JobReport>() + indices + lists.chain(texts).map(|text| text.len() + 1).sum::<usize>()
 }
 
 /// What both have, by number.
@@ -504,7 +508,7 @@ pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport 
         }
     }
     for view in driver.core.arrays() {
-        status.queued += view.unmade();
+        status.queued = status.queued.saturating_add(view.unmade());
     }
     status
 }

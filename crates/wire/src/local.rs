@@ -298,8 +298,8 @@ pub enum Request {
     Elements {
         /// The array.
         array: JobId,
-        /// Which elements; those that the array has not are left out.
-        indices: Indices,
+        /// Which elements; those that the array has not are left out. `None`: all.
+        indices: Option<Indices>,
         /// What to do.
         order: ArrayOrder,
     },
@@ -324,6 +324,8 @@ pub enum ArrayOrder {
     Hold,
     /// Those that are held come into line.
     Release,
+    /// Those that are no jobs yet end; of the others none.
+    CancelWaiting,
 }
 
 /// What a setting belongs to.
@@ -687,8 +689,10 @@ pub enum Reply {
     Elements {
         /// The index of each that is or was a job, and the number of that, by index.
         jobs: Vec<(u32, JobId)>,
-        /// Whether others of those that were asked for are no jobs yet.
-        waiting: bool,
+        /// How many others of those that were asked for are no jobs yet.
+        waiting: u32,
+        /// The exit code of those that ended before they were jobs, if there are any.
+        never: Option<u8>,
     },
 }
 

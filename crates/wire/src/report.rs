@@ -240,7 +240,8 @@ impl JobReport {
     pub fn bytes(&self) -> usize {
         let texts = [&self.name, &self.user, &self.class, &self.reason, &self.detail];
         let elements = self.array.as_ref().and_then(|array| array.elements.as_ref());
-        let numbers = elements.map_or(0, |elements| elements.numbers.len() * 16);
+        let numbers =
+            elements.map_or(0, |elements| elements.numbers.len() * 16 + elements.spec.len());
         200 + numbers + texts.iter().map(|text| text.len()).sum::<usize>()
     }
 }

@@ -266,7 +266,7 @@ impl Driver {
             Request::Keepers { job } => self.on_keepers(token, uid, job),
             Request::Metrics => self.reply_metrics(token),
             Request::Elements { array, indices, order } => {
-                self.on_elements(token, uid, (array, &indices), order);
+                self.on_elements(token, uid, (array, indices.as_ref()), order);
             }
             Request::FindElements { array, indices } => {
                 self.on_find_elements(token, array, indices.as_ref());

@@ -48,6 +48,16 @@ impl Driver {
             return self.fail(token, error);
         }
         let job = target.job;
+        if let Some(rank) = target.rank
+            && self.core.array(job).is_some()
+        {
+            let reason = format!(
+                "job {job} is an array, and each element has its own ranks; name one of an element, \
+                 by its number in `tutti ps`, such as {}.{rank}",
+                job.0 + 1
+            );
+            return self.fail(token, Problem::new(Code::Improper, reason));
+        }
         let ranks = target.rank.into_iter().collect();
         if let Some(elements) = self.live_elements(job) {
             return self.for_owner(token, uid, job, |driver| {

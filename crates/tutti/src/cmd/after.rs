@@ -1,6 +1,8 @@
 //! `--after`: the jobs that a job starts after.
 
-use super::job_range::{Several, by_number, targets_of, whole_jobs};
+use super::job_range::{
+    Several, by_number, element_word, find_elements, parted, targets_of, whole_jobs,
+};
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use tutti_client::SCHEDULING;
@@ -45,10 +47,10 @@ impl FromStr for AfterWord {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let one = text.contains('|');
-        if one && text.contains(',') {
+        if one && parted(text, &[',']).count() > 1 {
             return Err("`,` needs all jobs and `|` one of them; use either".into());
         }
-        let words = text.split(if one { '|' } else { ',' });
+        let words = parted(text, if one { &['|'] } else { &[','] });
         let each = words.map(|word| of_sbatch(word).unwrap_or_else(|| Ok(vec![after_of(word)?])));
         let jobs = each.collect::<Result<Vec<_>, _>>()?.concat();
         Ok(Self { jobs, one })
@@ -115,6 +117,7 @@ impl AfterOptions {
         let named: Vec<Several> = words.iter().map(|(job, _)| job.clone()).collect();
         let mut jobs = Vec::new();
         for (job, (_, what)) in by_number(&named, true)?.into_iter().zip(words) {
+            check_elements(&job)?;
             for target in targets_of(&[job], true)? {
                 jobs.push(After { job: target.job, what: *what });
             }
@@ -122,6 +125,25 @@ impl AfterOptions {
         request.after = Some(AfterJobs { jobs, one, stays: self.if_never == IfNever::Keep });
         Ok(())
     }
+}
+
+/// Elements that a job starts after must be jobs: only jobs have an outcome to start after.
+fn check_elements(job: &Several) -> anyhow::Result<()> {
+    let Several::Elements { array, indices } = job else { return Ok(()) };
+    let found = find_elements(*array, Some(indices.clone()))?;
+    if found.jobs.len() == indices.count() as usize {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} of the elements in {} are jobs, and only those can be started after; write --after \
+         {array} for all elements of the array",
+        match found.jobs.len() {
+            0 => "none".into(),
+            some => format!("only {some}"),
+        },
+        element_word(*array, indices)
+    );
+    Err(coded(Code::Improper, reason))
 }
 
 #[cfg(test)]
@@ -137,6 +159,11 @@ mod tests {
         assert_eq!(word.jobs[0], (Several::One(JobId(3).into()), AfterWhat::Ok));
         assert_eq!(word.jobs[1], (named, AfterWhat::Any));
         assert!("3:start|4:notok".parse::<AfterWord>().unwrap().one);
+        let word: AfterWord = "7_[1,3-5]:any,8".parse().unwrap();
+        let indices = "1,3-5".parse().unwrap();
+        let elements = Several::Elements { array: JobId(7), indices };
+        assert_eq!(word.jobs[0], (elements, AfterWhat::Any), "commas in brackets part nothing");
+        assert_eq!(word.jobs.len(), 2);
         let word: AfterWord = "afterok:3:4".parse().unwrap();
         assert_eq!(word.jobs[1], (Several::One(JobId(4).into()), AfterWhat::Ok));
         for bad in

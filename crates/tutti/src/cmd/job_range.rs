@@ -5,6 +5,7 @@ use nix::unistd::{Pid, Uid, User, geteuid, getppid};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use tutti_client::output::counted;
 use tutti_linux::clock::boottime_ns;
 use tutti_linux::proc::ProcessStat;
 use tutti_node::codes::coded;
@@ -82,17 +83,42 @@ fn elements_of(text: &str) -> Option<Result<Several, String>> {
     Some(indices.map(|indices| Several::Elements { array, indices }))
 }
 
-/// The jobs that elements of an array are or were, and whether others are no jobs yet.
+/// The parts of a list that these characters part; in brackets they part nothing.
+pub(crate) fn parted<'a>(list: &'a str, at: &'a [char]) -> impl Iterator<Item = &'a str> {
+    let mut is_inside = false;
+    list.split(move |c| {
+        is_inside = c == '[' || (is_inside && c != ']');
+        !is_inside && at.contains(&c)
+    })
+}
+
+/// What is known of elements of an array.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The index of each that is or was a job, and the number of that.
+    pub(crate) jobs: Vec<(u32, JobId)>,
+    /// How many others are no jobs yet.
+    pub(crate) waiting: u32,
+    /// The exit code of those that ended before they were jobs.
+    pub(crate) never: Option<u8>,
+}
+
+/// The jobs that elements of an array are or were, and how many others are no jobs yet.
 ///
 /// # Errors
 /// If there is no such array, or no instance that knows.
-pub(crate) fn find_elements(
-    array: JobId,
-    indices: Option<Indices>,
-) -> anyhow::Result<(Vec<(u32, JobId)>, bool)> {
+pub(crate) fn find_elements(array: JobId, indices: Option<Indices>) -> anyhow::Result<Found> {
     match super::ask_of_the_past(&Request::FindElements { array, indices })? {
-        Reply::Elements { jobs, waiting } => Ok((jobs, waiting)),
+        Reply::Elements { jobs, waiting, never } => Ok(Found { jobs, waiting, never }),
         _ => tutti_client::ask::unexpected(),
+    }
+}
+
+/// Says that elements of an array get nothing of an order, as they are no jobs yet.
+pub(crate) fn say_left_out(array: JobId, waiting: u32) {
+    if waiting > 0 {
+        let elements = counted(u64::from(waiting), "element");
+        say!("tutti: {elements} of array {array} left out: not in line yet");
     }
 }
 
@@ -258,7 +284,7 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
             // They have their numbers by now.
             Several::Named(_) | Several::Last => {}
             Several::Elements { array, indices } => {
-                let (jobs, _) = find_elements(*array, Some(indices.clone()))?;
+                let Found { jobs, waiting, .. } = find_elements(*array, Some(indices.clone()))?;
                 if jobs.is_empty() {
                     let reason = format!(
                         "element {} is not in line yet, or it was cancelled before; \
@@ -267,10 +293,16 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
                     );
                     return Err(coded(Code::NoJob, reason));
                 }
+                say_left_out(*array, waiting);
                 targets.extend(jobs.into_iter().map(|(_, job)| Target::from(job)));
             }
             Several::Range(range) => {
-                let among = jobs.iter().filter(|job| range.contains(&job.job.0));
+                // What is done with an array is done with its elements: not twice.
+                let is_of = |it: &JobReport| {
+                    let array = it.array.as_ref().filter(|_| !ended && !it.is_whole_array());
+                    array.is_some_and(|array| range.contains(&array.job.0))
+                };
+                let among = jobs.iter().filter(|job| range.contains(&job.job.0) && !is_of(job));
                 let before = targets.len();
                 targets.extend(among.map(|job| Target::from(job.job)));
                 if targets.len() == before {

@@ -1,7 +1,7 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
 use super::ask_journal;
-use super::job_range::{Several, find_elements, jobs_to_wait_for, live_jobs, targets_of};
+use super::job_range::{Found, Several, find_elements, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
 use clap::Args;
 use tutti_client::ask::{ask_until_answered, unexpected};
@@ -63,17 +63,19 @@ pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
 /// How often it is looked whether elements that are waited for have come into line.
 const ELEMENTS_LOOK: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// Waits for the end of elements of an array; the highest of their exit codes.
+/// Waits for the end of elements of an array; the highest of their exit codes. Those that ended
+/// before they were jobs have one, too.
 fn end_of_elements(array: JobId, indices: &Indices) -> anyhow::Result<u8> {
     let (mut known, mut highest) = (std::collections::BTreeSet::new(), 0);
     loop {
-        let (jobs, more) = find_elements(array, Some(indices.clone()))?;
+        let Found { jobs, waiting, never } = find_elements(array, Some(indices.clone()))?;
+        highest = highest.max(never.unwrap_or(0));
         for (_, job) in jobs {
             if known.insert(job) {
                 highest = highest.max(end_of(job)?);
             }
         }
-        if !more {
+        if waiting == 0 {
             return Ok(highest);
         }
         std::thread::sleep(ELEMENTS_LOOK);
@@ -100,7 +102,7 @@ pub(super) fn order_elements(
     what: ArrayOrder,
 ) -> anyhow::Result<Exit> {
     each(elements, |&(array, indices)| {
-        order(&Request::Elements { array, indices: indices.clone(), order: what })
+        order(&Request::Elements { array, indices: Some(indices.clone()), order: what })
     })
 }
 

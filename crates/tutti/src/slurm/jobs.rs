@@ -1,7 +1,7 @@
 //! Jobs as Slurm's tables have them.
 
 use crate::cmd::ask_of_the_past;
-use crate::cmd::job_range::find_elements;
+use crate::cmd::job_range::{Found, find_elements};
 use nix::unistd::User;
 use std::collections::BTreeMap;
 use tutti_client::ask::{ask, pages_of_jobs, unexpected};
@@ -212,15 +212,16 @@ impl Named {
         if whole.is_none() && self.indices.is_none() {
             return Ok(Vec::new());
         }
-        let (found, waiting) = match find_elements(self.job, self.indices.clone()) {
+        let Found { jobs: found, waiting, .. } = match find_elements(self.job, self.indices.clone())
+        {
             Ok(found) => found,
             Err(error) if super::has_no_instance(&error) || code_of(&error) == Code::NoJob => {
-                (Vec::new(), false)
+                Found { jobs: Vec::new(), waiting: 0, never: None }
             }
             Err(error) => return Err(error),
         };
         let whole = match whole {
-            None if waiting => one(self.job)?,
+            None if waiting > 0 => one(self.job)?,
             whole => whole,
         };
         let mut all = Vec::new();

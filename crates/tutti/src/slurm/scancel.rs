@@ -4,7 +4,8 @@ use super::jobs::{self, Job, Named, State};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::squeue::{name_of, own_name};
 use super::{print_version, wrong};
-use crate::cmd::job_range::{element_word, find_elements};
+use crate::cmd::job_range::{element_word, find_elements, parted, say_left_out};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
@@ -74,7 +75,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     let states = jobs::states(&line.items("state")).map_err(|problem| line.problems.push(problem));
     let (mut targets, mut steps, mut elements) = (Vec::new(), Vec::new(), Vec::new());
     for word in line.rest.iter().map(|word| word.to_string_lossy()) {
-        for item in items_of(&word) {
+        for item in parted(&word, &[',', ' ']).filter(|item| !item.is_empty()) {
             if let Some(Named { job, indices: Some(indices) }) = Named::of(item) {
                 elements.push((job, indices));
                 continue;
@@ -94,19 +95,28 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     for &key in &steps {
         exit = exit.max(of_step(key, &what, &line));
     }
+    if has_filter {
+        let named: Vec<Named> =
+            targets.iter().map(|it| Named { job: it.job, indices: None }).collect();
+        let elements = elements.into_iter();
+        let elements = elements.map(|(job, indices)| Named { job, indices: Some(indices) });
+        let named: Vec<Named> = named.into_iter().chain(elements).collect();
+        if !steps.is_empty() && named.is_empty() {
+            return Ok(exit);
+        }
+        // Without one, jobs of all states are meant.
+        let states = states.filter(|_| line.has("state"));
+        return Ok(exit.max(of_matching(&line, states.as_deref(), &named, &what)?));
+    }
     for (array, indices) in &elements {
         exit = exit.max(of_elements(*array, indices, &what, &line)?);
     }
     if !(steps.is_empty() && elements.is_empty()) && targets.is_empty() {
         return Ok(exit);
     }
-    if targets.is_empty() && !has_filter {
+    if targets.is_empty() {
         say!("{NAME}: error: No job identification provided");
         return Ok(1);
-    }
-    if targets.is_empty() || has_filter {
-        let states = states.filter(|states| !states.is_empty());
-        targets = matching(&line, states.as_deref(), &targets)?;
     }
     for target in targets {
         exit = exit.max(one(target, &what, &line)?);
@@ -133,16 +143,6 @@ impl What {
     }
 }
 
-/// The words of a list; commas in brackets part nothing.
-fn items_of(word: &str) -> Vec<&str> {
-    let mut is_inside = false;
-    let parts = word.split(move |c| {
-        is_inside = c == '[' || (is_inside && c != ']');
-        !is_inside && (c == ',' || c == ' ')
-    });
-    parts.filter(|item| !item.is_empty()).collect()
-}
-
 /// Ends elements of an array, or sends them a signal; the exit code.
 fn of_elements(array: JobId, indices: &Indices, what: &What, line: &Line) -> anyhow::Result<u8> {
     let failed = |error: anyhow::Error| {
@@ -154,11 +154,14 @@ fn of_elements(array: JobId, indices: &Indices, what: &What, line: &Line) -> any
     };
     if let What::Cancel { at_once } = *what {
         let order = ArrayOrder::Cancel { at_once };
-        let request = Request::Elements { array, indices: indices.clone(), order };
+        let request = Request::Elements { array, indices: Some(indices.clone()), order };
         return Ok(ask(&request).map_or_else(failed, |_| 0));
     }
-    let (jobs, _) = match find_elements(array, Some(indices.clone())) {
-        Ok(found) => found,
+    let jobs = match find_elements(array, Some(indices.clone())) {
+        Ok(found) => {
+            say_left_out(array, found.waiting);
+            found.jobs
+        }
         Err(error) => return Ok(failed(error)),
     };
     let mut exit = 0;
@@ -198,12 +201,52 @@ fn of_step(key: StepKey, what: &What, line: &Line) -> u8 {
     }
 }
 
-/// The jobs that options name, of these if some are named.
-fn matching(
+/// Does it with the jobs that options name, of these if some are named; the exit code.
+///
+/// An array is not one job with one state: with states or nodes, or indices, each element is looked
+/// at for itself. Those that are no jobs yet wait, and all else about them is as of the array.
+fn of_matching(
     line: &Line,
     states: Option<&[State]>,
-    named: &[Target],
-) -> anyhow::Result<Vec<Target>> {
+    named: &[Named],
+    what: &What,
+) -> anyhow::Result<u8> {
+    let by_element = states.is_some() || line.has("nodelist");
+    let (mut exit, mut wholes) = (0, BTreeSet::new());
+    for array in matching(line, states, named)?.iter().filter(|job| job.report.is_whole_array()) {
+        let of = || named.iter().filter(|it| it.job == array.id());
+        if !by_element && (named.is_empty() || of().any(|it| it.indices.is_none())) {
+            wholes.insert(array.id());
+            exit = exit.max(one(array.id().into(), what, line)?);
+            continue;
+        }
+        // No signal gets to what has not begun.
+        let What::Cancel { .. } = what else { continue };
+        let mut orders: Vec<Option<Indices>> = of().map(|it| it.indices.clone()).collect();
+        if named.is_empty() {
+            orders.push(None);
+        }
+        for indices in orders {
+            let order = ArrayOrder::CancelWaiting;
+            let request = Request::Elements { array: array.id(), indices, order };
+            if let Err(error) = ask(&request) {
+                say!("{NAME}: error: Kill job error on job id {}: {error:#}", array.id());
+                exit = 1;
+            }
+        }
+    }
+    // Looked for again: some may have come into line in between.
+    for job in matching(line, states, named)?.iter().filter(|job| !job.report.is_whole_array()) {
+        let array = job.report.array.as_ref().map(|array| array.job);
+        if array.is_none_or(|array| !wholes.contains(&array)) {
+            exit = exit.max(one(job.id().into(), what, line)?);
+        }
+    }
+    Ok(exit)
+}
+
+/// The jobs and the arrays that options name, of these if some are named.
+fn matching(line: &Line, states: Option<&[State]>, named: &[Named]) -> anyhow::Result<Vec<Job>> {
     let users: Vec<String> = match line.items("user") {
         users if line.has("me") || users.is_empty() && !nix::unistd::geteuid().is_root() => {
             vec![own_name()]
@@ -216,6 +259,10 @@ fn matching(
     let nodes = line.last("nodelist").map(super::hosts::unfolded);
     let nodes = nodes.transpose().map_err(anyhow::Error::msg)?.unwrap_or_default();
     let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|it| it == name);
+    let is_named = |job: &Job, named: &Named| match job.report.is_whole_array() {
+        true => named.job == job.id(),
+        false => named.has(job),
+    };
     let is_meant = |job: &Job| {
         !job.state.has_ended()
             && listed(&users, &job.report.user)
@@ -224,10 +271,9 @@ fn matching(
             && states.is_none_or(|states| states.contains(&job.state))
             && (nodes.is_empty()
                 || job.nodes().iter().any(|node| nodes.iter().any(|it| it == node)))
-            && (named.is_empty() || named.iter().any(|target| target.job == job.id()))
+            && (named.is_empty() || named.iter().any(|named| is_named(job, named)))
     };
-    let jobs = jobs::listed(None, None)?;
-    Ok(jobs.iter().filter(|job| is_meant(job)).map(|job| Target::from(job.id())).collect())
+    Ok(jobs::listed(None, None)?.into_iter().filter(is_meant).collect())
 }
 
 /// Ends a job, or sends it a signal; the exit code.

@@ -7,7 +7,7 @@ use super::hosts::{folded, unfolded};
 use super::jobs::{self, Job, MIN_JOB_AGE_S, Named};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::{or_null, print_version, sinfo, wrong};
-use crate::cmd::job_range::find_elements;
+use crate::cmd::job_range::{find_elements, parted, say_left_out};
 use std::ffi::OsString;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
@@ -220,7 +220,7 @@ fn print_blocks(blocks: &[Vec<Vec<(&str, String)>>], line: &Line) -> anyhow::Res
 
 fn show_jobs(named: &[&str], line: &Line) -> anyhow::Result<u8> {
     let mut found = Vec::new();
-    for word in named.iter().flat_map(|word| word.split(',')) {
+    for word in named.iter().flat_map(|word| parted(word, &[','])) {
         let Some(named) = Named::of(word) else {
             return failed(&format!("Invalid job id {word}"));
         };
@@ -574,14 +574,16 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
         return failed(&format!("{verb} which job? write {verb} 7"));
     }
     let mut exit = 0;
-    for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
+    let all = words.iter().flat_map(|word| parted(word, &[',']));
+    for word in all.filter(|word| !word.is_empty()) {
         let word = word.split_once('=').map_or(word, |(_, id)| id);
         if let Some(Named { job, indices: Some(indices) }) = Named::of(word) {
             let orders = match lower.as_str() {
                 "release" => vec![of_elements(job, indices, ArrayOrder::Release)],
                 "suspend" | "resume" => {
-                    let (jobs, _) = find_elements(job, Some(indices))?;
-                    jobs.into_iter().map(|(_, job)| request(job.into())).collect()
+                    let found = find_elements(job, Some(indices))?;
+                    say_left_out(job, found.waiting);
+                    found.jobs.into_iter().map(|(_, job)| request(job.into())).collect()
                 }
                 _ => vec![of_elements(job, indices, ArrayOrder::Hold)],
             };
@@ -603,7 +605,7 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
 }
 
 const fn of_elements(array: JobId, indices: Indices, order: ArrayOrder) -> Request {
-    Request::Elements { array, indices, order }
+    Request::Elements { array, indices: Some(indices), order }
 }
 
 /// The jobs that a number or a name names.

@@ -118,7 +118,7 @@ fn waiting_elements_have_one_line_and_take_orders() {
     instance.tutti(&["release", &element("[2-3]")]).expect(0);
     instance.tutti(&["cancel", &element("99"), "--now"]).expect(0);
     eventually("a released element", || line_of(&instance, array, Some(2)));
-    instance.tutti(&["wait", &element("60")]).expect(0);
+    instance.tutti(&["wait", &element("60")]).expect(143);
     let shown = instance.tutti(&["show", "last"]).expect(0).text();
     assert!(shown.starts_with(&format!("job {array} (")), "the array, not an element: {shown}");
     assert_eq!(first["job"], array + 1, "an element is a job of its own");
@@ -241,4 +241,46 @@ fn names_of_slurm_show_and_take_elements() {
     let lines = text.sorted();
     let cancelled = |index: u32| format!("{array}_{index}");
     assert_eq!(lines, [cancelled(1), cancelled(9)], "those that were in line");
+}
+
+#[test]
+fn orders_reach_the_elements_that_are_meant_and_no_others() {
+    let instance = faced();
+    let slurm = |words: &[&str]| slurm(&instance, words);
+    let submitted = slurm(&[
+        "sbatch",
+        "--parsable",
+        "-a",
+        "1-9%1",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "exec sleep 600",
+    ]);
+    let array = submitted.expect(0).text().trim().to_owned();
+    let number: u64 = array.parse().unwrap();
+    let element = |word: &str| format!("{array}_{word}");
+    let runs = || slurm(&["squeue", "-h", "-t", "R", "-o", "%i"]).expect(0).text();
+    eventually("an element", || (runs().trim() == element("1")).then_some(()));
+    let elements = || line_of(&instance, number, None).unwrap()["array"]["elements"].clone();
+    // The first runs, so neither of these is about it; the others run in no case.
+    slurm(&["scancel", "-t", "PENDING", &element("[1-2]")]).expect(0);
+    slurm(&["scancel", "-t", "RUNNING", &element("[3-9]")]).expect(0);
+    slurm(&["scancel", "-t", "CONFIGURING", &array]).expect(0);
+    let found = elements();
+    assert_eq!((&found["running"], &found["unmade"]), (&1.into(), &7.into()), "{found}");
+    instance.tutti(&["wait", &element("2")]).expect(143);
+    slurm(&["scontrol", "hold", &element("[3,5-6]")]).expect(0);
+    assert_eq!(elements()["held"], 3);
+    let after = ["submit", "--after", &element("[1,3]"), "true"];
+    instance.tutti(&after).expect(1).says("only 1 of the elements").says("--after 1 for all");
+    instance.tutti(&["signal", "USR1", &format!("{array}.0")]).expect(1).says("is an array");
+    let suspended = instance.tutti(&["suspend", &element("[1,3]")]).expect(0);
+    suspended.says("1 element of array 1 left out");
+    instance.tutti(&["resume", &element("1")]).expect(0);
+    slurm(&["scancel", "--me", "-t", "PD"]).expect(0);
+    let found = elements();
+    assert_eq!((&found["running"], &found["unmade"]), (&1.into(), &0.into()), "{found}");
+    slurm(&["scancel", "-t", "RUNNING,SUSPENDED", &array]).expect(0);
+    instance.tutti(&["wait", &array]).expect(143);
 }
