@@ -360,26 +360,7 @@ impl Driver {
         };
         let exit_code = report.exit_code;
         let elements = report.array.and_then(|it| it.elements).ok_or_else(|| no_array(array))?;
-        let spec: ArraySpec = elements.spec.parse().map_err(|_| no_array(array))?;
-        let positions = wanted(array, &spec.indices, indices)?;
-        let run = |&(position, job, count): &(u32, u64, u32)| {
-            let job = JobId(job);
-            ElementNumbers { position, job, count }
-        };
-        let numbers = NumberIndex::of(elements.numbers.iter().map(run).collect());
-        let (mut jobs, mut never) = (Vec::new(), None);
-        for (position, index) in spec.indices.named(&positions) {
-            match numbers.job(position) {
-                Some(job) => jobs.push((index, job)),
-                None if indices.is_some() && elements.numbers.len() >= ARRAY_NUMBERS_MAX => {
-                    return Err(not_kept(array, index));
-                }
-                // If none ever began, all ended as the array did.
-                None if elements.numbers.is_empty() => never = exit_code,
-                None => never = Some(ENDED_BY_TERM),
-            }
-        }
-        found(jobs, 0, never)
+        of_ended(array, &elements, exit_code, indices)
     }
 
     /// The live jobs of an array, for orders that only live jobs can follow.
@@ -387,6 +368,35 @@ impl Driver {
         let view = self.core.array(array)?;
         Some(view.queued.iter().chain(view.started).copied().collect())
     }
+}
+
+/// The jobs that elements of an array were that has ended, with this exit code.
+fn of_ended(
+    array: JobId,
+    elements: &ElementsReport,
+    exit_code: Option<u8>,
+    indices: Option<&Indices>,
+) -> Result<Reply, Problem> {
+    let spec: ArraySpec = elements.spec.parse().map_err(|_| no_array(array))?;
+    let positions = wanted(array, &spec.indices, indices)?;
+    let run = |&(position, job, count): &(u32, u64, u32)| {
+        let job = JobId(job);
+        ElementNumbers { position, job, count }
+    };
+    let numbers = NumberIndex::of(elements.numbers.iter().map(run).collect());
+    let (mut jobs, mut never) = (Vec::new(), None);
+    for (position, index) in spec.indices.named(&positions) {
+        match numbers.job(position) {
+            Some(job) => jobs.push((index, job)),
+            None if indices.is_some() && elements.numbers.len() >= ARRAY_NUMBERS_MAX => {
+                return Err(not_kept(array, index));
+            }
+            // If none ever began, all ended as the array did.
+            None if elements.numbers.is_empty() => never = exit_code,
+            None => never = Some(ENDED_BY_TERM),
+        }
+    }
+    found(jobs, 0, never)
 }
 
 fn found(jobs: Vec<(u32, JobId)>, waiting: u32, never: Option<u8>) -> Result<Reply, Problem> {
@@ -485,4 +495,41 @@ fn elements_of(view: &ArrayView<'_>) -> ElementsReport {
 fn said(ends: ArrayEnds) -> String {
     let ArrayEnds { ok, failed, cancelled } = ends;
     format!("elements: {ok} ended well, {failed} failed, {cancelled} cancelled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(elements: &ElementsReport, exit_code: u8, indices: &str) -> Result<Reply, Problem> {
+        let indices: Indices = indices.parse().unwrap();
+        of_ended(JobId(7), elements, Some(exit_code), Some(&indices))
+    }
+
+    fn of(spec: &str, numbers: Vec<(u32, u64, u32)>) -> ElementsReport {
+        ElementsReport { spec: spec.into(), numbers, ..ElementsReport::default() }
+    }
+
+    #[test]
+    fn elements_that_were_no_jobs_have_an_exit_code() {
+        let found = asked(&of("10-19", vec![(0, 30, 5)]), 3, "12,18").ok();
+        let expected =
+            Reply::Elements { jobs: vec![(12, JobId(32))], waiting: 0, never: Some(143) };
+        assert_eq!(found, Some(expected));
+        let found = asked(&of("10-19", Vec::new()), 120, "12").ok();
+        let expected = Reply::Elements { jobs: Vec::new(), waiting: 0, never: Some(120) };
+        assert_eq!(found, Some(expected), "it never started, as its array");
+    }
+
+    #[test]
+    fn an_element_whose_number_is_not_kept_is_an_error() {
+        let run = |it: u32| (it * 2, u64::from(it) * 3 + 8, 1);
+        let most = u32::try_from(ARRAY_NUMBERS_MAX).unwrap();
+        let elements = of("0-99999", (0..most).map(run).collect());
+        assert!(asked(&elements, 0, "0,2,13998").is_ok());
+        let reason = asked(&elements, 0, "0,14000").err().map(|problem| format!("{problem:?}"));
+        assert!(reason.is_some_and(|it| it.contains("7_14000 is not known any more")));
+        let all = of_ended(JobId(7), &elements, Some(0), None);
+        assert!(matches!(all, Ok(Reply::Elements { jobs, .. }) if jobs.len() == ARRAY_NUMBERS_MAX));
+    }
 }
