@@ -10,7 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::{info, warn};
-use tutti_linux::shm;
+use tutti_linux::proc;
+use tutti_linux::shm::{self, Left};
 use tutti_node::layout::{is_of_a_helper, is_of_a_job};
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_wire::code::Code;
@@ -18,6 +19,9 @@ use tutti_wire::code::Code;
 /// Maximum number of processes of a group whose shared memory is looked for, and how long.
 const PROCESSES_LOOKED_AT_MAX: usize = 4_096;
 const LOOK_MAX: Duration = Duration::from_millis(500);
+
+/// So many files of a group are enough.
+const FILES_MAX: usize = 4_096;
 
 /// Maximum number of groups within a group that are asked for their age.
 const GROUPS_MAX: usize = 4_096;
@@ -36,43 +40,39 @@ pub(super) fn remove(options: &KeeperOptions) {
     for name in names {
         warn!(code = %Code::PartEnded, "ending {name}, which an earlier keeper left");
         let path = root.join(&name);
-        left.extend(Cgroup::open(&path).ok().and_then(|group| shared_by(&group, until)));
+        left.extend(Cgroup::open(&path).map_or_else(|_| Vec::new(), |it| shared_by(&it, until)));
         match Hierarchy::open(&path).map(|group| group.remove()) {
             Ok(Ok(true)) => {}
             _ => warn!(code = %Code::ProcessStuck, "{name} does not end"),
         }
     }
     // What one job shares with another is unused only when both have ended.
-    for (owners, since) in left {
-        for (uid, files) in owners {
-            for file in shm::remove_left(&files, uid, since) {
-                info!("removed {}, which a job of an earlier keeper left", file.display());
-            }
-        }
+    for file in shm::remove_all_left(&left) {
+        info!("removed {}, which a job of an earlier keeper left", file.display());
     }
 }
 
-/// Files by their owners, and since when these files can be of the same job.
-type Shared = (BTreeMap<u32, BTreeSet<PathBuf>>, SystemTime);
-
 /// The shared memory that processes of a group use: files of their own users.
-fn shared_by(group: &Cgroup, until: Instant) -> Option<Shared> {
-    let mut pids = group.processes().ok()?;
-    pids.truncate(PROCESSES_LOOKED_AT_MAX);
-    let files = shm::mapped_files(&pids, until);
-    if files.is_empty() {
-        return None;
-    }
-    let owner = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.uid());
-    let users: BTreeSet<u32> =
-        pids.iter().filter_map(|pid| owner(Path::new(&format!("/proc/{pid}")))).collect();
+fn shared_by(group: &Cgroup, until: Instant) -> Vec<Left> {
     let mut owners: BTreeMap<u32, BTreeSet<PathBuf>> = BTreeMap::new();
-    for file in files {
-        if let Some(uid) = owner(&file).filter(|uid| users.contains(uid)) {
-            owners.entry(uid).or_default().insert(file);
+    let mut pids = group.processes().unwrap_or_default();
+    pids.truncate(PROCESSES_LOOKED_AT_MAX);
+    for pid in pids {
+        // The user that started it: a program may run with the rights of its file's owner.
+        let Ok([user, ..]) = proc::user_ids(pid) else { continue };
+        let is_users =
+            |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.uid() == user);
+        let files: Vec<PathBuf> =
+            shm::mapped_files(&[pid], until).into_iter().filter(is_users).collect();
+        if !files.is_empty() {
+            owners.entry(user).or_default().extend(files);
+        }
+        if owners.values().map(BTreeSet::len).sum::<usize>() >= FILES_MAX {
+            break;
         }
     }
-    Some((owners, age(group.path())))
+    let since = if owners.is_empty() { SystemTime::now() } else { age(group.path()) };
+    owners.into_iter().map(|(uid, files)| Left { files, uid, since }).collect()
 }
 
 /// When the oldest of the groups here and below was made, or got its first group: that of the first

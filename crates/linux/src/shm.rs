@@ -147,14 +147,24 @@ pub fn mapped_files(pids: &[i32], until: Instant) -> BTreeSet<PathBuf> {
         each_mapping(pid, |line| {
             // A file that was removed already is marked, and needs nothing.
             if files.len() < FILES_MAX
-                && let Some(at) = line.find(PLACE)
+                && let Some(path) = mapped_path(line)
+                && path.starts_with(PLACE)
                 && !line.ends_with(" (deleted)")
             {
-                files.insert(PathBuf::from(&line[at..]));
+                files.insert(path.to_owned());
             }
         });
     }
     files
+}
+
+/// The path in a line of maps: what follows five words. It may have spaces itself.
+fn mapped_path(line: &str) -> Option<&Path> {
+    let mut rest = line;
+    for _ in 0..5 {
+        (_, rest) = rest.trim_start_matches(' ').split_once(' ')?;
+    }
+    Some(Path::new(rest.trim_start_matches(' ')))
 }
 
 /// Reads the maps of a process, line by line: all of them together can be hundreds of megabytes.
@@ -167,21 +177,45 @@ fn each_mapping(pid: i32, mut act: impl FnMut(&str)) {
     }
 }
 
+/// Files of a user that were made since a moment.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Where they are, among others.
+    pub files: BTreeSet<PathBuf>,
+    /// The user.
+    pub uid: u32,
+    /// The moment.
+    pub since: SystemTime,
+}
+
+impl Left {
+    fn has(&self, path: &Path) -> bool {
+        let since = self.since.checked_sub(TICK_MAX).unwrap_or(self.since);
+        path.parent() == Some(Path::new(PLACE))
+            && fs::symlink_metadata(path).is_ok_and(|found| {
+                found.is_file()
+                    && found.uid() == self.uid
+                    && found.created().or_else(|_| found.modified()).is_ok_and(|at| at >= since)
+            })
+    }
+}
+
 /// Removes those of the files that belong to `uid`, were made since `since`, and that no process
 /// has open or mapped any more. Gives what was removed.
 #[must_use]
 pub fn remove_left(files: &BTreeSet<PathBuf>, uid: u32, since: SystemTime) -> Vec<PathBuf> {
-    let since = since.checked_sub(TICK_MAX).unwrap_or(since);
-    let ours = |path: &&PathBuf| {
-        path.parent() == Some(Path::new(PLACE))
-            && fs::symlink_metadata(path).is_ok_and(|found| {
-                found.is_file()
-                    && found.uid() == uid
-                    && found.created().or_else(|_| found.modified()).is_ok_and(|at| at >= since)
-            })
+    remove_all_left(&[Left { files: files.clone(), uid, since }])
+}
+
+/// As [`remove_left`], with one look at the processes for all.
+#[must_use]
+pub fn remove_all_left(left: &[Left]) -> Vec<PathBuf> {
+    let ours = |of: &Left| -> Vec<PathBuf> {
+        of.files.iter().filter(|path| of.has(path)).cloned().collect()
     };
-    let left = files.iter().filter(ours).cloned().filter_map(SharedFile::at).collect();
-    let left = unused_of(left, None).into_iter().map(|file| file.path);
+    let left: BTreeSet<PathBuf> = left.iter().flat_map(ours).collect();
+    let left = unused_of(left.into_iter().filter_map(SharedFile::at).collect(), None);
+    let left = left.into_iter().map(|file| file.path);
     left.filter(|path| fs::remove_file(path).is_ok()).collect()
 }
 
@@ -204,6 +238,20 @@ mod tests {
         assert!(!path.exists());
         let outside: BTreeSet<PathBuf> = [PathBuf::from("/dev/shm/../null")].into();
         assert!(remove_left(&outside, 0, begin).is_empty(), "outside of its place");
+    }
+
+    #[test]
+    fn the_path_of_a_mapping_is_all_that_follows_and_only_its_beginning_tells_the_place() {
+        let path = |path: &str| {
+            let line = format!("7f00-7f01 rw-s 00000000 00:1a 77 {:20}{path}", "");
+            mapped_path(&line).map(Path::to_owned)
+        };
+        assert_eq!(path("/dev/shm/a b"), Some("/dev/shm/a b".into()));
+        assert!(path("/dev/shm/a").unwrap().starts_with(PLACE));
+        assert!(!path("/tmp/dev/shm/a").unwrap().starts_with(PLACE));
+        assert!(!path("/tmp/x /dev/shm/a").unwrap().starts_with(PLACE));
+        assert_eq!(mapped_path("7f00-7f01 rw-p 00000000 00:00 0"), None);
+        assert_eq!(mapped_path(""), None);
     }
 
     #[test]
