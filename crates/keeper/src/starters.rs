@@ -41,6 +41,8 @@ pub(super) fn prepare(launch: &Launch, spool: &Path) {
         return;
     }
     if let Err(error) = write(launch, spool) {
+        // The last of them tells that all are there.
+        let _ = fs::remove_file(script::directory(spool, launch.job).join(SHELL));
         let job = launch.job;
         warn!(code = %Code::GoesWithout, "mpirun of job {job} reaches no other node: {error}");
     }
@@ -48,6 +50,11 @@ pub(super) fn prepare(launch: &Launch, spool: &Path) {
 
 fn write(launch: &Launch, spool: &Path) -> io::Result<()> {
     let directory = script::directory(spool, launch.job);
+    if directory.to_str().is_none_or(|path| path.contains(char::is_whitespace)) {
+        // Spaces divide the variables in a list of them.
+        let reason = format!("{} has a space, or is not UTF-8", directory.display());
+        return Err(io::Error::other(reason));
+    }
     if launch.spec.script.is_none() {
         // Left over from a keeper that was killed.
         script::remove(&directory);
@@ -100,10 +107,13 @@ fn shell(launch: &Launch, program: &Path) -> String {
     text
 }
 
-/// The variables that name the files. No value has a space in it.
+/// The variables that name the files, if these were written. No value has a space in it.
 pub(super) fn variables(launch: &Launch, spool: Option<&Path>) -> Vec<(&'static str, String)> {
     let Some(spool) = spool.filter(|_| is_wanted(launch)) else { return Vec::new() };
     let directory = script::directory(spool, launch.job);
+    if !directory.join(SHELL).is_file() {
+        return Vec::new();
+    }
     let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let text = str::to_owned;
     vec![
@@ -131,12 +141,17 @@ mod tests {
         prepare(&launch, &spool);
         assert!(!spool.exists() && variables(&launch, Some(&spool)).is_empty(), "one node");
         launch.nodes = vec![node("a", 2), node("b", 1)];
+        assert!(variables(&launch, Some(&spool)).is_empty(), "nothing was written");
+        let spaced = spool.with_extension("of a user");
+        prepare(&launch, &spaced);
+        assert!(variables(&launch, Some(&spaced)).is_empty(), "a space divides variables");
         prepare(&launch, &spool);
         let directory = script::directory(&spool, launch.job);
         let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
         assert_eq!(read(HOSTS_OF_OPEN_MPI), "a slots=2\nb slots=1\n");
         assert_eq!(read(HOSTS_OF_MPICH), "a:2\nb:1\n");
         assert!(read(SHELL).contains("run --overlap -N 2 -n 2 -c 1 sh"), "{}", read(SHELL));
+        assert!(!variables(&launch, Some(&spool)).is_empty());
         for (name, value) in variables(&launch, Some(&spool)) {
             assert!(!value.contains(' '), "{name}={value}");
             assert!(!value.starts_with('/') || Path::new(&value).is_file(), "{name}={value}");
