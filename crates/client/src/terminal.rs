@@ -134,10 +134,11 @@ impl Drop for Terminal {
     }
 }
 
-/// Gives the terminal its former mode again, if it has another one.
+/// Gives the terminal its former mode again, if it has another one and is ours to set.
 fn restore() {
     let former = FORMER.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(former) = former {
+    // In the background the kernel would stop this process; the shell has set its own mode there.
+    if let Some(former) = former.filter(|_| is_in_foreground()) {
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &former);
     }
     say::set_raw(false);
