@@ -57,8 +57,24 @@ pub(crate) struct ExecArgs {
 
 impl ExecArgs {
     /// A command beside rank 0 of a job, or the rank that is named.
-    pub(crate) const fn beside(target: Several, pty: bool, command: Vec<OsString>) -> Self {
-        Self { pty, env: Vec::new(), directory: None, no_input: false, target, command }
+    pub(crate) const fn beside(target: Several, command: Vec<OsString>) -> Self {
+        let (pty, no_input) = (false, false);
+        Self { pty, env: Vec::new(), directory: None, no_input, target, command }
+    }
+
+    /// With a terminal of its own.
+    pub(crate) fn with_terminal(self, pty: bool) -> Self {
+        Self { pty, ..self }
+    }
+
+    /// In this directory, if one is named.
+    pub(crate) fn in_directory(self, directory: Option<OsString>) -> Self {
+        Self { directory, ..self }
+    }
+
+    /// Without our input.
+    pub(crate) fn without_input(self, no_input: bool) -> Self {
+        Self { no_input, ..self }
     }
 }
 

@@ -141,6 +141,39 @@ const OF_ITS_JOB: [&str; 31] = [
     "wckey",
 ];
 
+/// Options of `srun` that are always refused.
+const REFUSED: [&str; 7] =
+    ["multi-prog", "relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"];
+
+/// Options that a command in a job has which is started from outside, and those that only say of
+/// which kind its job is.
+const BESIDE: [&str; 14] = [
+    "jobid",
+    "pty",
+    "chdir",
+    "input",
+    "quiet",
+    "verbose",
+    "parsable",
+    "wait",
+    "account",
+    "comment",
+    "partition",
+    "qos",
+    "reservation",
+    "wckey",
+];
+
+/// Values that such a command has anyway.
+const IDLE_BESIDE: [(&str, &str); 6] = [
+    ("nodes", "1"),
+    ("ntasks-per-node", "1"),
+    ("mem", "0"),
+    ("output", "all"),
+    ("error", "all"),
+    ("export", "ALL"),
+];
+
 /// Variables with options, in Slurm's words. Those of an outer job's size are not among them: they
 /// are about that job.
 const VARIABLES: [(&str, &str); 8] = [
@@ -211,10 +244,7 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     match args.and_then(|args| args.check().map(|()| args)) {
         Ok(args) => {
             if let Some(file) = line.last("input").filter(|file| !is_tasks(file)) {
-                let opened = std::fs::File::open(file);
-                let opened =
-                    opened.with_context(|| format!("cannot read the input file {file}"))?;
-                nix::unistd::dup2_stdin(opened)?;
+                read_from(file)?;
             }
             run::execute(args).map(tutti_node::exit::Exit::code)
         }
@@ -279,9 +309,7 @@ Options are those of sbatch about a job's size and time.
 /// What `srun` has and `tutti run` has not.
 fn refusals(line: &Line) -> Vec<String> {
     let mut problems = Vec::new();
-    for name in
-        ["multi-prog", "relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"]
-    {
+    for name in REFUSED {
         if line.has(name) {
             problems.push(format!("--{name} is not available"));
         }
@@ -321,14 +349,49 @@ fn problems_beside(line: &Line, job: &str) -> Vec<String> {
              {job}.RANK` names another rank"
         ));
     }
+    for given in &line.given {
+        let (name, value) = (given.name, given.value.as_deref());
+        let is_quiet = QUIET.contains(&name) || BESIDE.contains(&name);
+        // Such a value changes nothing.
+        let is_idle = IDLE_BESIDE.iter().any(|&(idle, of)| idle == name && value == Some(of));
+        let is_known = ["ntasks", "nodelist"].contains(&name);
+        if !is_quiet && !is_idle && !is_known && !REFUSED.contains(&name) {
+            let value = value.map_or_else(String::new, |value| format!("={value}"));
+            problems.push(format!(
+                "--{name}{value}: not available for a command that is started in job {job} from \
+                 outside; leave it out"
+            ));
+        }
+    }
+    if let Some(rank) = line.last("input").and_then(|it| it.parse::<u32>().ok())
+        && rank != 0
+    {
+        problems.push(format!("--input={rank}: the command is one task, 0"));
+    }
     problems
 }
 
 /// `srun --jobid` from outside of the job.
 fn run_beside(job: &str, line: &Line) -> anyhow::Result<u8> {
     let target = job.parse().map_err(anyhow::Error::msg)?;
-    let args = ExecArgs::beside(target, line.has("pty"), line.rest.clone());
+    // As Slurm has it: with a terminal, what is said of streams does not count.
+    let input = line.last("input").filter(|_| !line.has("pty"));
+    if let Some(file) = input.filter(|file| !is_tasks(file)) {
+        read_from(file)?;
+    }
+    let args = ExecArgs::beside(target, line.rest.clone())
+        .with_terminal(line.has("pty"))
+        .without_input(input == Some("none"))
+        .in_directory(line.last("chdir").map(OsString::from));
     exec::execute(args).map(tutti_node::exit::Exit::code)
+}
+
+/// Standard input is this file from now on.
+fn read_from(file: &str) -> anyhow::Result<()> {
+    let opened = std::fs::File::open(file);
+    let opened = opened.with_context(|| format!("cannot read the input file {file}"))?;
+    nix::unistd::dup2_stdin(opened)?;
+    Ok(())
 }
 
 /// Whether it starts a step of the job that it runs in.

@@ -155,5 +155,10 @@ fn srun_with_a_jobid_starts_a_command_beside_the_job() {
     let words = ["srun", &id, "--overlap", "sh", "-c", "echo $SLURM_JOB_ID $SLURM_NTASKS"];
     assert_eq!(slurm(&instance, &words).expect(0).text(), format!("{job} 2\n"));
     slurm(&instance, &["srun", &id, "-n", "2", "true"]).expect(1).says("one task");
+    slurm(&instance, &["srun", &id, "-t", "5", "true"]).expect(1).says("--time=5: not available");
+    slurm(&instance, &["srun", &id, "--output=x", "true"]).expect(1).says("--output=x: not");
+    slurm(&instance, &["srun", &id, "--input=1", "true"]).expect(1).says("one task, 0");
+    let words = ["srun", &id, "-N1", "-n1", "--input=none", "-D", "/usr", "sh", "-c", "pwd; cat"];
+    assert_eq!(slurm(&instance, &words).expect(0).text(), "/usr\n");
     instance.tutti(&["cancel", &job]).expect(0);
 }
