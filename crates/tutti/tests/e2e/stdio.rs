@@ -146,7 +146,8 @@ fn each_rank_can_have_a_file_and_errors_another() {
 fn a_wrong_pattern_is_refused_with_what_is_known() {
     let instance = Instance::new().up();
     for verb in ["run", "submit"] {
-        instance.tutti(&[verb, "-o", "x-%q", "true"]).expect(2).says("%j job, %r or %t rank");
+        let known = "%j job, %A array, %a index, %r or %t rank";
+        instance.tutti(&[verb, "-o", "x-%q", "true"]).expect(2).says(known);
         instance.tutti(&[verb, "-e", "x-%", "true"]).expect(2).says("ends in '%'");
     }
     assert!(instance.jobs().is_empty());
