@@ -68,12 +68,15 @@ fn all_turns(bed: &Bed) -> BTreeMap<String, BTreeMap<u64, Turns>> {
     records(bed).into_iter().map(|(node, records)| (node, turns(&records))).collect()
 }
 
-/// What each node was late with so far: timetables, and switches by a whole turn.
+/// What each node was late with so far: timetables, and switches by a whole turn. The kernel may
+/// take as long to stop and resume what a switch is about, where others use its groups.
 fn late(bed: &Bed, turn: u64) -> (u64, usize) {
     let nodes = bed.bed().nodes().iter();
     let timetables = nodes.map(|node| bed.late_timetables(node)).sum();
     let is_late = |record: &&Value| {
-        record["began_ns"].as_u64().unwrap() > record["due_ns"].as_u64().unwrap() + turn
+        let at = |moment: &str| record[moment].as_u64().unwrap();
+        let moments = ["began_ns", "stopped_ns", "resumed_ns"];
+        moments.iter().any(|moment| at(moment) > at("due_ns") + turn)
     };
     let switches = records(bed).values().flatten().filter(is_late).count();
     (timetables, switches)

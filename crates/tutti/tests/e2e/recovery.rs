@@ -608,7 +608,9 @@ fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
 
 #[test]
 fn an_instance_whose_controller_does_not_end_it_leaves_nothing_either() {
-    for (fault, said) in [("killed", "while it was to end"), ("stopped", "takes too long")] {
+    // One that is killed may be gone before the supervisor asks it.
+    let killed = ["while it was to end", "there is no controller to ask"];
+    for (fault, said) in [("killed", &killed[..]), ("stopped", &["takes too long"])] {
         let instance = Instance::new().up();
         let nap = ["-o", "/dev/null", "sh", "-c", "touch $TMPDIR/kept; exec sleep $NAP"];
         let job = instance.submit(&nap);
@@ -627,7 +629,7 @@ fn an_instance_whose_controller_does_not_end_it_leaves_nothing_either() {
             state.is_none_or(|state| state.starts_with('Z')).then_some(())
         });
         let log = std::io::read_to_string(log).unwrap();
-        assert!(log.contains(said), "{fault}: {log}");
+        assert!(said.iter().any(|said| log.contains(said)), "{fault}: {log}");
         // What the job had in its directory for temporary files is gone, too: the end of the
         // instance looks for it.
         assert_eq!(instance.leftovers(), [""; 0], "{fault}: {log}");
