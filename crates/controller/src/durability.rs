@@ -324,6 +324,13 @@ impl Driver {
         former: &mut launch_store::Former,
     ) {
         let (id, now) = (job.job, self.now());
+        // A release that decides otherwise may have given a number to another's job.
+        let owner = self.core.array(id).map(|view| view.spec.owner);
+        let owner = owner.or_else(|| self.core.job(id, now).map(|view| view.spec.owner));
+        if owner.is_some_and(|owner| owner.0 != job.credentials.uid) {
+            warn!("job {id} is of another user than in its row of the journal; the row is dropped");
+            return self.memory.journal.drop_job(id);
+        }
         if let Some(view) = self.core.array(id) {
             let shelf = self.users.shelves.entry(job.credentials.uid).or_default();
             let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
