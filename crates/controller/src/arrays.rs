@@ -6,7 +6,7 @@
 
 use super::driver::{Connection, Driver, Kind};
 use super::error::Problem;
-use super::jobs::{Ended, Entry};
+use super::jobs::Entry;
 use super::report;
 use super::requests::Forbidden;
 use serde_bytes::ByteBuf;
@@ -14,7 +14,6 @@ use tutti_core::{
     ArrayEnds, ArrayView, ElementNumbers, ElementOrder, ElementState, Event, HeldBy, NumberIndex,
 };
 use tutti_journal::Job;
-use tutti_node::platform::time::wall_ms;
 use tutti_types::{ArraySpec, EndReason, Indices, JobId, Nanos, Outcome, Positions};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio};
@@ -192,19 +191,7 @@ impl Driver {
             ..ElementsReport::default()
         };
         report.array = Some(ArrayReport { job: array, index: None, elements: Some(elements) });
-        let ended = Ended {
-            report: report.clone(),
-            accepted: entry.accepted,
-            at: self.now(),
-            accepted_ms: entry.accepted_ms,
-            ended_ms: wall_ms(),
-            uid: entry.credentials.uid,
-            gid: entry.credentials.gid,
-            key: entry.key,
-            time_limit: entry.time_limit,
-            outcome,
-            tasks: Vec::new(),
-        };
+        let ended = entry.ended(report.clone(), self.now(), outcome, Vec::new());
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, None);
         self.job_ended(&ended);

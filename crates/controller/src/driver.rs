@@ -6,7 +6,7 @@ pub(super) use connections::{Connection, Kind};
 
 use super::agents::NodeEntry;
 use super::durability::Memory;
-use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
+use super::jobs::{EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::launch_store::{Kept, Shelf};
 use super::report;
 use super::requests::Submission;
@@ -24,7 +24,6 @@ use tutti_node::instance::{Instance, supervisor};
 use tutti_node::link::{Interest, Poller, Ready};
 use tutti_node::membership::{Members, Place};
 use tutti_node::platform::time as clock;
-use tutti_node::platform::time::wall_ms;
 use tutti_node::state_dir;
 use tutti_types::{
     ClusterTime, EndReason, FirstStep, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId,
@@ -696,24 +695,12 @@ impl Driver {
             reason => reason.to_string(),
         };
         let report = report::ended_job(job, &entry, outcome, reason, self.now());
-        let mut tasks = entry.tasks_ended;
+        let mut tasks = std::mem::take(&mut entry.tasks_ended);
         tasks.sort_by_key(|task| task.rank);
         if entry.tasks as usize > TASKS_KEPT_MAX {
             tasks.clear();
         }
-        let ended = Ended {
-            report: report.clone(),
-            accepted: entry.accepted,
-            at: self.now(),
-            accepted_ms: entry.accepted_ms,
-            ended_ms: wall_ms(),
-            uid: entry.credentials.uid,
-            gid: entry.credentials.gid,
-            key: entry.key,
-            time_limit: entry.time_limit,
-            outcome,
-            tasks,
-        };
+        let ended = entry.ended(report.clone(), self.now(), outcome, tasks);
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, details.as_ref());
         self.job_ended(&ended);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::PlacementView;
 use tutti_journal::Job;
 use tutti_node::exit::Exit;
+use tutti_node::platform::time::wall_ms;
 use tutti_types::{
     ArraySpec, ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, Outcome,
     QueueName, Rank, StepId, TaskStatus,
@@ -262,6 +263,31 @@ impl Entry {
             detail.push_str(&words);
         }
         detail
+    }
+}
+
+impl Entry {
+    /// What is kept of it once it has ended.
+    pub(super) fn ended(
+        &self,
+        report: JobReport,
+        at: ClusterTime,
+        outcome: Outcome,
+        tasks: Vec<TaskHistory>,
+    ) -> Ended {
+        Ended {
+            report,
+            accepted: self.accepted,
+            at,
+            accepted_ms: self.accepted_ms,
+            ended_ms: wall_ms(),
+            uid: self.credentials.uid,
+            gid: self.credentials.gid,
+            key: self.key,
+            time_limit: self.time_limit,
+            outcome,
+            tasks,
+        }
     }
 }
 

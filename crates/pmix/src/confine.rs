@@ -86,19 +86,11 @@ const NUMBERS_END: u32 = 0x4000_0000;
 const NUMBERS_END: u32 = u32::MAX;
 
 /// Calls that make processes, execute programs, or leave the job's processors.
-#[cfg(target_arch = "x86_64")]
-const FORBIDDEN: [libc::c_long; 8] = [
+const FORBIDDEN: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_fork,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_vfork,
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_setscheduler,
-];
-#[cfg(not(target_arch = "x86_64"))]
-const FORBIDDEN: [libc::c_long; 6] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_sched_setaffinity,
@@ -137,7 +129,7 @@ fn filter() -> io::Result<()> {
         line(AT_LEAST, NUMBERS_END, 0, 1),
         line(RETURN, REFUSE, 0, 0),
     ];
-    for call in FORBIDDEN {
+    for &call in FORBIDDEN {
         program.push(line(EQUALS, number(call), 0, 1));
         program.push(line(RETURN, REFUSE, 0, 0));
     }
