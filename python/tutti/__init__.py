@@ -37,6 +37,7 @@ __all__ = [
     "Usage",
     "cancel",
     "events",
+    "explain",
     "history",
     "hold",
     "job",
@@ -45,8 +46,10 @@ __all__ = [
     "release",
     "resume",
     "run",
+    "show",
     "submit",
     "suspend",
+    "wait",
 ]
 
 #: A time: seconds, or as `tutti` takes it, such as "90s", "10m" or "1:30:00".
@@ -469,6 +472,10 @@ class Client:
             of = (fields.get("job"), fields.get("name"), fields.get("user"))
             yield Event(fields["number"], fields["event"], at, *of, fields=fields)
 
+    def explain(self, code: str) -> str:
+        """What an error's code means, such as "T021", and what to do."""
+        return self._call(["explain", "--", code])
+
     # What changes.
 
     def cancel(self, *jobs: JobLike, now: bool = False) -> None:
@@ -671,6 +678,7 @@ wait = _default.wait
 history = _default.history
 nodes = _default.nodes
 events = _default.events
+explain = _default.explain
 cancel = _default.cancel
 suspend = _default.suspend
 resume = _default.resume

@@ -114,7 +114,7 @@ def _wait(client: tutti.Client, given: Dict[str, Any]) -> Any:
 
 
 def _explain(client: tutti.Client, given: Dict[str, Any]) -> str:
-    return client._call(["explain", "--", given["code"]])
+    return client.explain(given["code"])
 
 
 def _history(client: tutti.Client, given: Dict[str, Any]) -> Any:
