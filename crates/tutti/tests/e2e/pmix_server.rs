@@ -186,6 +186,8 @@ fn shared_memory_of_a_job_goes_also_when_its_keeper_is_killed() {
     let older = format!("{name}-older");
     let older_file = PathBuf::from("/dev/shm").join(&older);
     fs::write(&older_file, [0; 4096]).unwrap();
+    // Times of files and groups are as of a tick of the kernel: what is older by less may be newer.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     let run = instance.start(&["run", &shares, &format!("/{name}")]);
     let other = instance.start(&["run", &shares, &format!("/{older}")]);
     run.wait_for("up");
