@@ -151,6 +151,8 @@ pub(super) struct Keeping {
     /// What the keeper has said so far that it holds.
     pub(super) held: Vec<HeldJob>,
     pub(super) keeper_pid: i32,
+    /// Questions of the controller for a sign of life of the keeper, and when each came.
+    pub(super) asked_for_life: VecDeque<(u64, u64)>,
     pub(super) tasks_max: u32,
     pub(super) retry_at_ns: Option<u64>,
     pub(super) retry_ns: u64,
@@ -279,6 +281,7 @@ impl Agent {
                 keeper_incarnation: None,
                 held: Vec::new(),
                 keeper_pid: 0,
+                asked_for_life: VecDeque::new(),
                 tasks_max: 0,
                 retry_at_ns: None,
                 retry_ns: RETRY_MIN_NS,

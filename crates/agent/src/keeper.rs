@@ -21,7 +21,7 @@ use tutti_types::{JobId, LaunchId, Rank, StepKey, TaskStatus};
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
-use tutti_wire::tree::FromAgent;
+use tutti_wire::tree::{Answer, FromAgent};
 
 impl Agent {
     pub(super) fn on_keeper(&mut self) {
@@ -95,6 +95,7 @@ impl Agent {
                 self.on_step_cleared(launch, usage);
             }
             FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
+            FromKeeper::Alive => self.on_keeper_alive(),
             FromKeeper::Lapsed => self.on_keeper_lapse(),
         }
     }
@@ -375,6 +376,10 @@ impl Agent {
             return;
         }
         warn!(code = %Code::PartEnded, "lost the keeper; waiting for it to come back");
+        for (query, _) in std::mem::take(&mut self.keeping.asked_for_life) {
+            let answer = Answer::Failed("the keeper has ended".into());
+            self.tell_controller(FromAgent::Answer { query, answer });
+        }
         self.keeping.keeper = None;
         self.retry_soon();
     }

@@ -11,9 +11,13 @@ use tutti_linux::proc;
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{JobId, Rank, StepKey};
+use tutti_wire::keeper::ToKeeper;
 use tutti_wire::limits::PROCESSES_REPORTED_MAX;
-use tutti_wire::report::{AgentStatus, Target};
-use tutti_wire::tree::{Answer, Fares, Question};
+use tutti_wire::report::{AgentStatus, Target, TimetableReport};
+use tutti_wire::tree::{Alive, Answer, Fares, FromAgent, Question};
+
+/// Questions for a sign of life of the keeper that wait for it.
+const LIFE_QUERIES_MAX: usize = 64;
 
 /// The most memory that any living task of a job had at once; `None` where it is not counted for
 /// all of them.
@@ -40,6 +44,16 @@ impl Agent {
                 Answer::Switches(self.switch.report(count as usize).records)
             }
             Question::Status => Answer::Status(Box::new(self.status())),
+            Question::SignOfLife { of_keeper: true } => return self.ask_keeper_for_life(query),
+            Question::SignOfLife { of_keeper: false } => Answer::Alive(Alive {
+                after_ns: self.switch.answers_after_ns(),
+                has_supervisor: self.has_supervisor(),
+            }),
+            Question::Timetable => {
+                let report = self.switch.timetable_report();
+                let node = self.options.node.clone();
+                Answer::Timetable(Box::new(TimetableReport { node, ..report }))
+            }
             Question::Usages => self.usages(),
             Question::Fares => Answer::Fares(self.fares()),
             Question::Processes(target) => self.processes(target),
@@ -52,6 +66,36 @@ impl Agent {
                 return self.order(query, Kind::End(grace), target);
             }
         })
+    }
+
+    /// Asks the keeper for a sign of life; the controller gets an answer when the keeper has given
+    /// it.
+    fn ask_keeper_for_life(&mut self, query: u64) -> Option<Answer> {
+        if self.keeping.keeper.is_none() {
+            return Some(Answer::Failed("the agent has no keeper now".into()));
+        }
+        // One that stands still for long is not asked for ever.
+        if self.keeping.asked_for_life.len() == LIFE_QUERIES_MAX {
+            self.keeping.asked_for_life.pop_front();
+        }
+        self.keeping.asked_for_life.push_back((query, monotonic_ns()));
+        self.tell_keeper(&ToKeeper::SignOfLife);
+        None
+    }
+
+    /// The keeper lives: all that asked for a sign of it get their answer.
+    pub(super) fn on_keeper_alive(&mut self) {
+        let now_ns = monotonic_ns();
+        let has_supervisor = self.has_supervisor();
+        for (query, asked_ns) in std::mem::take(&mut self.keeping.asked_for_life) {
+            let after_ns = Some(now_ns.saturating_sub(asked_ns));
+            let answer = Answer::Alive(Alive { after_ns, has_supervisor });
+            self.tell_controller(FromAgent::Answer { query, answer });
+        }
+    }
+
+    fn has_supervisor(&self) -> bool {
+        nix::unistd::getppid() == self.service.parent
     }
 
     /// What the kernel has counted until now. Where it counts nothing, only what the ended tasks

@@ -37,10 +37,12 @@ use tutti_linux::rt;
 use tutti_linux::signal::{Root, Walk};
 use tutti_node::platform::groups::{Cgroup, Haste, freeze_all};
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{ClusterTime, JobId, LaunchId, Timetable};
-use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
+use tutti_types::{ClusterTime, IfAbsent, JobId, LaunchId, Timetable};
+use tutti_wire::limits::{SWITCH_RECORD_JOBS_MAX, TIMETABLE_REPORT_MAX};
 use tutti_wire::metrics::{Histogram, SWITCH_BOUNDS_NS};
-use tutti_wire::report::SwitchRecord;
+use tutti_wire::report::{
+    CandidateReport, CandidateState, SwitchRecord, TimetableReport, TimetableSlotReport,
+};
 use tutti_wire::tree::Settings;
 
 #[cfg(feature = "simulation")]
@@ -86,6 +88,8 @@ enum Order {
     Joined,
     /// How to switch.
     Settings(Settings),
+    /// Which timetable is in force.
+    TellTimetable { answer: SyncSender<TimetableReport> },
     /// What happened so far.
     Report { count: usize, answer: SyncSender<Report> },
     /// Thaw everything and end: the jobs are being killed.
@@ -310,6 +314,31 @@ impl Switch {
         wait.recv_timeout(Duration::from_secs(5)).unwrap_or_default()
     }
 
+    /// How long the thread takes to answer; `None`: it does not within a quarter of a second, which
+    /// is less than others wait for the agent.
+    pub(crate) fn answers_after_ns(&self) -> Option<u64> {
+        let (answer, wait) = sync_channel(1);
+        let asked_ns = monotonic_ns();
+        self.order(Order::Report { count: 0, answer });
+        #[cfg(feature = "simulation")]
+        if let Some(stepped) = &self.stepped {
+            stepped.hear();
+        }
+        wait.recv_timeout(SIGN_OF_LIFE).ok()?;
+        Some(monotonic_ns().saturating_sub(asked_ns))
+    }
+
+    /// Asks for the timetable in force, without the node's name.
+    pub(crate) fn timetable_report(&self) -> TimetableReport {
+        let (answer, wait) = sync_channel(1);
+        self.order(Order::TellTimetable { answer });
+        #[cfg(feature = "simulation")]
+        if let Some(stepped) = &self.stepped {
+            stepped.hear();
+        }
+        wait.recv_timeout(Duration::from_secs(5)).unwrap_or_default()
+    }
+
     /// Ends the thread.
     pub(crate) fn stop(&self) {
         self.order(Order::Stop);
@@ -480,6 +509,9 @@ impl Thread {
                 let _ = done.send(());
             }
             Order::Settings(settings) => self.settings = settings,
+            Order::TellTimetable { answer } => {
+                let _ = answer.send(self.tell_timetable());
+            }
             Order::Report { count, answer } => {
                 let skip = self.history.records.len().saturating_sub(count);
                 let _ = answer.send(Report {
@@ -537,6 +569,62 @@ impl Thread {
         self.pending.push_back(timetable);
     }
 
+    /// The timetable in force, as far as it fits into a report.
+    fn tell_timetable(&mut self) -> TimetableReport {
+        let now = self.now();
+        self.activate(now);
+        let position = self.current.position(now);
+        let ends = position.map(|it| it.ends).filter(|it| *it != ClusterTime::NEVER);
+        let mut report = TimetableReport {
+            now_ns: now.0,
+            version: self.current.version,
+            lease_holds: self.lease.holds(),
+            slot: position.and_then(|it| u32::try_from(it.slot).ok()),
+            begins_ns: position.map(|it| it.begins.0),
+            ends_ns: ends.map(|it| it.0),
+            next_activates_ns: self.pending.front().map(|next| next.activates.0),
+            ..TimetableReport::default()
+        };
+        let mut room = TIMETABLE_REPORT_MAX;
+        for (index, slot) in self.current.slots.iter().enumerate() {
+            let mut running = Vec::new();
+            self.current.running(index, |launch| self.is_present(launch), &mut running);
+            let mut candidates = Vec::new();
+            for candidate in &slot.candidates {
+                let more = candidate.processors.iter().count().max(1);
+                if more > room {
+                    report.left_out += 1;
+                    continue;
+                }
+                room -= more;
+                candidates.push(CandidateReport {
+                    job: candidate.launch.job,
+                    processors: candidate.processors.iter().collect(),
+                    runs: running.contains(&candidate.launch),
+                    state: self.candidate_state(candidate.launch),
+                    hold: candidate.if_absent == IfAbsent::Hold,
+                });
+            }
+            let (row, length_ns) = (Some(slot.row.0), slot.length.0);
+            report.slots.push(TimetableSlotReport { row, length_ns, candidates });
+        }
+        report
+    }
+
+    /// Whether this launch of a job has processes here.
+    fn is_present(&self, launch: LaunchId) -> bool {
+        self.members.get(&launch.job).is_some_and(|member| member.number == launch.number)
+    }
+
+    fn candidate_state(&self, launch: LaunchId) -> CandidateState {
+        match self.members.get(&launch.job).filter(|member| member.number == launch.number) {
+            None => CandidateState::Absent,
+            Some(Member { state: State::Stands, .. }) => CandidateState::Stopped,
+            Some(Member { state: State::Yields, .. }) => CandidateState::Background,
+            Some(Member { state: State::Runs, .. }) => CandidateState::Running,
+        }
+    }
+
     /// Cluster time. It does not go back behind a switch when the clock is corrected a little;
     /// where it is another time altogether, it is.
     fn now(&mut self) -> ClusterTime {
@@ -576,9 +664,7 @@ impl Thread {
             return Vec::new();
         }
         if let Some(position) = self.current.position(now) {
-            let present = |launch: LaunchId| {
-                self.members.get(&launch.job).is_some_and(|member| member.number == launch.number)
-            };
+            let present = |launch| self.is_present(launch);
             self.current.running(position.slot, present, &mut running);
         }
         running.into_iter().map(|launch| launch.job).collect()
@@ -730,6 +816,9 @@ fn halt(member: &mut Member, settings: Settings) {
 
 /// A timetable that arrives so long after its activation counts as late.
 const LATE_NS: u64 = 1_000_000;
+
+/// How long the thread may take for a sign of life.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(250);
 
 /// How long one further attempt to stop a job may take.
 const ASK_AGAIN: Duration = Duration::from_millis(2);

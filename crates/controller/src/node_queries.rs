@@ -8,12 +8,16 @@ use tutti_types::{ClusterTime, JobId, Nanos, NodeId};
 use tutti_wire::frame::encoded_len;
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
-use tutti_wire::report::AgentStatus;
+use tutti_wire::report::{AgentStatus, NodeLife, TimetableReport};
 use tutti_wire::tree::{Answer, Fares, Question, ToAgent};
 
 /// How long `tutti nodes` waits for what nodes say of themselves: it is asked most of all when one
 /// of them hangs.
 const FARES_PATIENCE: Nanos = Nanos::from_millis(500);
+
+/// How long nodes have for a sign of life, and for their status: what the others say is wanted most
+/// of all when one of them hangs.
+const LIFE_PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// What a record of a switch takes, about.
 const SWITCH_RECORD_BYTES: usize = 64;
@@ -57,6 +61,9 @@ struct Open {
     /// Nodes that have not answered.
     missing: BTreeSet<NodeId>,
     answers: Vec<(NodeId, Answer)>,
+    /// When nodes were asked, and how long each of them took to answer.
+    asked: ClusterTime,
+    took: BTreeMap<NodeId, Nanos>,
     /// Where the page begins that is asked for, and where the next one.
     page: Page,
     /// When a node that has not answered is left out.
@@ -104,9 +111,11 @@ impl Driver {
         let (missing, answers) = (BTreeSet::new(), Vec::new());
         let until = match question {
             Question::Fares => self.now() + FARES_PATIENCE,
+            Question::SignOfLife { .. } | Question::Status => self.now() + LIFE_PATIENCE,
             _ => ClusterTime::NEVER,
         };
-        let mut open = Open { client, question: question.clone(), missing, answers, page, until };
+        let (asked, took, question) = (self.now(), BTreeMap::new(), question.clone());
+        let mut open = Open { client, question, missing, answers, asked, took, page, until };
         for node in nodes {
             if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
                 open.missing.insert(node);
@@ -116,15 +125,17 @@ impl Driver {
             }
         }
         let asked = open.missing.iter().copied().collect();
-        self.tell_nodes(asked, ToAgent::Ask { query, question: question.clone() });
+        self.tell_nodes(asked, ToAgent::Ask { query, question: open.question.clone() });
         self.pending.questions.open.insert(query, open);
         self.close_answered();
     }
 
     pub(super) fn on_answer(&mut self, query: u64, node: NodeId, answer: Answer) {
+        let now = self.now();
         if let Some(open) = self.pending.questions.open.get_mut(&query)
             && open.missing.remove(&node)
         {
+            open.took.insert(node, now.since(open.asked));
             open.answers.push((node, answer));
         }
         self.close_answered();
@@ -162,6 +173,7 @@ impl Driver {
                 let reply = match open.question {
                     Question::Usages => self.jobs_with(open.answers, open.page.job),
                     Question::Fares => self.nodes_with(open.answers, open.page.node),
+                    Question::SignOfLife { .. } => self.signs_of_life(&open),
                     _ => self.merge(&open.question, open.answers, open.page.next),
                 };
                 self.note_part(&open.question, reply == Reply::Done);
@@ -201,6 +213,34 @@ impl Driver {
         report::nodes(self, &fares, from)
     }
 
+    /// What has answered of the nodes of a page, and what has not.
+    fn signs_of_life(&self, open: &Open) -> Reply {
+        let answers: BTreeMap<NodeId, &Answer> =
+            open.answers.iter().map(|(node, answer)| (*node, answer)).collect();
+        let last = open.page.next.unwrap_or(NodeId(u32::MAX));
+        let of_page = self.nodes.keys().filter(|it| **it >= open.page.node && **it < last);
+        let life = |&id: &NodeId| {
+            let took = open.took.get(&id).map(|it| it.0);
+            let (answered_ns, alive, not_asked) = match answers.get(&id) {
+                Some(Answer::Alive(alive)) => (took, Some(*alive), String::new()),
+                Some(Answer::Failed(reason)) => (took, None, reason.clone()),
+                _ => (None, None, String::new()),
+            };
+            NodeLife { node: self.node_name(id), answered_ns, alive, not_asked }
+        };
+        Reply::SignsOfLife { nodes: of_page.map(life).collect(), next: open.page.next }
+    }
+
+    /// A timetable whose rows are counted as those of jobs are.
+    fn with_rows_of_matrix(&self, mut report: Box<TimetableReport>) -> Box<TimetableReport> {
+        let rows = self.core.rows().filter(|row| row.length.is_some());
+        let rows: BTreeMap<u64, u64> = rows.map(|row| row.id.0).zip(1..).collect();
+        for slot in &mut report.slots {
+            slot.row = slot.row.and_then(|id| rows.get(&id).copied());
+        }
+        report
+    }
+
     fn merge(
         &self,
         question: &Question,
@@ -223,14 +263,19 @@ impl Driver {
                 Answer::Switches(records) => switches.push((self.node_name(node), records)),
                 Answer::Status(status) => statuses.push(*status),
                 Answer::Tasks(found) => tasks.extend(found),
-                Answer::Done | Answer::Usages(_) | Answer::Fares(_) => {}
+                Answer::Timetable(report) => {
+                    return Reply::Timetable(self.with_rows_of_matrix(report));
+                }
+                Answer::Done | Answer::Usages(_) | Answer::Fares(_) | Answer::Alive(_) => {}
+                // Lost meanwhile, as nodes without an agent are left out.
+                Answer::Failed(_) if *question == Question::Status => {}
                 Answer::Failed(reason) => return failure(question, reason).failed(),
             }
         }
         match question {
             Question::Processes(target) => Reply::Tasks { target: *target, tasks, next },
             Question::Switches { .. } => Reply::Switches { nodes: switches, next },
-            _ if !statuses.is_empty() => Reply::Status(report::status(self, statuses)),
+            Question::Status => Reply::Status(report::status(self, statuses)),
             _ => Reply::Done,
         }
     }
@@ -245,8 +290,9 @@ fn nodes_asked(question: &Question) -> usize {
             (PAGE_BYTES / SWITCH_RECORD_BYTES / records).max(1)
         }
         Question::Processes(_) => NODES_WITH_PROCESSES,
-        Question::Fares => PAGE_ITEMS,
+        Question::Fares | Question::SignOfLife { .. } => PAGE_ITEMS,
         Question::Status
+        | Question::Timetable
         | Question::SuspendPart(_)
         | Question::ResumePart(_)
         | Question::Usages

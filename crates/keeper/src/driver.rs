@@ -864,6 +864,7 @@ impl Keeper {
                 }
             }),
             ToKeeper::Lease { until_ns } => self.lease.renew(until_ns),
+            ToKeeper::SignOfLife => self.context.reports.push(FromKeeper::Alive),
             ToKeeper::Stop => self.stop(),
         }
     }

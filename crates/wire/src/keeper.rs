@@ -76,6 +76,8 @@ pub enum ToKeeper {
         /// The signal's number.
         signal: u8,
     },
+    /// Answer with `Alive` at once.
+    SignOfLife,
 }
 
 /// What a keeper tells its agent.
@@ -135,6 +137,8 @@ pub enum FromKeeper {
     },
     /// Parts of jobs that the keeper holds, before `Welcome`. Parts of one job follow each other.
     Held(Vec<HeldJob>),
+    /// The answer to `SignOfLife`.
+    Alive,
 }
 
 /// A part of a job that its user has suspended by signals.

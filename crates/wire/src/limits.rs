@@ -126,6 +126,9 @@ pub const EXCHANGE_USER_BYTES_MAX: usize = 8 * EXCHANGE_BYTES_MAX;
 /// [`PMI_LINE_BYTES_MAX`].
 pub const EXCHANGE_PART_BYTES: usize = 64 << 10;
 
+/// Candidates, and processors of all of them together, that the report of a timetable names.
+pub const TIMETABLE_REPORT_MAX: usize = 65_536;
+
 /// Switch records that one answer carries.
 pub const SWITCH_RECORDS_MAX: usize = 65_536;
 
@@ -186,6 +189,7 @@ const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
 // A place: a rank, and a set of up to 128 words of which most are zero.
 const _: () = assert!(JOB_REQUEST_BYTES_MAX + TASKS_PER_NODE_MAX as usize * 150 < ITEM_BYTES_MAX);
 const _: () = assert!(SWITCH_RECORDS_MAX * 60 + SWITCH_RECORD_JOBS_MAX * 10 < ITEM_BYTES_MAX);
+const _: () = assert!(TIMETABLE_REPORT_MAX * 40 < ITEM_BYTES_MAX);
 const _: () = assert!(PROCESSES_REPORTED_MAX * (COMMAND_BYTES_MAX + 60) < ITEM_BYTES_MAX);
 // A number, a start time, and what says which parts.
 const _: () = assert!(SUSPENDED_PROCESSES_MAX * 15 + SUSPENDED_PARTS_MAX * 30 < ITEM_BYTES_MAX);

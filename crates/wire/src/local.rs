@@ -7,9 +7,9 @@ use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::metrics::MetricsReport;
 use crate::report::{
-    AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeReport,
-    ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord, Target,
-    TaskReport, WeightReport,
+    AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeLife,
+    NodeReport, ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord,
+    Target, TaskReport, TimetableReport, WeightReport,
 };
 use crate::show::ShowReport;
 use alloc::boxed::Box;
@@ -187,6 +187,18 @@ pub enum Request {
         count: u32,
         /// The first node that may be on the page.
         from: NodeId,
+    },
+    /// Signs of life of the daemons of all nodes: `SignsOfLife`.
+    SignsOfLife {
+        /// Whether those of keepers are wanted; else those of agents.
+        of_keepers: bool,
+        /// The first node that may be on the page.
+        from: NodeId,
+    },
+    /// The timetable that a node follows: `Timetable`.
+    Timetable {
+        /// The node's name.
+        node: String,
     },
     /// `Status`.
     Status,
@@ -380,6 +392,8 @@ impl Request {
             | Self::Resources
             | Self::Switches { .. }
             | Self::Weights
+            | Self::Timetable { .. }
+            | Self::SignsOfLife { .. }
             | Self::Status
             | Self::When(_)
             | Self::Starts { .. }
@@ -628,6 +642,15 @@ pub enum Reply {
     Switches {
         /// Names of nodes, and the switches of each.
         nodes: Vec<(String, Vec<SwitchRecord>)>,
+        /// Where the next page begins, if others follow.
+        next: Option<NodeId>,
+    },
+    /// The timetable of a node.
+    Timetable(Box<TimetableReport>),
+    /// A page of signs of life, by node.
+    SignsOfLife {
+        /// What each node has answered, if it has.
+        nodes: Vec<NodeLife>,
         /// Where the next page begins, if others follow.
         next: Option<NodeId>,
     },

@@ -5,6 +5,7 @@ use crate::code::Code;
 use crate::history::Ending;
 use crate::launch::Usage;
 use crate::metrics::Histogram;
+use crate::tree::Alive;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -450,6 +451,74 @@ pub struct AccessReport {
     pub from: String,
 }
 
+/// A node's timetable, as its agent follows it. Times are nanoseconds of cluster time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimetableReport {
+    /// The node's name.
+    pub node: String,
+    /// When the agent answered.
+    pub now_ns: u64,
+    /// The version of the timetable in force; 0: none has come yet.
+    pub version: u64,
+    /// Whether the node's lease holds; without it no job runs.
+    pub lease_holds: bool,
+    /// The index of the slot in force, from 0; `null`: the timetable has no slot.
+    pub slot: Option<u32>,
+    /// When the turn of this slot began; `null` as `slot`.
+    pub begins_ns: Option<u64>,
+    /// When it ends; `null`: there is no other slot to switch to.
+    pub ends_ns: Option<u64>,
+    /// When the next timetable replaces this one; `null`: none has come.
+    pub next_activates_ns: Option<u64>,
+    /// The frame: one cycle of all slots.
+    pub slots: Vec<TimetableSlotReport>,
+    /// Candidates that the list has no room for.
+    pub left_out: u64,
+}
+
+/// One slot of a node's timetable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimetableSlotReport {
+    /// The row of the matrix that it comes from, from 1; `null`: the matrix has it no more. An
+    /// agent answers with the row's own number.
+    pub row: Option<u64>,
+    /// How long it lasts, in nanoseconds.
+    pub length_ns: u64,
+    /// The candidates, first come first: the jobs of the row, then alternates.
+    pub candidates: Vec<CandidateReport>,
+}
+
+/// A job that may run in a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CandidateReport {
+    /// The job.
+    pub job: JobId,
+    /// The processors of the node that it runs on.
+    pub processors: Vec<u32>,
+    /// Whether the job runs in this slot: it is present, and no candidate before it has its
+    /// processors.
+    pub runs: bool,
+    /// What its processes may do now.
+    pub state: CandidateState,
+    /// Whether its processors are left idle when it is absent; else they are offered to the
+    /// candidates below.
+    pub hold: bool,
+}
+
+/// What the processes of a candidate may do at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CandidateState {
+    /// It has no process on the node, or this launch of it has ended.
+    Absent,
+    /// It is suspended until its turn.
+    Stopped,
+    /// It runs where no other job would (control method `priority`).
+    Background,
+    /// It runs.
+    Running,
+}
+
 /// One switch, as the switch thread of an agent recorded it. Times are nanoseconds of cluster time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchRecord {
@@ -549,6 +618,19 @@ pub struct AgentStatus {
     pub switch_times: Histogram,
     /// By how much switches began too late, in nanoseconds.
     pub switch_delays: Histogram,
+}
+
+/// Whether a node has given a sign of life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLife {
+    /// The node's name.
+    pub node: String,
+    /// How long its answer took to reach the controller, in nanoseconds; `null`: none came in time.
+    pub answered_ns: Option<u64>,
+    /// What it answered.
+    pub alive: Option<Alive>,
+    /// Why it was not asked; empty: it was.
+    pub not_asked: String,
 }
 
 /// A controller, as `tutti doctor` shows it.

@@ -3,7 +3,7 @@
 use crate::frame::{encoded_len, pack};
 use crate::launch::{Launch, Share, Usage};
 use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
-use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
+use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport, TimetableReport};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -154,6 +154,14 @@ pub enum Question {
     },
     /// What the agent can do and how it fares.
     Status,
+    /// The timetable that the node follows.
+    Timetable,
+    /// A sign of life (J25): of the agent and its switch thread, or of the node's keeper, which the
+    /// agent asks in turn.
+    SignOfLife {
+        /// Whether the keeper's is wanted.
+        of_keeper: bool,
+    },
     /// Suspend a part of a job (a task, or a process and all below it).
     SuspendPart(Target),
     /// Resume a part of a job.
@@ -198,6 +206,10 @@ pub enum Answer {
     Switches(Vec<SwitchRecord>),
     /// To `Status`.
     Status(Box<AgentStatus>),
+    /// To `Timetable`.
+    Timetable(Box<TimetableReport>),
+    /// To `SignOfLife`; that of a keeper once the keeper has answered.
+    Alive(Alive),
     /// To `Usages`, by job.
     Usages(Vec<(JobId, Usage)>),
     /// To `Fares`.
@@ -230,6 +242,16 @@ pub struct Fares {
     pub clock_ahead_ns: i64,
     /// Timetables that came after they should have been active.
     pub late_timetables: u64,
+}
+
+/// What an agent finds alive on its node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// How long the keeper, if that was asked for, or the switch thread took to answer; `None`: it
+    /// has not answered.
+    pub after_ns: Option<u64>,
+    /// Whether the agent's supervisor lives.
+    pub has_supervisor: bool,
 }
 
 /// How an agent switches.

@@ -165,6 +165,8 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::StandingParams
         | Request::Resources
         | Request::Switches { .. }
+        | Request::Timetable { .. }
+        | Request::SignsOfLife { .. }
         | Request::Status
         | Request::When(_)
         | Request::Starts { .. }
@@ -258,6 +260,12 @@ impl Driver {
                 self.on_configure(token, uid, &settings, dry_run);
             }
             Request::Switches { count, from } => self.on_switches(token, count, from),
+            Request::SignsOfLife { of_keepers, from } => {
+                let nodes: Vec<_> = self.nodes.keys().copied().collect();
+                let question = Question::SignOfLife { of_keeper: of_keepers };
+                self.ask_for_page(token, &nodes, &question, Page::of_nodes(from));
+            }
+            Request::Timetable { node } => self.on_timetable(token, &node),
             Request::Status => self.on_status(token),
             Request::When(job) => self.on_when(token, uid, job),
             Request::Starts { from, forecast } => self.on_starts(token, uid, from, forecast),
@@ -382,6 +390,21 @@ impl Driver {
         let nodes = self.nodes_with_agents();
         let page = Page::of_jobs(from);
         self.ask_for_page(token, &nodes, &Question::Usages, page);
+    }
+
+    fn on_timetable(&mut self, token: u64, node: &str) {
+        match self.named(node) {
+            Ok(nodes) if nodes.len() == 1 => {
+                let nodes: Vec<_> = nodes.into_iter().collect();
+                self.ask(token, &nodes, &Question::Timetable);
+            }
+            Ok(nodes) => {
+                let nodes = nodes.len();
+                let reason = format!("{node} is {nodes} nodes; ask for the timetable of one");
+                self.fail(token, Problem::new(Code::BadValue, reason));
+            }
+            Err(error) => self.fail(token, error),
+        }
     }
 
     fn on_status(&mut self, token: u64) {

@@ -104,6 +104,8 @@ impl Driver {
                 }
                 Question::Switches { .. }
                 | Question::Status
+                | Question::Timetable
+                | Question::SignOfLife { .. }
                 | Question::Usages
                 | Question::Fares
                 | Question::Processes(_)

@@ -1,5 +1,7 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
+mod timetable;
+
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
 use tutti_client::ask::{ask, pages_of_nodes};
@@ -21,6 +23,7 @@ Examples:
   tutti nodes drain 'a[1-4]' --reason 'new memory'
   tutti nodes resume a1,a2
   tutti nodes set 'gpu=b[1-2]'    jobs ask for it by -w set:gpu
+  tutti nodes --timetable a1      the slots of a1, and the jobs that have them
 
 Columns:
   STATE     up, drained (takes no new jobs), unreachable (its jobs go on until
@@ -62,6 +65,10 @@ pub(crate) struct NodesArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+
+    /// Show the timetable that a node's agent follows
+    #[arg(long, value_name = "NODE")]
+    timetable: Option<String>,
 
     #[command(subcommand)]
     order: Option<Order>,
@@ -110,6 +117,9 @@ enum Order {
 }
 
 pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
+    if let Some(node) = args.timetable {
+        return timetable::execute(node, args.json);
+    }
     let order = match args.order {
         None => None,
         Some(Order::Set { json, settings }) => return sets(json, &settings),

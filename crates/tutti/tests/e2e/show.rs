@@ -228,16 +228,23 @@ pub(crate) fn check(root: &Value, schema: &Value, value: &Value, at: &str) {
     let fits = types.map_or_else(|| of_type(&schema["type"]), |types| types.iter().any(of_type));
     assert!(fits, "{at}: {value} is none of {}", schema["type"]);
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        check(root, &schema["items"], item, &format!("{at}[{index}]"));
+        let of_item = schema["prefixItems"].get(index).unwrap_or(&schema["items"]);
+        check(root, of_item, item, &format!("{at}[{index}]"));
     }
     let Some(fields) = value.as_object() else { return };
+    if schema["additionalProperties"].is_object() {
+        for (name, value) in fields {
+            check(root, &schema["additionalProperties"], value, &format!("{at}.{name}"));
+        }
+        return;
+    }
     assert_eq!(schema["additionalProperties"], false);
     for name in schema["required"].as_array().unwrap() {
         assert!(fields.contains_key(name.as_str().unwrap()), "{at} has no {name}");
     }
     for (name, value) in fields {
         let schema = schema["properties"].get(name);
-        let schema = schema.unwrap_or_else(|| panic!("{at}: jobs.schema.json has no {name:?}"));
+        let schema = schema.unwrap_or_else(|| panic!("{at}: the schema has no {name:?}"));
         check(root, schema, value, &format!("{at}.{name}"));
     }
 }

@@ -26,11 +26,13 @@ use tutti_wire::limits::{
     FRONT_END_FRAME_BYTES_MAX, HELD_JOBS_MAX, HOST_NAME_BYTES_MAX, ITEM_BYTES_MAX,
     JOB_REQUEST_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX, ORIGINS_MAX, PMI_LINE_BYTES_MAX,
     STDIO_CHUNK_BYTES, SUSPENDED_PARTS_MAX, SUSPENDED_PROCESSES_MAX, SWITCH_RECORD_JOBS_MAX,
-    SWITCH_RECORDS_MAX, TASK_DETAIL_BYTES_MAX, TASKS_PER_NODE_MAX, TUNNEL_CHUNK_BYTES,
-    UNREACHABLE_MAX,
+    SWITCH_RECORDS_MAX, TASK_DETAIL_BYTES_MAX, TASKS_PER_NODE_MAX, TIMETABLE_REPORT_MAX,
+    TUNNEL_CHUNK_BYTES, UNREACHABLE_MAX,
 };
 use tutti_wire::pmi::Exchange;
-use tutti_wire::report::{SwitchRecord, TaskReport};
+use tutti_wire::report::{
+    CandidateReport, CandidateState, SwitchRecord, TaskReport, TimetableReport, TimetableSlotReport,
+};
 use tutti_wire::tree::{Answer, FromAgent, Question, TimetableParts, ToAgent, timetable_orders};
 
 /// Nodes of an instance: as many as the core takes.
@@ -108,6 +110,8 @@ fn question(question: Question) -> Question {
         Question::Runs { .. } => Question::Runs { program: bytes(PATH_BYTES) },
         fixed @ (Question::Switches { .. }
         | Question::Status
+        | Question::Timetable
+        | Question::SignOfLife { .. }
         | Question::SuspendPart(_)
         | Question::ResumePart(_)
         | Question::Usages
@@ -182,6 +186,21 @@ fn answer(answer: Answer) -> Answer {
             status.container = text(TEXT_BYTES);
             Answer::Status(status)
         }
+        Answer::Timetable(_) => {
+            let candidate = CandidateReport {
+                job: JobId(u64::MAX),
+                processors: vec![8191],
+                runs: true,
+                state: CandidateState::Running,
+                hold: true,
+            };
+            let (row, length_ns) = (Some(u64::MAX), u64::MAX);
+            let candidates = vec![candidate];
+            let slot = TimetableSlotReport { row, length_ns, candidates };
+            let slots = vec![slot; TIMETABLE_REPORT_MAX];
+            let node = text(HOST_NAME_BYTES_MAX);
+            Answer::Timetable(Box::new(TimetableReport { node, slots, ..Default::default() }))
+        }
         Answer::Usages(_) => Answer::Usages(vec![(JobId(u64::MAX), usage()); HELD_JOBS_MAX]),
         // More than a frame holds.
         Answer::Tasks(_) => {
@@ -190,7 +209,7 @@ fn answer(answer: Answer) -> Answer {
             Answer::Tasks(vec![TaskReport { job, rank, node, processes, left_out }; 2 * TASKS])
         }
         Answer::Failed(_) => Answer::Failed(text(TEXT_BYTES)),
-        fixed @ (Answer::Fares(_) | Answer::Done) => fixed,
+        fixed @ (Answer::Fares(_) | Answer::Alive(_) | Answer::Done) => fixed,
     }
 }
 
@@ -311,6 +330,7 @@ fn to_keeper(message: ToKeeper) -> ToKeeper {
         fixed @ (ToKeeper::Launch { .. }
         | ToKeeper::Kill { .. }
         | ToKeeper::Forget { .. }
+        | ToKeeper::SignOfLife
         | ToKeeper::SendExchanges { .. }
         | ToKeeper::Lease { .. }
         | ToKeeper::Stop) => fixed,
@@ -351,6 +371,7 @@ fn from_keeper(message: FromKeeper) -> FromKeeper {
         | FromKeeper::Welcome { .. }
         | FromKeeper::TaskStarted { .. }
         | FromKeeper::Cleared { .. }
+        | FromKeeper::Alive
         | FromKeeper::Lapsed) => fixed,
     }
 }

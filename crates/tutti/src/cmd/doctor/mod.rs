@@ -4,6 +4,7 @@
 //! Where an instance runs, its agents say what they can do. Where none runs, it is what an instance
 //! started here and now would have.
 
+mod cluster;
 mod finding;
 mod instance;
 mod node;
@@ -21,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   tutti doctor                 what does not work here, and how to fix it
   tutti doctor -v              all findings
+  tutti doctor --cluster       whether every daemon of every node is alive
   tutti doctor --leftovers     what dead instances have left on this machine";
 
 #[derive(Args, Debug)]
@@ -33,6 +35,10 @@ pub(crate) struct DoctorArgs {
     /// Show all findings, and how each was found
     #[arg(short, long, conflicts_with_all = ["json", "leftovers"])]
     verbose: bool,
+
+    /// Ask every daemon of every node for a sign of life
+    #[arg(long, conflicts_with_all = ["verbose", "leftovers"])]
+    cluster: bool,
 
     /// Show what dead instances have left: cgroups, directories, processes; also unused shared
     /// memory, message queues and semaphores
@@ -47,6 +53,9 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     if args.leftovers {
         return super::leftovers::execute(args.remove, args.json);
+    }
+    if args.cluster {
+        return cluster::execute(args.json);
     }
     let diagnosis = diagnose();
     if args.json {
