@@ -1,4 +1,4 @@
-//! `tutti nodes --timetable`, and `tutti doctor --cluster`: what agents follow, and who lives.
+//! `tutti nodes --timetable`, and `tutti doctor --cluster`: what agents follow, and which daemons live.
 
 use crate::cluster::Bed;
 use crate::harness::{Instance, eventually};
@@ -34,7 +34,7 @@ fn a_timetable_has_the_jobs_of_each_slot_and_which_of_them_runs() {
         (slots.len() == 2).then_some((both, first?))
     });
     let (report, first) = both;
-    let in_force = report["slot"].as_u64().unwrap() as usize;
+    let in_force = usize::try_from(report["slot"].as_u64().unwrap()).unwrap();
     let named: BTreeSet<u64> = first.iter().map(|it| it["job"].as_u64().unwrap()).collect();
     assert_eq!(named, BTreeSet::from(jobs), "{report}");
     assert_eq!(first[in_force]["state"], "running", "{report}");
