@@ -1,4 +1,4 @@
-//! `tutti nodes --timetable`, and `tutti doctor --cluster`: what agents follow, and which daemons live.
+//! `tutti nodes --timetable` and `tutti doctor --cluster`: what agents follow, what is alive.
 
 use crate::cluster::Bed;
 use crate::harness::{Instance, eventually};
