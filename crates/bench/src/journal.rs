@@ -249,6 +249,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
             launch: segments.clone(),
             accepted: controller.at,
             accepted_ms: 0,
+            notify: None,
         });
     }
     for number in 0..ended {

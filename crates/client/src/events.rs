@@ -13,7 +13,7 @@ use tutti_wire::event::{EVENTS_VERSION, EventQuery, EventRecord, JobOf};
 use tutti_wire::local::{Reply, Request};
 
 /// The words of all events, as JSON has them.
-pub const EVENT_WORDS: [&str; 26] = [
+pub const EVENT_WORDS: [&str; 27] = [
     "controller_started",
     "instance_ending",
     "job_class_changed",
@@ -24,6 +24,7 @@ pub const EVENT_WORDS: [&str; 26] = [
     "job_node_back",
     "job_node_lost",
     "job_node_unreachable",
+    "job_notification",
     "job_preempted",
     "job_released",
     "job_requeued",
@@ -132,10 +133,13 @@ pub fn json_line(record: &EventRecord) -> anyhow::Result<String> {
         fields: &'a Map<String, Value>,
     }
     let what = serde_json::to_value(&record.event.what)?;
-    let (none, no_word) = (Map::new(), String::new());
+    let no_word = String::new();
     // Each event is written as `{"word": {fields}}`.
     let found = what.as_object().and_then(|object| object.iter().next());
     let (word, fields) = found.unwrap_or((&no_word, &Value::Null));
+    // The key of a webhook is between the user and the receiver.
+    let mut public = fields.as_object().cloned().unwrap_or_default();
+    public.remove("key");
     let line = Line {
         version: EVENTS_VERSION,
         number: record.number,
@@ -144,7 +148,7 @@ pub fn json_line(record: &EventRecord) -> anyhow::Result<String> {
         cluster_ns: record.event.cluster_ns,
         event: word,
         job: record.event.job.as_ref(),
-        fields: fields.as_object().unwrap_or(&none),
+        fields: &public,
     };
     Ok(without_orders(&serde_json::to_string(&line)?))
 }

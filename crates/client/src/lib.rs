@@ -28,6 +28,7 @@ mod keeper;
 pub mod metrics;
 mod nodes;
 pub mod noise;
+mod notify;
 mod open_mpi;
 pub mod output;
 mod pipes;

@@ -118,6 +118,9 @@ pub struct JobOptions {
     #[arg(long, value_name = "N", value_parser = processes, help_heading = FAILURES)]
     pub max_processes: Option<u64>,
 
+    #[command(flatten)]
+    pub notify: super::notify::NotifyOptions,
+
     /// Give the tasks Slurm's variables, and its commands first in PATH; see `tutti slurm`
     #[arg(long, help_heading = "Environment")]
     pub slurm: bool,
@@ -239,6 +242,7 @@ pub fn job_request(
         begin_ms: options.begin,
         warning: options.signal,
         array: None,
+        notify: options.notify.request()?,
         resources: options.resource.clone(),
         within,
         launch: LaunchSpec {
@@ -264,13 +268,18 @@ pub fn job_request(
         let partition = format!("SLURM_JOB_PARTITION={partition}");
         request.launch.environment.push(ByteBuf::from(partition));
     }
-    let bytes = request.launch.bytes();
+    check_size(&request.launch)?;
+    Ok(request)
+}
+
+fn check_size(launch: &LaunchSpec) -> anyhow::Result<()> {
+    let bytes = launch.bytes();
     anyhow::ensure!(
         bytes <= JOB_REQUEST_BYTES_MAX - (64 << 10),
         "arguments, environment and script take {bytes} bytes, too much for a job; put what is long \
          into files"
     );
-    Ok(request)
+    Ok(())
 }
 
 /// The class of jobs that are debugged: they are not preempted.

@@ -224,6 +224,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("--exclusive", request.nodes.exclusive),
         ("--on-node-loss", request.on_node_loss != OnNodeLoss::Kill),
         ("--weights", request.weights.is_some()),
+        ("--notify", request.notify.is_some()),
     ];
     if let Some((option, _)) = only_for_jobs.iter().find(|(_, is_asked)| *is_asked) {
         let reason = format!(

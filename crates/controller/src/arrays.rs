@@ -7,6 +7,7 @@
 use super::driver::{Connection, Driver, Kind};
 use super::error::Problem;
 use super::jobs::Entry;
+use super::notify::of_element;
 use super::report;
 use super::requests::Forbidden;
 use serde_bytes::ByteBuf;
@@ -49,6 +50,11 @@ impl Element {
             max: indices.max(),
             step: indices.step(),
         })
+    }
+
+    /// Whether it has the lowest index.
+    pub(super) const fn is_first(self) -> bool {
+        self.index == self.min
     }
 
     pub(super) const fn report(self) -> ArrayReport {
@@ -152,6 +158,7 @@ impl Driver {
             launch: launch.segments(),
             accepted: whole.accepted,
             accepted_ms: whole.accepted_ms,
+            notify: of_element(whole.notify.as_deref(), element),
         };
         self.memory.journal.note_job(&made);
         let shown = self.shown_of(view.spec, made.accepted_ms);
@@ -194,7 +201,7 @@ impl Driver {
         let ended = entry.ended(report.clone(), self.now(), outcome, Vec::new());
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, None);
-        self.job_ended(&ended);
+        self.job_ended(&ended, entry.notify.as_deref());
         self.ends.ended.push(ended);
         self.watch_history();
         for token in entry.waiting {

@@ -214,6 +214,7 @@ pub fn main(options: ControllerOptions) -> anyhow::Result<()> {
     // Connections are heard: not before it is known what there is.
     let private = options.instance.private;
     let mut driver = Driver::new(options.instance)?;
+    driver.want_notifier_again();
     let listener = state_dir::listen(&path, !private)?;
     driver.intake.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
@@ -432,7 +433,10 @@ impl Driver {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
             || !self.arrays.is_empty()
-            || self.connections.values().any(|c| matches!(c.kind, Kind::Client(_)));
+            || self
+                .connections
+                .iter()
+                .any(|(token, c)| matches!(c.kind, Kind::Client(_)) && !self.events.is_own(*token));
         let is_alone = self.instance.private && self.cluster.members.is_none();
         (is_alone && !used).then(|| self.clock.active + limit)
     }
@@ -703,7 +707,7 @@ impl Driver {
         let ended = entry.ended(report.clone(), self.now(), outcome, tasks);
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, details.as_ref());
-        self.job_ended(&ended);
+        self.job_ended(&ended, entry.notify.as_deref());
         self.forget_later(job);
         self.ends.ended.push(ended);
         self.watch_history();

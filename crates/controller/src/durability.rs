@@ -10,6 +10,7 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::jobs::{Ended, Entry};
 use super::launch_store;
+use super::notify::notify_bytes;
 use super::report;
 use super::time_base::{Reach, ReachFile};
 use std::collections::{BTreeMap, VecDeque};
@@ -334,7 +335,8 @@ impl Driver {
         if let Some(view) = self.core.array(id) {
             let shelf = self.users.shelves.entry(job.credentials.uid).or_default();
             let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
-            let launch = shelf.take_over(name, segments, former);
+            let beside = notify_bytes(job.notify.as_ref());
+            let launch = shelf.take_over((name, beside), segments, former);
             let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
             entry.array = Some(view.array.clone());
             entry.shown = self.shown_of(view.spec, entry.accepted_ms);
@@ -349,7 +351,8 @@ impl Driver {
         };
         let shelf = self.users.shelves.entry(job.credentials.uid).or_default();
         let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
-        let launch = shelf.take_over(name, segments, former);
+        let beside = notify_bytes(job.notify.as_ref());
+        let launch = shelf.take_over((name, beside), segments, former);
         let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
         entry.submitted |= element.is_some();
         entry.element = element;

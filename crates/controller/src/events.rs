@@ -13,6 +13,7 @@ use super::bank::account_name;
 use super::driver::Driver;
 use super::error::Problem;
 use super::jobs::{Ended, Entry};
+use super::notify::of_end;
 use super::requests::Forbidden;
 use super::site::after_text;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +37,7 @@ use tutti_wire::limits::{
     NAME_BYTES_MAX,
 };
 use tutti_wire::local::Reply;
+use tutti_wire::notify::Notify;
 use tutti_wire::show::NodeShare;
 
 /// Latest events in memory, and their bytes, about: readers that follow need no others.
@@ -81,11 +83,15 @@ pub(super) struct Events {
     up: BTreeSet<NodeId>,
     /// Nodes that do not answer.
     unreachable: BTreeSet<NodeId>,
+    /// Whether the supervisor was asked for the process that delivers notifications.
+    pub(super) has_notifier: bool,
 }
 
 /// A request for events that waits.
 struct Reader {
     uid: u32,
+    /// Whether it is one of the instance's own.
+    is_own: bool,
     filter: Filter,
     /// From where it asked, and how far it was looked for.
     from: u64,
@@ -175,6 +181,7 @@ impl Default for Events {
             answer_at: ClusterTime(0),
             up: BTreeSet::new(),
             unreachable: BTreeSet::new(),
+            has_notifier: false,
         }
     }
 }
@@ -183,6 +190,11 @@ impl Events {
     /// Whether this client waits for events.
     pub(super) fn is_open_for(&self, client: u64) -> bool {
         self.readers.contains_key(&client)
+    }
+
+    /// Whether this client waits for events on behalf of the instance.
+    pub(super) fn is_own(&self, client: u64) -> bool {
+        self.readers.get(&client).is_some_and(|reader| reader.is_own)
     }
 
     /// No node is up, which readers know.
@@ -466,7 +478,11 @@ impl Driver {
         let (launch, accepted) = (entry.requeues, entry.accepted);
         let now = self.now();
         self.metrics.count_started(launch, accepted, now);
+        let notification = self.notification_of_start(job, &nodes);
         self.job_event(job, What::JobStarted { launch, nodes, nodes_left_out });
+        if let Some(notification) = notification {
+            self.job_event(job, What::JobNotification(notification));
+        }
     }
 
     /// A job is in another state than before, by its word.
@@ -481,8 +497,8 @@ impl Driver {
         self.job_event(job, what);
     }
 
-    /// Nothing is left of a job.
-    pub(super) fn job_ended(&mut self, ended: &Ended) {
+    /// Nothing is left of a job, of whose end its user may want to be notified.
+    pub(super) fn job_ended(&mut self, ended: &Ended, notify: Option<&Notify>) {
         let report = &ended.report;
         if !report.is_whole_array() {
             self.metrics.count_ended(report, Ending::of(ended.outcome));
@@ -496,7 +512,10 @@ impl Driver {
             waited_ms: report.waited_ms,
             service_ms: report.service_ms,
         };
-        self.happened(Some(of), what);
+        self.happened(Some(of.clone()), what);
+        if let Some(notification) = notify.and_then(|notify| of_end(notify, ended)) {
+            self.happened(Some(of), What::JobNotification(notification));
+        }
     }
 
     /// The nodes that readers have been shown as out of reach, by the latest events: such a node is
@@ -605,14 +624,14 @@ impl Driver {
             return self.fail(token, problem);
         }
         let last = self.memory.journal.published_until();
-        let (after, waits) = (query.after.unwrap_or(last), query.wait);
+        let (after, waits, is_own) = (query.after.unwrap_or(last), query.wait, query.is_own);
         let filter = Filter::from(query);
         match self.event_page(uid, &filter, after) {
             Ok(page) if page.events.is_empty() && waits && page.until >= last => {
                 if let Err(problem) = self.events.has_room_for(uid) {
                     return self.fail(token, problem);
                 }
-                let reader = Reader { uid, filter, from: after, after: page.until };
+                let reader = Reader { uid, is_own, filter, from: after, after: page.until };
                 self.events.readers.insert(token, reader);
             }
             Ok(page) => self.reply_events(token, page),
@@ -769,6 +788,10 @@ fn bytes_of(record: &EventRecord) -> usize {
         What::TasksEnded { ranks: text, .. }
         | What::JobEnded { reason: text, .. }
         | What::NodeDrained { reason: text, .. } => text.len(),
+        What::JobNotification(it) => {
+            let ways = it.ways.iter().map(|way| way.text().len() + 32).sum::<usize>();
+            ways + it.nodes.len() + it.reason.len() + it.key.as_ref().map_or(0, |key| key.len())
+        }
         _ => 0,
     };
     let of = record.event.job.as_ref().map_or(0, |of| of.name.len() + of.user.len());

@@ -19,6 +19,7 @@ use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
+use tutti_wire::notify::Notify;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 use tutti_wire::show::StepReport;
 
@@ -103,6 +104,8 @@ pub(super) struct Entry {
     pub(super) element: Option<Element>,
     /// The indices and the limit, if it is an array.
     pub(super) array: Option<ArraySpec>,
+    /// When and how its user is notified, if it is.
+    pub(super) notify: Option<Box<Notify>>,
 }
 
 /// Tasks of a job of which it is remembered what each used.
@@ -122,7 +125,7 @@ impl Entry {
         queue: Option<&QueueName>,
         launch: Kept,
     ) -> Self {
-        let Job { credentials, key, user, accepted, accepted_ms, .. } = job;
+        let Job { credentials, key, user, accepted, accepted_ms, notify, .. } = job;
         Self {
             submitted: key.is_some(),
             credentials,
@@ -162,6 +165,7 @@ impl Entry {
             steps_ended: VecDeque::new(),
             element: None,
             array: None,
+            notify: notify.map(Box::new),
         }
     }
 

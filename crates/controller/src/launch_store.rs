@@ -53,11 +53,13 @@ impl Eq for Chunk {}
 pub(super) struct Request {
     name: String,
     pieces: Vec<Piece>,
+    beside: usize,
 }
 
 impl Request {
-    pub(super) fn new(launch: LaunchSpec) -> Self {
-        Self { pieces: cut(&launch), name: launch.name }
+    /// One with which so many bytes are kept beside it.
+    pub(super) fn new(launch: LaunchSpec, beside: usize) -> Self {
+        Self { pieces: cut(&launch), name: launch.name, beside }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -69,6 +71,8 @@ impl Request {
 pub(super) struct Kept {
     name: Box<str>,
     parts: Box<[Rc<Part>]>,
+    /// What is kept beside it and counts with it, in bytes.
+    beside: usize,
 }
 
 impl Kept {
@@ -96,6 +100,7 @@ impl Kept {
         let own = self.parts.iter().filter(|part| part.chunk.is_none());
         own.map(|part| bytes_of(&part.bytes)).sum::<usize>()
             + per_job_bytes(&self.name, self.parts.len())
+            + self.beside
     }
 }
 
@@ -144,7 +149,7 @@ impl Shelf {
     pub(super) fn more_with(&self, request: &Request) -> usize {
         let is_new = |piece: &&Piece| !(piece.is_shared && self.chunks.contains(&piece.bytes[..]));
         let new = request.pieces.iter().filter(is_new).map(|piece| bytes_of(&piece.bytes));
-        new.sum::<usize>() + per_job_bytes(&request.name, request.pieces.len())
+        new.sum::<usize>() + per_job_bytes(&request.name, request.pieces.len()) + request.beside
     }
 
     /// Keeps a launch; what is new of it is noted in the journal.
@@ -165,13 +170,13 @@ impl Shelf {
             self.add(Part { chunk, bytes: bytes.into() })
         };
         let parts = request.pieces.into_iter().map(part).collect();
-        self.take_in(Kept { name: request.name.into(), parts })
+        self.take_in(Kept { name: request.name.into(), parts, beside: request.beside })
     }
 
     /// Takes over a job of an earlier controller.
     pub(super) fn take_over(
         &mut self,
-        name: String,
+        (name, beside): (String, usize),
         segments: Vec<Segment>,
         former: &mut Former,
     ) -> Kept {
@@ -190,12 +195,13 @@ impl Shelf {
             }
         };
         let parts = segments.into_iter().filter_map(part).collect();
-        self.take_in(Kept { name: name.into(), parts })
+        self.take_in(Kept { name: name.into(), parts, beside })
     }
 
     /// Keeps once more what is kept already.
     pub(super) fn share(&mut self, kept: &Kept) -> Kept {
-        self.take_in(Kept { name: kept.name.clone(), parts: kept.parts.clone() })
+        let (name, parts) = (kept.name.clone(), kept.parts.clone());
+        self.take_in(Kept { name, parts, beside: kept.beside })
     }
 
     fn add(&mut self, part: Part) -> Rc<Part> {
@@ -271,7 +277,7 @@ mod tests {
 
     impl Kit {
         fn keep(&mut self, environment: &[&str], limit: u64) -> Kept {
-            let request = Request::new(launch(environment, limit));
+            let request = Request::new(launch(environment, limit), 100);
             let (before, more) = (self.shelf.bytes(), self.shelf.more_with(&request));
             let kept = self.shelf.keep_as(request, |bytes| {
                 self.next += 1;
@@ -324,7 +330,7 @@ mod tests {
         let mut former = Former::new(kit.stored.clone());
         let all = kept.map(|kept| {
             let segments = kept.segments();
-            next.shelf.take_over("job".into(), segments, &mut former)
+            next.shelf.take_over(("job".into(), 100), segments, &mut former)
         });
         drop(former);
         assert_eq!(next.shelf.bytes(), kit.shelf.bytes());

@@ -35,6 +35,7 @@ mod metrics;
 mod nested;
 mod node_queries;
 mod nodes;
+mod notify;
 mod offline;
 mod orders;
 mod remote_identity;

@@ -83,6 +83,7 @@ fn request(plan: Plan) -> JobRequest {
         begin_ms: None,
         warning: None,
         array: None,
+        notify: None,
         first: plan.first(),
         resources: Vec::new(),
         launch: LaunchSpec {

@@ -9,6 +9,7 @@ use tutti_core::{Action, Event};
 use tutti_types::{ClusterTime, JobId, Nanos, NodeId, Outcome};
 use tutti_wire::launch::Credentials;
 use tutti_wire::local::SubmitKey;
+use tutti_wire::notify::Notify;
 use tutti_wire::report::{JobReport, TaskHistory};
 
 /// One event, and what it led to.
@@ -43,6 +44,8 @@ pub struct Job {
     pub accepted: ClusterTime,
     /// When people's clocks said that, in milliseconds since 1970.
     pub accepted_ms: u64,
+    /// When and how its user is notified, if it is.
+    pub notify: Option<Notify>,
 }
 
 /// How a node's keeper can be reached, and whether it is still the same.

@@ -632,6 +632,7 @@ fn share_launches(all: &Connection) -> rusqlite::Result<Option<JobId>> {
             launch: segments,
             accepted: former.accepted,
             accepted_ms: former.accepted_ms,
+            notify: None,
         });
         put.execute(params![body, own_seal(&[job], &body), row])?;
     }

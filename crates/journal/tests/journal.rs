@@ -512,6 +512,7 @@ fn accept(journal: &mut Journal, number: u64, uid: u32, launch: &[Segment]) {
         launch: launch.to_vec(),
         accepted: ClusterTime(1),
         accepted_ms: 1,
+        notify: None,
     });
 }
 

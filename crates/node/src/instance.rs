@@ -165,6 +165,11 @@ impl Instance {
         self.lasting_directory().join("journal.db")
     }
 
+    /// Where it is written which notifications of the journal's events were delivered.
+    pub fn notified_file(&self) -> PathBuf {
+        self.lasting_directory().join("notified")
+    }
+
     /// Whether the journal stays when the instance ends: the system's, and the one that a user has
     /// without naming a directory. One in a directory that its user has named leaves nothing there.
     pub fn keeps_journal(&self) -> bool {
@@ -222,6 +227,8 @@ impl Instance {
         }
         directory.remove(&self.clock_gap_file());
         directory.remove(&self.reach_file());
+        directory.remove(&self.notified_file());
+        directory.remove(&self.notified_file().with_extension("next"));
     }
 
     /// Where it is written how many jobs a private instance has had, for one whose journal was

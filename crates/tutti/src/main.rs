@@ -9,6 +9,7 @@
 extern crate tutti_node;
 
 mod cmd;
+mod notifier;
 mod slurm;
 mod supervise;
 

@@ -288,6 +288,9 @@ fn ask_for_nodes(instance: &Instance) -> anyhow::Result<Reply> {
 /// The daemons, in the order of their start.
 const ROLES: [&str; 3] = ["keeper", "controller", "agent"];
 
+/// The process that delivers notifications: it is started when the first job asks for one.
+const NOTIFIER: &str = "notifier";
+
 /// Those of a machine whose controller is on another.
 const ROLES_OF_MEMBER: [&str; 2] = ["keeper", "agent"];
 
@@ -337,6 +340,7 @@ impl<'a> Supervisor<'a> {
         refuse_beside_one_without_directory(instance)?;
         refuse_journal_in_use(instance)?;
         let mut supervisor = Self::over(instance, lock, log)?;
+        found::end(instance, NOTIFIER)?;
         let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
         for &role in roles {
             let mut daemon = Daemon::new(role, None);
@@ -400,6 +404,10 @@ impl<'a> Supervisor<'a> {
             .current_dir("/")
             .stdin(Stdio::null())
             .process_group(0);
+        if daemon.role == NOTIFIER {
+            // It is a client of this instance, and of no other.
+            command.env("TUTTI_DIR", instance.directory()).env_remove("TUTTI_CLUSTER");
+        }
         if let Some(log) = log {
             command.stdout(log.try_clone()?).stderr(log.try_clone()?);
         }
@@ -492,7 +500,7 @@ impl<'a> Supervisor<'a> {
     /// The controller ends the jobs first; if there is none to ask, all are told to end.
     fn ask_for_the_end(&mut self) {
         self.ending = Some(Instant::now() + PATIENCE);
-        if self.daemons.len() == ROLES_OF_MEMBER.len() {
+        if !self.has_controller() {
             // It tells the keeper, once the controller knows.
             return self.terminate(&["agent"]);
         }
@@ -518,6 +526,7 @@ impl<'a> Supervisor<'a> {
         self.has_told_all = true;
         self.ending = Some(Instant::now() + LAST_PATIENCE);
         self.terminate(&ROLES);
+        self.terminate(&[NOTIFIER]);
     }
 
     fn terminate(&self, roles: &[&str]) {
@@ -540,9 +549,10 @@ impl<'a> Supervisor<'a> {
             let daemon = &mut self.daemons[index];
             let Some(status) = daemon.child.as_ref().and_then(Process::try_wait) else { continue };
             daemon.child = None;
+            let role = daemon.role;
             if status.is_success() && self.decides(index) {
                 self.on_orderly_end();
-            } else if self.ending.is_none() && !status.is_success() {
+            } else if self.ending.is_none() && (!status.is_success() || role == NOTIFIER) {
                 // One that ends well was told to, by a controller that is ending itself.
                 self.on_failure(index, status);
             } else if self.decides(index) && !self.has_told_all {
@@ -555,9 +565,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Whether this machine is the head.
+    fn has_controller(&self) -> bool {
+        self.daemons.iter().any(|daemon| daemon.role == "controller")
+    }
+
     /// Whether the end of this daemon is that of the instance.
     fn decides(&self, index: usize) -> bool {
-        let decider = if self.daemons.len() == ROLES.len() { "controller" } else { "agent" };
+        let decider = if self.has_controller() { "controller" } else { "agent" };
         self.daemons[index].role == decider
     }
 
@@ -568,7 +583,7 @@ impl<'a> Supervisor<'a> {
         for daemon in &mut self.daemons {
             daemon.start_at = None;
         }
-        self.terminate(&["agent", "keeper"]);
+        self.terminate(&["agent", "keeper", NOTIFIER]);
     }
 
     fn on_failure(&mut self, index: usize, status: Ended) {
@@ -706,7 +721,7 @@ fn clean_up(instance: &Instance) {
     for file in of_controller {
         directory.remove(&file);
     }
-    for role in ROLES {
+    for role in ROLES.into_iter().chain([NOTIFIER]) {
         directory.remove(&instance.role_file(role));
     }
     directory.remove_directory(&instance.spool());

@@ -125,7 +125,13 @@ mod at {
     pub(super) const HALF_LIFE: usize = 33;
     pub(super) const NICED: usize = 34;
     pub(super) const EVENTS_KEPT: usize = 35;
-    pub(super) const COUNT: usize = 36;
+    pub(super) const NOTIFY_DEFAULT: usize = 36;
+    pub(super) const NOTIFY_COMMANDS: usize = 37;
+    pub(super) const NOTIFY_WEBHOOKS: usize = 38;
+    pub(super) const NOTIFY_PER_USER: usize = 39;
+    pub(super) const NOTIFY_TRIES: usize = 40;
+    pub(super) const NOTIFY_TIME: usize = 41;
+    pub(super) const COUNT: usize = 42;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -469,6 +475,61 @@ pub const TABLE: &[Param; at::COUNT] = &[
                some at a time.",
         takes: Takes::Live,
     },
+    Param {
+        name: "notify_default",
+        kind: ParamKind::Choice(&["none", "fail", "end", "all"]),
+        min: 0,
+        max: 3,
+        default: 0,
+        help: "When the user of a job without --notify gets mail: never, when it fails, when it ends, or also when it \
+               starts.",
+        takes: Takes::FromThenOn,
+    },
+    Param {
+        name: "notify_commands",
+        kind: ParamKind::Choice(&["off", "on"]),
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "Whether jobs may have --notify-command: it runs on the controller's machine, as the job's user.",
+        takes: Takes::FromThenOn,
+    },
+    Param {
+        name: "notify_webhooks",
+        kind: ParamKind::Choice(&["off", "on"]),
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "Whether jobs may have --notify-webhook: a POST from the controller's machine, as the job's user.",
+        takes: Takes::FromThenOn,
+    },
+    Param {
+        name: "notify_per_user",
+        kind: ParamKind::Count,
+        min: 1,
+        max: 10_000,
+        default: 1000,
+        help: "Number of notifications that one user may have outstanding; further ones are given up, with a log line.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "notify_tries",
+        kind: ParamKind::Count,
+        min: 1,
+        max: 20,
+        default: 8,
+        help: "How often a webhook is tried, with pauses of 1 s, 2 s, 4 s and so on; commands and mail at most 3 times.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "notify_time",
+        kind: ParamKind::Duration,
+        min: SEC,
+        max: HOUR,
+        default: 60 * SEC,
+        help: "How long one try of a notification may take, with all processes that it starts.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -596,6 +657,43 @@ impl Params {
     #[must_use]
     pub const fn events_kept(&self) -> u64 {
         self.values[at::EVENTS_KEPT]
+    }
+
+    /// When a job without a wish of its own notifies its user: 0 never, 1 when it fails, 2 when it
+    /// ends, 3 also when it starts.
+    #[must_use]
+    pub const fn notify_default(&self) -> u64 {
+        self.values[at::NOTIFY_DEFAULT]
+    }
+
+    /// Whether jobs may notify by commands.
+    #[must_use]
+    pub const fn has_notify_commands(&self) -> bool {
+        self.values[at::NOTIFY_COMMANDS] != 0
+    }
+
+    /// Whether jobs may notify by webhooks.
+    #[must_use]
+    pub const fn has_notify_webhooks(&self) -> bool {
+        self.values[at::NOTIFY_WEBHOOKS] != 0
+    }
+
+    /// How many notifications of one user may be outstanding.
+    #[must_use]
+    pub const fn notify_per_user(&self) -> u64 {
+        self.values[at::NOTIFY_PER_USER]
+    }
+
+    /// How often a webhook is tried.
+    #[must_use]
+    pub const fn notify_tries(&self) -> u64 {
+        self.values[at::NOTIFY_TRIES]
+    }
+
+    /// How long one try of a notification may take.
+    #[must_use]
+    pub const fn notify_time(&self) -> Nanos {
+        Nanos(self.values[at::NOTIFY_TIME])
     }
 
     /// How far ahead a change of the timetable activates.

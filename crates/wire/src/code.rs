@@ -297,6 +297,10 @@ codes! {
         "The job ended without a start; `tutti wait` exits with 120."
         "The message names the job before; `tutti show JOB` says how that ended. `--if-never keep` keeps such a job in \
          line, and `--after JOB:any` does not ask how the job before ends.";
+    88 NotNotified
+        "A notification about a job could not be delivered."
+        "It was tried again with growing pauses, and then given up; the job is not affected."
+        "The log line says why. Correct the command, address or URL of `--notify-...`; see the page on notifications.";
     99 Other
         "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."

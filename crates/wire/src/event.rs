@@ -7,10 +7,12 @@
 //! The controller makes each event together with the entry of its journal, and stores both at once.
 
 use crate::history::Ending;
+use crate::notify::{NotifyMoment, NotifyWay};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use tutti_types::{JobId, Rank, TaskStatus};
 
 /// The version of the vocabulary.
@@ -200,6 +202,33 @@ pub enum What {
         /// The job just before which it stands; `None`: it stands before all.
         before: Option<JobId>,
     },
+    /// The user of a job is to be notified.
+    JobNotification(Notification),
+}
+
+/// What the user of a job is to be notified of, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notification {
+    /// Of what.
+    pub on: NotifyMoment,
+    /// In which ways; at least one.
+    pub ways: Vec<NotifyWay>,
+    /// The key that signs webhooks. It is no field of the event in JSON.
+    pub key: Option<ByteBuf>,
+    /// The group that the job runs with.
+    pub gid: u32,
+    /// The names of the job's nodes, as far as they fit, where it started.
+    pub nodes: String,
+    /// How it ended, if it did.
+    pub ending: Option<Ending>,
+    /// Its exit code, if it ended.
+    pub exit_code: Option<u8>,
+    /// Why it ended, in words.
+    pub reason: String,
+    /// Between its acceptance and its start.
+    pub waited_ms: u64,
+    /// The time that its turns gave it.
+    pub service_ms: u64,
 }
 
 /// The part of a job on one node.
@@ -274,6 +303,8 @@ pub struct EventQuery {
     pub jobs: Vec<JobId>,
     /// Those of the jobs of this user, by name or number.
     pub user: Option<String>,
+    /// Whether the reader is one of the instance's own: it does not keep an idle one from ending.
+    pub is_own: bool,
 }
 
 impl EndOfTask {

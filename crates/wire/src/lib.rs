@@ -36,6 +36,7 @@ pub mod launch;
 pub mod limits;
 pub mod local;
 pub mod metrics;
+pub mod notify;
 pub mod parameter;
 pub mod pattern;
 pub mod pmi;

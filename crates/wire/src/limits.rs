@@ -3,7 +3,7 @@
 use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
 
 /// The version of the messages; peers of another version are refused with both versions named.
-pub const PROTOCOL_VERSION: u16 = 13;
+pub const PROTOCOL_VERSION: u16 = 14;
 
 /// Version of what carries messages between machines: TLS, frames, and the greeting that says which
 /// [`PROTOCOL_VERSION`] a side speaks. Machines that differ in this one can't even tell each other
@@ -155,6 +155,15 @@ pub const EVENT_JOBS_MAX: usize = 1000;
 
 /// The longest text in an event, such as why a job ended.
 pub const EVENT_TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// Ways in which a job may notify its user.
+pub const NOTIFY_WAYS_MAX: usize = 4;
+
+/// Their commands, addresses and URLs together: each event of a notification has them.
+pub const NOTIFY_TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// The key that signs a job's webhooks.
+pub const NOTIFY_KEY_BYTES_MAX: usize = 128;
 
 /// Nodes of a job that `tutti show` lists.
 pub const SHOWN_NODES_MAX: usize = 4096;

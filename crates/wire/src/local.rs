@@ -6,6 +6,7 @@ use crate::event::{EventQuery, EventRecord};
 use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::metrics::MetricsReport;
+use crate::notify::Notify;
 use crate::report::{
     AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeLife,
     NodeReport, ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord,
@@ -520,6 +521,8 @@ pub struct JobRequest {
     pub warning: Option<Warning>,
     /// The indices and the limit of an array; `None`: it is a single job.
     pub array: Option<ArraySpec>,
+    /// When and how its user is notified; `None`: as the site has it.
+    pub notify: Option<Notify>,
 }
 
 /// A further step of a job as a client asks for it.

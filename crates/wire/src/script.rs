@@ -223,6 +223,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
 struct Reading {
     script: Script,
     memory: sbatch::Memory,
+    mail: sbatch::Mail,
 }
 
 impl Reading {
@@ -263,6 +264,11 @@ impl Reading {
 
     /// What was read, with the memory that all lines together ask for.
     fn finished(mut self) -> Script {
+        if let Some(directive) = self.mail.directive() {
+            let directives = &mut self.script.directives;
+            let place = directives.partition_point(|other| other.line <= directive.line);
+            directives.insert(place, directive);
+        }
         match self.memory.directive() {
             Ok(Some(directive)) => {
                 // At its place among the lines: of two that ask for the same, the later one holds.
@@ -565,14 +571,30 @@ mod tests {
     fn options_that_cannot_change_what_runs_are_noted() {
         check(
             "#!/bin/sh\n\
-             #SBATCH --mail-type ALL --mail-user=me@example.org -A lab\n\
+             #SBATCH --wckey=x -A lab\n\
              #SBATCH -p debug --qos=high --comment='a word' -n 2 --nice --no-requeue\n",
             "3: --partition=debug|-n|2\n\
-             note 2: --mail-type\nnote 2: --mail-user\nnote 2: -A\n\
+             note 2: --wckey\nnote 2: -A\n\
              note 3: --qos\nnote 3: --comment\nnote 3: --nice\n",
         );
         let many = "#SBATCH -A x\n".repeat(2 * PROBLEMS_MAX);
         assert_eq!(parse(many.as_bytes()).unwrap().notes.len(), PROBLEMS_MAX);
+    }
+
+    #[test]
+    fn mail_needs_a_type_and_its_address_may_be_on_another_line() {
+        check(
+            "#SBATCH --mail-user=ada@host\n#SBATCH -n 2\n#SBATCH --mail-type=BEGIN,FAIL,REQUEUE\n",
+            "2: -n|2\n3: --notify=start,fail|--notify-mail=ada@host\n",
+        );
+        check("#SBATCH --mail-user=ada", "");
+        check("#SBATCH --mail-type=NONE --mail-user=ada", "1: --notify=none\n");
+        let bad = "line 1: --mail-user='-t' can't be had here";
+        assert!(
+            parse(b"#!/bin/sh\n#SBATCH --mail-user=-t --mail-type=X\n").unwrap().problems.len()
+                == 2,
+            "{bad}"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::adopt::CannotAdopt;
 use crate::driver::{Connection, Driver, Kind};
 use crate::error::Problem;
 use crate::jobs::Entry;
+use crate::notify::notify_bytes;
 use crate::settings::RENEW_EVERY;
 use crate::{launch_store, remote_identity, report};
 use tutti_core::{Event, HeldBy, SubmitOptions};
@@ -26,6 +27,7 @@ use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{JobRequest, NodesRequest, SubmitKey};
+use tutti_wire::notify::Notify;
 
 /// What the controller knows of a job that it puts to the core, until the core has decided.
 pub(crate) struct Submission {
@@ -217,7 +219,8 @@ impl Driver {
             Ok(nodes) => nodes,
             Err(problem) => return self.reply(token, &problem.declined()),
         };
-        let launch = launch_store::Request::new(request.launch);
+        let notify = self.notify_of(request.notify.take());
+        let launch = launch_store::Request::new(request.launch, notify_bytes(notify.as_ref()));
         if let Err(error) = self.check_room(uid, &launch) {
             return self.fail(token, error);
         }
@@ -240,7 +243,7 @@ impl Driver {
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
         };
-        let job = self.new_job(credentials, key, launch.name().to_owned());
+        let job = self.new_job(credentials, (key, notify), launch.name().to_owned());
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
             return self.reply(token, &problem.declined());
         }
@@ -285,11 +288,17 @@ impl Driver {
         self.lower_limits(token, uid, &mut request.launch);
         crate::arrays::drop_inherited(request);
         self.check_request(token, uid, request, front)?;
+        self.check_notify(request.notify.as_ref())?;
         crate::arrays::why_no_array(request).map_or(Ok(()), Err)
     }
 
     /// What is stored of a job. Its number is the core's to give.
-    fn new_job(&mut self, credentials: Credentials, key: Option<SubmitKey>, name: String) -> Job {
+    fn new_job(
+        &mut self,
+        credentials: Credentials,
+        (key, notify): (Option<SubmitKey>, Option<Notify>),
+        name: String,
+    ) -> Job {
         Job {
             job: JobId(0),
             key,
@@ -299,6 +308,7 @@ impl Driver {
             launch: Vec::new(),
             accepted: self.now(),
             accepted_ms: wall_ms(),
+            notify,
         }
     }
 
@@ -471,6 +481,9 @@ impl Driver {
         self.memory.journal.note_job(&made);
         self.users.submitted.note(uid, made.key, job);
         let shown = self.shown_of(&spec, made.accepted_ms);
+        if made.notify.is_some() {
+            self.want_notifier();
+        }
         if let Some(view) = self.core.array(job) {
             let made = Entry::new(made, (&spec, view.first), view.queue, launch);
             let array = Some(view.array.clone());

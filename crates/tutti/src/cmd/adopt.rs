@@ -157,6 +157,7 @@ fn request(
         begin_ms: None,
         warning: None,
         array: None,
+        notify: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

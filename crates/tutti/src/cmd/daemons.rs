@@ -115,6 +115,28 @@ fn reads_journal(form: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct NotifierArgs {
+    /// The state directory of the instance
+    #[arg(long, required_unless_present = "deliver")]
+    directory: Option<PathBuf>,
+
+    /// Deliver the notification that standard input has, as its user
+    #[arg(long, conflicts_with = "directory")]
+    deliver: bool,
+}
+
+/// The process that delivers notifications.
+pub(crate) fn notifier(args: &NotifierArgs) -> anyhow::Result<Exit> {
+    let Some(directory) = args.directory.as_ref().filter(|_| !args.deliver) else {
+        return crate::notifier::deliver();
+    };
+    let instance = Instance::at(directory.clone());
+    let _sole = Sole::claim(&instance, "notifier")?;
+    crate::notifier::main(&instance)?;
+    Ok(Exit::OK)
+}
+
 /// The process that a keeper starts for a job whose tasks share files.
 pub(crate) fn writer() -> anyhow::Result<Exit> {
     tutti_client::write()

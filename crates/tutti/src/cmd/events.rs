@@ -69,7 +69,8 @@ pub(crate) fn execute(args: &EventsArgs) -> anyhow::Result<Exit> {
     let kept = args.place.as_deref().map(command::read_place).transpose()?.flatten();
     let since = kept.or(args.since);
     let after = if args.follow { since } else { since.or(Some(0)) };
-    let mut query = EventQuery { after, wait: false, jobs, user: args.user.clone() };
+    let user = args.user.clone();
+    let mut query = EventQuery { after, jobs, user, ..EventQuery::default() };
     if query.after.is_none() {
         // From here on nothing is missed, whichever controller answers.
         query.after = Some(EventStream::new(query.clone()).next_page()?.until);

@@ -183,6 +183,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Keeper(daemons::KeeperArgs),
     #[command(hide = true)]
+    Notifier(daemons::NotifierArgs),
+    #[command(hide = true)]
     Writer,
     #[command(hide = true)]
     PmixServer(daemons::PmixArgs),
@@ -310,6 +312,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Controller(args) => daemons::controller(args),
         Verb::Agent(args) => daemons::agent(args),
         Verb::Keeper(args) => daemons::keeper(args),
+        Verb::Notifier(args) => daemons::notifier(&args),
         Verb::Writer => daemons::writer(),
         Verb::PmixServer(args) => daemons::pmix_server(&args),
         Verb::Supervise(args) => upgrade::supervise(args),

@@ -235,6 +235,7 @@ Examples:
   tutti submit --begin 20:00 job.sh         no earlier than eight in the evening
   tutti submit --array 0-99%10 job.sh       100 jobs, ten at once
   tutti submit --each-line in.txt job.sh    a job for each line of a file
+  tutti submit --notify end job.sh          mail at its end
   tutti submit --when -t 2h job.sh          when it would start and end";
 
 fn after_help() -> String {

@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_may_matter_is_noted_and_what_can_not_is_noted_for_those_that_ask() {
-        let text = script("-A proj; --mail-type=END; -p nowhere; --gres=tape:2; --reservation=x");
+        let text = script("-A proj; --wckey=END; -p nowhere; --gres=tape:2; --reservation=x");
         let reading = reading(&text, &[]);
         assert!(reading.problems.is_empty());
         let notes = reading.notes(&Line::default()).join("\n");
@@ -430,8 +430,8 @@ mod tests {
         ] {
             assert!(notes.contains(says), "no {says} in: {notes}");
         }
-        assert!(!notes.contains("mail"));
-        assert!(reading.quiet_notes().join("\n").contains("line 3: --mail-type has no effect"));
+        assert!(!notes.contains("wckey"));
+        assert!(reading.quiet_notes().join("\n").contains("line 3: --wckey has no effect"));
     }
 
     #[test]

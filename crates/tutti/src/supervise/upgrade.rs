@@ -17,7 +17,7 @@
 
 use super::process::Process;
 use super::successor::what_it_speaks;
-use super::{Daemon, ROLES, Supervisor, ask_for_nodes, is_member};
+use super::{Daemon, NOTIFIER, ROLES, Supervisor, ask_for_nodes, is_member};
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -90,7 +90,7 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
     }
     let mut supervisor = Supervisor::over(instance, lock, log)?;
     for (role, pid) in &left.daemons {
-        let role = ROLES.into_iter().find(|known| known == role);
+        let role = ROLES.into_iter().chain([NOTIFIER]).find(|known| known == role);
         let role = role.context("the supervisor before had a daemon that is not known")?;
         supervisor.daemons.push(Daemon::new(role, Some(Process::resume(*pid))));
     }
@@ -120,12 +120,33 @@ fn answer(mut asker: &UnixStream, text: &str) {
 impl Supervisor<'_> {
     pub(super) fn take_orders(&mut self) {
         while let Ok((stream, _)) = self.orders.accept() {
-            let result = read_order(&stream).and_then(|program| self.upgrade(&stream, &program));
+            let program = match read_order(&stream) {
+                Ok(Order::Notifier) => {
+                    self.start_notifier();
+                    continue;
+                }
+                Ok(Order::Upgrade(program)) => Ok(program),
+                Err(error) => Err(error),
+            };
+            let result = program.and_then(|program| self.upgrade(&stream, &program));
             let Err(error) = result;
             let reason = format!("{error:#}");
             warn!(code = %Code::NotUpgraded, "no upgrade: {reason}");
             answer(&stream, &format!("refused {reason}"));
         }
+    }
+
+    /// Starts the process that delivers notifications, unless there is one.
+    fn start_notifier(&mut self) {
+        if self.ending.is_some() || self.daemons.iter().any(|daemon| daemon.role == NOTIFIER) {
+            return;
+        }
+        let mut daemon = Daemon::new(NOTIFIER, None);
+        if let Err(error) = Self::launch(self.instance, self.log.as_ref(), &mut daemon) {
+            warn!(code = %Code::System, "the {NOTIFIER} can't be started: {error:#}; trying again");
+            daemon.start_at = Some(Instant::now() + Duration::from_secs(1));
+        }
+        self.daemons.push(daemon);
     }
 
     /// Returns only if it can't be done.
@@ -197,6 +218,7 @@ impl Supervisor<'_> {
             self.replace("controller")?;
             self.wait_until("the controller", |instance| ask_for_nodes(instance).is_ok())?;
         }
+        self.replace(NOTIFIER)?;
         self.replace("agent")?;
         // When it answers for the second time, it knows at least that the former agent is gone.
         let is_there = |instance: &Instance| has_agent(instance).unwrap_or(false);
@@ -252,7 +274,15 @@ fn has_agent(instance: &Instance) -> anyhow::Result<bool> {
     })
 }
 
-fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
+/// An order that comes to the socket of the supervisor.
+enum Order {
+    /// To upgrade to this executable.
+    Upgrade(PathBuf),
+    /// To start the process that delivers notifications.
+    Notifier,
+}
+
+fn read_order(stream: &UnixStream) -> anyhow::Result<Order> {
     let uid = peer_credentials(stream)?.uid;
     let is_ours = may_run_instance(uid, nix::unistd::geteuid().as_raw());
     ensure!(is_ours, "user {uid} may not upgrade the instance");
@@ -261,10 +291,13 @@ fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
     stream.set_write_timeout(Some(ORDER_WITHIN))?;
     let mut line = Vec::new();
     BufReader::new(stream.take(ORDER_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    if line == b"notifier\n" {
+        return Ok(Order::Notifier);
+    }
     let path = line.strip_prefix(b"upgrade ").and_then(|rest| rest.strip_suffix(b"\n"));
     let path = PathBuf::from(OsStr::from_bytes(path.context("that is no order")?));
     ensure!(path.is_absolute(), "{} is not a path from the root", path.display());
-    Ok(path)
+    Ok(Order::Upgrade(path))
 }
 
 /// Has the keeper upgrade; how many jobs it took along.

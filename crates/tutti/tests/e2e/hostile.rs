@@ -102,6 +102,7 @@ fn request() -> JobRequest {
         begin_ms: None,
         warning: None,
         array: None,
+        notify: None,
         first: FirstStep::EachSlot,
         resources: Vec::new(),
         launch: LaunchSpec {

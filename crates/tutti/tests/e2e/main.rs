@@ -51,6 +51,7 @@ mod metrics;
 mod mpi;
 mod nested;
 mod nodes;
+mod notify;
 mod old_kernels;
 mod on_request;
 mod oom_score;

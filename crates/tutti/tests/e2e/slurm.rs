@@ -35,7 +35,7 @@ fn a_script_of_slurm_is_submitted_listed_and_accounted() {
     instance.script(
         "job.sh",
         "#!/bin/bash\n#SBATCH -J solver --ntasks=2\n#SBATCH --time=5\n#SBATCH --output=%x-%j.txt\n\
-         #SBATCH --account=none --mail-type=END\n\
+         #SBATCH --account=none --mail-type=NONE\n\
          echo $1 $SLURM_JOB_ID $SLURM_NTASKS $SLURM_JOB_NAME $SLURM_PROCID $SLURM_SUBMIT_DIR\n\
          which srun; while [ ! -e stop ]; do sleep 0.05; done; exit 3\n",
     );

@@ -164,7 +164,7 @@ fn script_without_its_interpreter_is_rejected() {
 fn all_problems_of_a_script_are_named_at_once() {
     let instance = Instance::new();
     let text = "#!/bin/sh\n\
-        #SBATCH --gres=tape:1 --mail-type=ALL\n\
+        #SBATCH --gres=tape:1 --wckey=ALL\n\
         #TUTTI --tasks x -t 30 -c 1\n\
         #TUTTI --no-such-option -n 2\n\
         echo\n";
@@ -187,12 +187,12 @@ fn options_of_a_script_without_effect_are_noted() {
     instance.script(
         "job",
         "#!/bin/sh\n\
-         #SBATCH --mail-type ALL -A lab -o /dev/null\n\
+         #SBATCH --wckey ALL -A lab -o /dev/null\n\
          #SBATCH --partition=debug\n\
          true\n\
          #SBATCH -n 7\n",
     );
-    let noted = "./job: no effect here, ignored: --mail-type (line 2), -A (line 2); \
+    let noted = "./job: no effect here, ignored: --wckey (line 2), -A (line 2); \
                  line 5: an option line below the first command, and has no effect";
     instance.tutti(&["submit", "./job"]).expect(0).says(noted);
     let done = instance.tutti(&["submit", "--parsable", "./job"]).expect(0);

@@ -5,6 +5,7 @@
 //! short as far as they stay unique.
 
 use super::{Directive, LineProblem, NoteAbout, Problem, Reading, pair};
+use crate::notify::NotifyWay;
 use crate::pattern;
 use crate::units::{UnitError, parse_bytes, parse_count, shown};
 use alloc::borrow::ToOwned;
@@ -53,6 +54,10 @@ enum Meaning {
     Dependency,
     /// Whether it ends when it can never start.
     EndIfNever,
+    /// When mail is sent.
+    MailType,
+    /// The address, if any is sent.
+    MailUser,
     /// Only this value, which is the case here anyway.
     Only { value: &'static str, hint: &'static str },
     /// The case here anyway.
@@ -116,6 +121,8 @@ const OPTIONS: &[SlurmOption] = &[
     option("kill-on-invalid-dep", None, Always, Meaning::EndIfNever),
     option("signal", None, Always, Same("--signal")),
     option("hold", Some('H'), Never, Flag("--hold")),
+    option("mail-type", None, Always, Meaning::MailType),
+    option("mail-user", None, Always, Meaning::MailUser),
     option("requeue", None, Never, Flag("--on-node-loss=requeue")),
     option("no-kill", Some('k'), Optional, Flag("--on-node-loss=notify")),
     option(
@@ -142,8 +149,6 @@ const OPTIONS: &[SlurmOption] = &[
     noted("get-user-env", None, Optional),
     noted("hint", None, Always),
     noted("ignore-pbs", None, Never),
-    noted("mail-type", None, Always),
-    noted("mail-user", None, Always),
     noted("mcs-label", None, Always),
     noted("mem-bind", None, Always),
     noted("nice", None, Optional),
@@ -338,6 +343,10 @@ fn translate_one(
             Some(words) => Ok(words),
             None => bad_value(option, DEPENDENCY),
         },
+        Meaning::MailType | Meaning::MailUser => reading
+            .mail
+            .take(matches!(known.meaning, Meaning::MailType), value, line)
+            .map_or_else(|hint| bad_value(option, hint), |()| Ok(Vec::new())),
         Meaning::EndIfNever => match value {
             "yes" => Ok(vec!["--if-never=end".into()]),
             "no" => Ok(vec!["--if-never=keep".into()]),
@@ -355,6 +364,71 @@ fn translate_one(
             Ok(Vec::new())
         }
         Refused(hint) => Err(LineProblem::UnknownOption { option, hint }),
+    }
+}
+
+const MAIL_TYPES: &str = "use NONE, BEGIN, END, FAIL or ALL, with commas between them";
+
+/// When mail is sent, in the words of `--notify`. Types of what does not happen here count for
+/// nothing.
+fn mail_type(value: &str) -> Option<String> {
+    const OTHERS: [&str; 9] = [
+        "REQUEUE",
+        "INVALID_DEPEND",
+        "STAGE_OUT",
+        "TIME_LIMIT",
+        "TIME_LIMIT_90",
+        "TIME_LIMIT_80",
+        "TIME_LIMIT_50",
+        "ARRAY_TASKS",
+        "NONE",
+    ];
+    let mut words = Vec::new();
+    for part in value.split(',') {
+        match part.trim().to_ascii_uppercase().as_str() {
+            "BEGIN" => words.push("start"),
+            "END" => words.push("end"),
+            "FAIL" => words.push("fail"),
+            "ALL" => words.push("all"),
+            other if OTHERS.contains(&other) => {}
+            _ => return None,
+        }
+    }
+    Some(if words.is_empty() { "none".into() } else { words.join(",") })
+}
+
+/// When mail is sent, and to which address: without a type, none is.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    line: u32,
+    on: Option<String>,
+    to: Option<String>,
+}
+
+impl Mail {
+    /// Takes up a type, or an address.
+    ///
+    /// # Errors
+    /// A hint, if it is none.
+    fn take(&mut self, is_type: bool, value: &str, line: u32) -> Result<(), &'static str> {
+        if is_type {
+            (self.on, self.line) = (Some(mail_type(value).ok_or(MAIL_TYPES)?), line);
+            return Ok(());
+        }
+        let address = NotifyWay::Mail(value.to_owned());
+        address.check().map_err(|_| "use a name or name@host")?;
+        self.to = Some(value.to_owned());
+        Ok(())
+    }
+
+    /// The options that it comes to, on the line of the type.
+    pub(super) fn directive(&self) -> Option<Directive> {
+        let on = self.on.as_ref()?;
+        let mut words = pair("--notify", on.clone());
+        if let Some(to) = self.to.as_ref().filter(|_| on != "none") {
+            words.extend(pair("--notify-mail", to.clone()));
+        }
+        Some(Directive { line: self.line, words })
     }
 }
 

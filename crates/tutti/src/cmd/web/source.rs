@@ -154,7 +154,7 @@ impl Source for Instance {
 }
 
 const fn query_behind(after: Option<u64>, wait: bool) -> EventQuery {
-    EventQuery { after, wait, jobs: Vec::new(), user: None }
+    EventQuery { after, wait, jobs: Vec::new(), user: None, is_own: false }
 }
 
 /// A place in the stream of events.
