@@ -58,7 +58,7 @@ pub use request::{
     pattern_parser,
 };
 pub use run::{Inside, RunOptions, run};
-pub use sink::OutputOptions;
+pub use sink::{Label, OutputOptions};
 pub use submission::{new_key, submit};
 pub use unenforced_limits::Asked;
 pub use weights::weights;

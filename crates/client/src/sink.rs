@@ -36,11 +36,43 @@ const FULL_WAIT: Duration = Duration::from_millis(500);
 /// The rank that may have a terminal.
 const OF_TERMINAL: Rank = Rank(0);
 
+/// How the rank of output is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Label {
+    /// Not at all.
+    #[default]
+    Off,
+    /// Each line begins with it: `3: text`.
+    Lines,
+    /// A line with it, `3:`, comes before lines of another rank than the last one.
+    Blocks,
+}
+
+impl Label {
+    /// That of a word of `--label`.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "line" => Ok(Self::Lines),
+            "block" => Ok(Self::Blocks),
+            other => Err(format!("{other:?} is none of: line, block")),
+        }
+    }
+
+    /// Whether ranks are shown.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self != Self::Off
+    }
+}
+
 /// How output is shown.
 #[derive(Clone, Debug, Default)]
 pub struct OutputOptions {
-    /// Each line begins with its rank.
-    pub label: bool,
+    /// How ranks are named.
+    pub label: Label,
     /// Bytes are passed on as they come, lines or not.
     pub raw: bool,
     /// The pattern of files that standard output goes to.
@@ -69,6 +101,8 @@ pub(super) struct Output {
     /// Where the last line written lacks its end, since its writer had no more to say. It gets one
     /// when another goes on there.
     unended: BTreeMap<Option<std::ffi::OsString>, (Rank, Stream)>,
+    /// The ranks of the latest blocks: of each stream, and of both where they go to one place.
+    blocks: BTreeMap<(Option<std::ffi::OsString>, Option<Stream>), Rank>,
     files: BTreeMap<Vec<u8>, File>,
     job: JobId,
     name: String,
@@ -151,11 +185,12 @@ impl Here {
 impl Output {
     pub(super) fn new(options: OutputOptions, size: u32, job: JobId, name: String) -> Self {
         Self {
-            whole_lines: !options.raw && (size > 1 || options.label),
+            whole_lines: !options.raw && (size > 1 || options.label.is_on()),
             width: size.saturating_sub(1).to_string().len(),
             options,
             partial: Partial::default(),
             unended: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             files: BTreeMap::new(),
             job,
             name,
@@ -234,11 +269,11 @@ impl Output {
             if partial.is_empty() {
                 return Ok(());
             }
-            if self.options.label {
+            if self.options.label.is_on() {
                 partial.push(b'\n');
             }
             self.emit(rank, stream, &partial)?;
-            if !self.options.label && !self.has_own_file(stream) {
+            if !self.options.label.is_on() && !self.has_own_file(stream) {
                 self.unended.insert(self.pattern(stream).cloned(), (rank, stream));
             }
             return Ok(());
@@ -275,7 +310,7 @@ impl Output {
 
     /// Whether the stream goes to our own one just as it is, so that the kernel may move it there.
     pub(super) fn takes_pages(&self, stream: Stream) -> bool {
-        !self.options.label
+        !self.options.label.is_on()
             && !self.options.terminal
             && self.pattern(stream).is_none()
             && !self.unended.contains_key(&None)
@@ -292,7 +327,7 @@ impl Output {
 
     /// A file that one rank alone writes to gets the bytes as they come.
     pub(super) fn needs_whole_lines(&self, stream: Stream) -> bool {
-        self.whole_lines && (self.options.label || !self.has_own_file(stream))
+        self.whole_lines && (self.options.label.is_on() || !self.has_own_file(stream))
     }
 
     fn has_own_file(&self, stream: Stream) -> bool {
@@ -316,11 +351,27 @@ impl Output {
         {
             self.write(rank, stream, b"\n")?;
         }
-        if self.options.label && !data.is_empty() {
-            let labelled = self.labelled(rank, data);
-            return self.write(rank, stream, &labelled);
-        }
-        self.write(rank, stream, data)
+        let labelled = match self.options.label {
+            _ if data.is_empty() => return self.write(rank, stream, data),
+            Label::Off => return self.write(rank, stream, data),
+            Label::Lines => self.labelled(rank, data),
+            Label::Blocks => self.in_block(rank, stream, data),
+        };
+        self.write(rank, stream, &labelled)
+    }
+
+    /// Lines of a rank, behind a line with its number unless the last ones there are of it too.
+    fn in_block(&mut self, rank: Rank, stream: Stream, lines: &[u8]) -> Vec<u8> {
+        let place = self.pattern(stream).cloned();
+        // Both streams may go to one terminal, or each to a file of its own.
+        let keys = [(place.clone(), Some(stream)), (place, None)];
+        let is_same = keys.map(|key| self.blocks.insert(key, rank) == Some(rank));
+        let mut block = match is_same {
+            [true, true] => Vec::new(),
+            _ => format!("{}:\n", rank.0).into_bytes(),
+        };
+        block.extend_from_slice(lines);
+        block
     }
 
     fn labelled(&self, rank: Rank, lines: &[u8]) -> Vec<u8> {
@@ -498,8 +549,15 @@ mod tests {
 
     #[test]
     fn labels_are_as_wide_as_the_highest_rank() {
-        let options = OutputOptions { label: true, ..OutputOptions::default() };
+        let options = OutputOptions { label: Label::Lines, ..OutputOptions::default() };
         check(options, 11, &[(3, "a\nb"), (10, "c\n")], " 3: a\n10: c\n 3: b\n");
+    }
+
+    #[test]
+    fn a_block_has_its_rank_once_and_then_its_lines() {
+        let options = OutputOptions { label: Label::Blocks, ..OutputOptions::default() };
+        let pieces = [(0, "a\nb\n"), (3, "x"), (1, "c\n"), (1, "d\n"), (3, "y\n"), (3, "z")];
+        check(options, 12, &pieces, "0:\na\nb\n1:\nc\nd\n3:\nxy\nz\n");
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::job_range::{Several, check_no_array, targets_of, whole_jobs};
 use super::logs::{self, LogsArgs};
 use super::show::ask_to_show;
 use clap::Args;
-use tutti_client::OutputOptions;
 use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::attach::{AttachOptions, Seen, attach};
+use tutti_client::{Label, OutputOptions};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
@@ -27,9 +27,11 @@ the job's own front end. A submitted job writes to files, which are followed as 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AttachArgs {
-    /// Begin each line with its rank
-    #[arg(short, long)]
-    label: bool,
+    /// Show ranks: line (each line begins with its rank, the default) or block (a line with the
+    /// rank, then its lines)
+    #[arg(short, long, value_name = "HOW", value_parser = Label::parse, num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "line")]
+    label: Option<Label>,
 
     /// See one rank alone
     #[arg(short, long, value_name = "RANK")]
@@ -77,7 +79,7 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
                 format!("job {job} was submitted, and its tasks read no input from a terminal");
             return Err(coded(Code::Improper, reason));
         }
-        if args.label {
+        if args.label.is_some() {
             say!("tutti: job {job} writes to files; -l labels no lines of them");
         }
         return logs::execute(&LogsArgs::from_now_on(args.job, args.rank));
@@ -94,7 +96,8 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
             _ => return unexpected(),
         }
     }
-    let output = OutputOptions { label: args.label, ..OutputOptions::default() };
+    let output =
+        OutputOptions { label: args.label.unwrap_or_default(), ..OutputOptions::default() };
     let input = args.input.unwrap_or(InputTo::Nobody);
     let seen = Seen { job, name: report.job.name.clone(), tasks: report.job.tasks };
     attach(seen, AttachOptions { output, input, rank: args.rank })

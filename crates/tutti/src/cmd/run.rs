@@ -3,7 +3,7 @@
 use clap::Args;
 use std::ffi::OsString;
 use tutti_client::{
-    self, FILE_LETTERS, Inside, JobOptions, OutputOptions, RunOptions, SCHEDULING, STDIO,
+    self, FILE_LETTERS, Inside, JobOptions, Label, OutputOptions, RunOptions, SCHEDULING, STDIO,
     job_request, parse_input, pattern_parser,
 };
 use tutti_node::codes::coded;
@@ -19,9 +19,11 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) job: JobOptions,
 
-    /// Begin each line of output with its rank
-    #[arg(short = 'l', long, help_heading = STDIO)]
-    label: bool,
+    /// Show ranks: line (each line begins with its rank, the default) or block (a line with the
+    /// rank, then its lines)
+    #[arg(short = 'l', long, value_name = "HOW", value_parser = Label::parse, num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "line", help_heading = STDIO)]
+    label: Option<Label>,
 
     /// Pass output on at once, even if lines of several ranks get mixed
     #[arg(long, conflicts_with = "label", help_heading = STDIO)]
@@ -86,6 +88,7 @@ Examples:
   tutti run make -j4                        one task, shown as it runs
   tutti run -n 4 ./solver in.dat            four tasks, MPICH programs too
   tutti run -n 8 -N 2 -l ./solver           eight tasks on two nodes, labelled
+  tutti run -n 4 --label=block ./solver     lines of a rank below its number
   tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits
   tutti run --pty bash                      a shell with a terminal
   tutti run --when -n 8 -t 1h ./solver      when it would start and end
@@ -166,7 +169,7 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
         crate::slurm::ensure();
     }
     let output = OutputOptions {
-        label: args.label,
+        label: args.label.unwrap_or_default(),
         raw: args.raw,
         output: args.output,
         error: args.error,

@@ -25,6 +25,18 @@ fn a_job_that_leaves_a_session_of_its_own_behind_ends_at_once_with_nothing_left(
 }
 
 #[test]
+fn output_in_blocks_names_a_rank_once_before_its_lines() {
+    let instance = Instance::new().up();
+    let line = "case $TUTTI_RANK in 0) echo a; echo b; touch went;; \
+                1) while [ ! -e went ]; do sleep 0.02; done; sleep 0.2; echo c; echo d >&2;; esac";
+    let done = instance.tutti(&["run", "-n", "2", "--label=block", "sh", "-c", line]).expect(0);
+    assert_eq!((done.text().as_str(), done.err.as_str()), ("0:\na\nb\n1:\nc\n", "1:\nd\n"));
+    instance.tutti(&["run", "--label=often", "true"]).expect(2).says("none of: line, block");
+    let done = instance.tutti(&["run", "-n", "2", "-l", "echo", "x"]).expect(0);
+    assert_eq!(done.sorted(), ["0: x", "1: x"]);
+}
+
+#[test]
 fn more_tasks_than_processors_share_them() {
     let instance = Instance::new().up();
     let done = instance.tutti(&["run", "-n", "16", "sh", "-c", "echo $TUTTI_RANK"]).expect(0);
