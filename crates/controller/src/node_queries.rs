@@ -41,12 +41,19 @@ pub(super) struct Page {
     node: NodeId,
     /// Where the next page begins, if others follow.
     next: Option<NodeId>,
+    /// Whether it is about that job alone, node by node.
+    is_of_one: bool,
 }
 
 impl Page {
     /// One of jobs.
     pub(super) fn of_jobs(job: JobId) -> Self {
         Self { job, ..Self::default() }
+    }
+
+    /// What there is of one job, node by node.
+    pub(super) fn of_one_job(job: JobId) -> Self {
+        Self { job, is_of_one: true, ..Self::default() }
     }
 
     /// One of nodes, or of what is on them.
@@ -171,6 +178,9 @@ impl Driver {
             if let Some(mut open) = self.pending.questions.open.remove(&query) {
                 open.answers.sort_by_key(|(node, _)| *node);
                 let reply = match open.question {
+                    Question::Usages if open.page.is_of_one => {
+                        self.usage_by_node(open.answers, open.page.job)
+                    }
                     Question::Usages => self.jobs_with(open.answers, open.page.job),
                     Question::Fares => self.nodes_with(open.answers, open.page.node),
                     Question::SignOfLife { .. } => self.signs_of_life(&open),
@@ -201,6 +211,16 @@ impl Driver {
             }
         }
         report::jobs(self, true, from, &usages)
+    }
+
+    /// What one job has used on each node that answers.
+    fn usage_by_node(&self, answers: Vec<(NodeId, Answer)>, job: JobId) -> Reply {
+        let used = |(node, answer)| {
+            let Answer::Usages(of_node) = answer else { return None };
+            let (_, usage) = of_node.into_iter().find(|(id, _)| *id == job)?;
+            Some((self.node_name(node), usage))
+        };
+        Reply::UsageByNode { nodes: answers.into_iter().filter_map(used).collect() }
     }
 
     /// As above.

@@ -153,7 +153,20 @@ impl Driver {
             details: launch.as_ref().map(|launch| Box::new(details_of(entry, launch))),
             environment: launch.filter(|_| environment).map(|launch| launch.environment),
             steps: if is_theirs { self.steps_of(job) } else { Vec::new() },
+            front_end: entry.front.map(|token| self.machine_of(token)),
+            processors_in_use: self.processors_in_use(job),
         })
+    }
+
+    /// How many processors a job has at present.
+    fn processors_in_use(&self, job: JobId) -> u32 {
+        let Some(view) = self.core.job(job, self.now()) else { return 0 };
+        match state_word(&view) {
+            "running" | "ending" => {
+                view.placements.iter().map(|placed| placed.processors.count()).sum()
+            }
+            _ => 0,
+        }
     }
 
     fn show_ended(
@@ -201,6 +214,8 @@ fn report_of(ended: &Ended, details: Option<JobDetails>) -> ShowReport {
         details: details.map(Box::new),
         environment: None,
         steps: Vec::new(),
+        front_end: None,
+        processors_in_use: 0,
     }
 }
 

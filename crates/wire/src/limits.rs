@@ -3,7 +3,7 @@
 use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
 
 /// The version of the messages; peers of another version are refused with both versions named.
-pub const PROTOCOL_VERSION: u16 = 14;
+pub const PROTOCOL_VERSION: u16 = 15;
 
 /// Version of what carries messages between machines: TLS, frames, and the greeting that says which
 /// [`PROTOCOL_VERSION`] a side speaks. Machines that differ in this one can't even tell each other

@@ -4,7 +4,7 @@
 use crate::code::Code;
 use crate::event::{EventQuery, EventRecord};
 use crate::history::{EndedQuery, EndedReport, PageEnd};
-use crate::launch::LaunchSpec;
+use crate::launch::{LaunchSpec, Usage};
 use crate::metrics::MetricsReport;
 use crate::notify::Notify;
 use crate::report::{
@@ -323,6 +323,11 @@ pub enum Request {
         /// Which elements; `None`: all.
         indices: Option<Indices>,
     },
+    /// What a job that runs has used on each of its nodes: `UsageByNode`.
+    UsageByNode {
+        /// Which job.
+        job: JobId,
+    },
 }
 
 /// What is to become of elements of an array.
@@ -402,6 +407,7 @@ impl Request {
             | Self::Events(_)
             | Self::Keepers { .. }
             | Self::FindElements { .. }
+            | Self::UsageByNode { .. }
             | Self::Metrics => true,
             Self::Run(_)
             | Self::RunStep(_)
@@ -719,6 +725,11 @@ pub enum Reply {
         waiting: u32,
         /// The exit code of those that ended before they were jobs, if there are any.
         never: Option<u8>,
+    },
+    /// What a job has used: the name of each node that answers, with that there.
+    UsageByNode {
+        /// In the order of the nodes' numbers.
+        nodes: Vec<(String, Usage)>,
     },
 }
 

@@ -36,6 +36,10 @@ pub struct ShowReport {
     /// Its further steps, lowest numbers first: those that have not ended, and the latest of the
     /// others. Not kept of a job that has ended.
     pub steps: Vec<StepReport>,
+    /// The machine on which its front end is, while it has one.
+    pub front_end: Option<String>,
+    /// How many processors it has at present: none while it waits, is preempted or suspended.
+    pub processors_in_use: u32,
 }
 
 /// A further step of a job.

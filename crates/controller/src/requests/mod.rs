@@ -175,6 +175,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Keepers { .. }
         | Request::Metrics
         | Request::FindElements { .. }
+        | Request::UsageByNode { .. }
         | Request::Down => None,
     }
 }
@@ -200,6 +201,7 @@ impl Driver {
                 self.reply(token, &page);
             }
             Request::JobsWithUsage { from } => self.on_jobs_with_usage(token, from),
+            Request::UsageByNode { job } => self.on_usage_by_node(token, job),
             Request::History { job } => self.on_history(token, uid, job),
             Request::Past(query) => self.on_past(token, &query),
             Request::Processes { target, from } => {
@@ -405,6 +407,14 @@ impl Driver {
             }
             Err(error) => self.fail(token, error),
         }
+    }
+
+    fn on_usage_by_node(&mut self, token: u64, job: JobId) {
+        let Some(view) = self.core.job(job, self.now()) else {
+            return self.fail(token, Forbidden::NoJob(job));
+        };
+        let nodes: Vec<NodeId> = view.placements.iter().map(|placed| placed.node).collect();
+        self.ask_for_page(token, &nodes, &Question::Usages, Page::of_one_job(job));
     }
 
     fn on_status(&mut self, token: u64) {

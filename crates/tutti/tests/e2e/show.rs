@@ -185,6 +185,34 @@ fn root_reads_output_with_the_rights_of_the_jobs_owner() {
 }
 
 #[test]
+fn a_live_job_shows_its_front_end_its_processors_and_what_each_node_gave_it() {
+    let instance = Instance::new().up();
+    let line = "while [ ! -e stop ]; do :; done";
+    let front = instance.start(&["run", "-J", "front", "-n", "2", "sh", "-c", line]);
+    let job = crate::harness::eventually("the job", || {
+        instance.jobs().iter().find(|it| it["state"] == "running")?["job"].as_u64()
+    });
+    let node = instance.tutti(&["nodes", "--json"]).expect(0).json()[0]["name"].clone();
+    let used = || {
+        let live = shown(&instance, "front");
+        assert_eq!((&live["front_end"], &live["used_on"][0]["node"]), (&node, &node), "{live}");
+        live["used_on"][0]["cpu_ms"].as_u64().filter(|ms| *ms > 0)
+    };
+    crate::harness::eventually("processor time of the node", used);
+    assert_eq!(shown(&instance, "front")["processors_in_use"], 2);
+    let text = instance.tutti(&["show", "front"]).expect(0).text();
+    assert!(text.contains("in use     2 processors"), "{text}");
+    instance.tutti(&["suspend", "front"]).expect(0);
+    instance.wait_for_state(job, "suspended");
+    assert_eq!(shown(&instance, "front")["processors_in_use"], 0);
+    instance.tutti(&["resume", "front"]).expect(0);
+    fs::write(instance.work.join("stop"), "").unwrap();
+    front.wait().expect(0);
+    let ended = shown(&instance, &job.to_string());
+    assert_eq!((&ended["front_end"], &ended["used_on"]), (&Value::Null, &serde_json::json!([])));
+}
+
+#[test]
 fn a_name_with_line_ends_shows_as_one_line() {
     let instance = Instance::new().up();
     let name = "solver\n  state      ended, exit 0";

@@ -4,7 +4,7 @@ use super::{file_name, on_node_loss};
 use serde::Serialize;
 use tutti_types::OnBadExit;
 use tutti_wire::history::Ending;
-use tutti_wire::launch::Stdio;
+use tutti_wire::launch::{Stdio, Usage};
 use tutti_wire::report::JobReport;
 use tutti_wire::show::{JobDetails, NodeShare, ShowReport, StateChange, StepReport};
 
@@ -20,6 +20,16 @@ pub(super) struct Shown<'a> {
     details: Option<Details<'a>>,
     environment: Option<Vec<String>>,
     steps: &'a [StepReport],
+    front_end: Option<&'a str>,
+    processors_in_use: u32,
+    used_on: Vec<UsedOn<'a>>,
+}
+
+/// What a live job has used on a node.
+#[derive(Serialize)]
+struct UsedOn<'a> {
+    node: &'a str,
+    cpu_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -53,7 +63,7 @@ struct Details<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn of(report: &'a ShowReport) -> Self {
+    pub(super) fn of(report: &'a ShowReport, used: &'a [(String, Usage)]) -> Self {
         let text = |bytes: &serde_bytes::ByteBuf| String::from_utf8_lossy(bytes).into_owned();
         Self {
             job: &report.job,
@@ -64,7 +74,16 @@ impl<'a> Shown<'a> {
             details: report.details.as_ref().map(|details| Details::of(&report.job, details)),
             environment: report.environment.as_ref().map(|all| all.iter().map(text).collect()),
             steps: &report.steps,
+            front_end: report.front_end.as_deref(),
+            processors_in_use: report.processors_in_use,
+            used_on: used.iter().map(UsedOn::of).collect(),
         }
+    }
+}
+
+impl<'a> UsedOn<'a> {
+    fn of((node, usage): &'a (String, Usage)) -> Self {
+        Self { node, cpu_ms: usage.user_us.saturating_add(usage.system_us) / 1000 }
     }
 }
 

@@ -55,38 +55,49 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
         reports.push(ask_for_all(target.job, args.env)?);
     }
     if args.json {
-        print_json(&reports.iter().map(json::Shown::of).collect::<Vec<_>>())?;
+        let shown = reports.iter().map(|(report, used)| json::Shown::of(report, used));
+        print_json(&shown.collect::<Vec<_>>())?;
         return Ok(Exit::OK);
     }
-    for (number, report) in reports.iter().enumerate() {
+    for (number, (report, used)) in reports.iter().enumerate() {
         let gap = if number == 0 { "" } else { "\n" };
-        print(&format!("{gap}{}", text_to_show(report)))?;
+        print(&format!("{gap}{}", text_to_show(report, used)))?;
     }
-    if args.env && reports.iter().any(|report| report.environment.is_none()) {
+    if args.env && reports.iter().any(|(report, _)| report.environment.is_none()) {
         let reason = "the environment of a job is kept until it ends, and is not known any more";
         return Err(coded(Code::JobEnded, reason));
     }
     Ok(Exit::OK)
 }
 
-/// One job, with what it has used so far.
-fn ask_for_all(job: JobId, environment: bool) -> anyhow::Result<ShowReport> {
+/// What a live job has used on each node.
+pub(super) type ByNode = Vec<(String, Usage)>;
+
+/// One job, with what it has used so far, also on each node.
+fn ask_for_all(job: JobId, environment: bool) -> anyhow::Result<(ShowReport, ByNode)> {
     let mut report = ask_to_show(job, environment)?;
+    let mut used = ByNode::new();
     if report.ended_ms.is_none() {
         report.job.usage = usage_so_far(job);
+        if report.started_ms.is_some()
+            && let Ok(Reply::UsageByNode { nodes }) = ask(&Request::UsageByNode { job })
+        {
+            used = nodes;
+        }
     }
-    Ok(report)
+    Ok((report, used))
 }
 
 /// One job, as an element of what `tutti show --json` prints.
 #[cfg(feature = "web")]
 pub(super) fn json_of(job: JobId) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(&json::Shown::of(&ask_for_all(job, false)?))?)
+    let (report, used) = ask_for_all(job, false)?;
+    Ok(serde_json::to_string(&json::Shown::of(&report, &used))?)
 }
 
 /// What `tutti show` prints of a job.
-pub(super) fn text_to_show(report: &ShowReport) -> String {
-    without_orders(&text_of(report))
+pub(super) fn text_to_show(report: &ShowReport, used: &[(String, Usage)]) -> String {
+    without_orders(&text_of(report, used))
 }
 
 /// One job, from the controller or from the journal of an instance that is gone.
@@ -122,7 +133,7 @@ impl Lines {
     }
 }
 
-fn text_of(report: &ShowReport) -> String {
+fn text_of(report: &ShowReport, used: &[(String, Usage)]) -> String {
     let job = &report.job;
     // A name with a line end must not pass for other lines.
     let name = plain(&job.name);
@@ -143,11 +154,14 @@ fn text_of(report: &ShowReport) -> String {
     }
     lines.add("queue", job.queue.as_deref().unwrap_or_default());
     lines.add("resources", job.resources.join(", "));
+    lines.add("front end", report.front_end.as_deref().unwrap_or_default());
     lines.add("nodes", nodes(report));
+    lines.add("in use", in_use(report));
     lines.add("limit", limit(job));
     lines.add("deadline", deadline(job));
     lines.add("time", time(job));
-    lines.add("used", used(job));
+    lines.add("used", used_in_all(job));
+    lines.add("", used_by_node(used));
     let moments = [
         ("submitted", Some(report.accepted_ms)),
         ("started", report.started_ms),
@@ -321,7 +335,27 @@ fn time(job: &JobReport) -> String {
     format!("waited {waited}, its turns gave it {ran}, suspended {suspended}")
 }
 
-fn used(job: &JobReport) -> String {
+/// How many of its processors it has at present, of a job that runs.
+fn in_use(report: &ShowReport) -> String {
+    match report.started_ms.is_some() && report.ended_ms.is_none() {
+        true => counted(report.processors_in_use, "processor"),
+        false => String::new(),
+    }
+}
+
+/// A line for each node, where there are several.
+fn used_by_node(used: &[(String, Usage)]) -> String {
+    if used.len() < 2 {
+        return String::new();
+    }
+    let line = |(node, usage): &(String, Usage)| {
+        let [cpu, ..] = account::cells(Some(usage));
+        format!("{node}: {cpu} of processor time")
+    };
+    used.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn used_in_all(job: &JobReport) -> String {
     let Some(usage) = &job.usage else { return String::new() };
     let [cpu, system, memory, read, written, ..] = account::cells(Some(usage));
     format!(

@@ -61,7 +61,7 @@ impl Reader {
                 return seen;
             }
         };
-        seen.text = Some(text_to_show(&report).lines().map(str::to_owned).collect());
+        seen.text = Some(text_to_show(&report, &[]).lines().map(str::to_owned).collect());
         seen.ranks = if has_files_by_rank(&report, stream) { report.job.tasks } else { 0 };
         if self.shown.is_none() {
             match open_all(&report, stream, rank, Some(LINES_MAX as u64)) {
