@@ -113,6 +113,11 @@ pub struct JobOptions {
     #[arg(help_heading = FAILURES)]
     pub signal: Option<Warning>,
 
+    /// A parameter for the site's policy program, such as urgency=7; repeat it for each
+    #[arg(long = "policy-arg", value_name = "NAME=VALUE", value_parser = policy_arg)]
+    #[arg(help_heading = SCHEDULING)]
+    pub policy_args: Vec<(String, String)>,
+
     /// Maximum number of processes of each task; further forks fail, and a message at the end of
     /// the job reports them
     #[arg(long, value_name = "N", value_parser = processes, help_heading = FAILURES)]
@@ -128,6 +133,16 @@ pub struct JobOptions {
     /// Working directory of the tasks [default: this one]
     #[arg(short = 'D', long, value_name = "DIR")]
     pub directory: Option<OsString>,
+}
+
+/// Accepts a parameter for the policy program.
+fn policy_arg(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, such as urgency=7")?;
+    let arg = (name.to_owned(), value.to_owned());
+    match tutti_types::check_policy_args(std::slice::from_ref(&arg)) {
+        Ok(()) => Ok(arg),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Accepts a pattern for the names of files if it can be filled in.
@@ -244,6 +259,7 @@ pub fn job_request(
         array: None,
         notify: options.notify.request()?,
         resources: options.resource.clone(),
+        policy_args: options.policy_args.clone(),
         within,
         launch: LaunchSpec {
             name,

@@ -8,6 +8,7 @@ use super::agents::NodeEntry;
 use super::durability::Memory;
 use super::jobs::{EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::launch_store::{Kept, Shelf};
+use super::policy::POLICY;
 use super::report;
 use super::requests::Submission;
 use super::show::details_to_store;
@@ -195,6 +196,8 @@ pub(super) struct Driver {
     pub(super) pending: Pending,
     /// The decision in progress: the core's actions, and events that follow.
     pub(super) decision: Decision,
+    /// The program of the site's own policy.
+    pub(super) outsider: super::policy::Outsider,
     /// Forecasts that clients wait for.
     pub(super) forecasts: super::forecasts::Forecasts,
     /// The stream of events.
@@ -290,7 +293,7 @@ impl Driver {
                 answered: BTreeMap::new(),
                 unsent: BTreeMap::new(),
                 stalled_due: ClusterTime::NEVER,
-                next_token: DISK + 1,
+                next_token: POLICY + 1,
             },
             connections: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -315,6 +318,7 @@ impl Driver {
                 follow_ups: VecDeque::new(),
                 broken: Vec::new(),
             },
+            outsider: super::policy::Outsider::new(),
             forecasts: super::forecasts::Forecasts::default(),
             events: super::events::Events::default(),
             metrics: super::metrics::Metrics::default(),
@@ -359,6 +363,8 @@ impl Driver {
             match event.token {
                 LISTENER => {}
                 DISK => self.on_disk(),
+                // Its replies are looked for in each round.
+                POLICY => {}
                 token => spoken.push(token),
             }
         }
@@ -402,6 +408,7 @@ impl Driver {
         deadline = deadline.min(self.due.history_due).min(self.time_due());
         deadline = deadline.min(self.ends.forgetting.due()).min(self.pending.questions.due());
         deadline = deadline.min(self.forecasts_due()).min(self.events_due());
+        deadline = deadline.min(self.policy_due());
         if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -462,6 +469,7 @@ impl Driver {
             self.stop_waiting_for_nodes();
         }
         self.give_up_fronts(now);
+        self.follow_policy();
         self.foretell();
         self.answer_readers();
         if self.due.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
@@ -508,6 +516,7 @@ impl Driver {
         self.decision.line.take();
         self.events_of(event);
         self.core.apply(now, event, &mut actions);
+        self.outsider.note(&self.core, event);
         self.memory.journal.note(now, event, &actions, &self.core);
         self.ask_disk_for(event);
         for action in actions.drain(..) {
@@ -601,6 +610,11 @@ impl Driver {
                     entry.class.clone_from(&class);
                 }
                 self.job_event(job, What::JobClassChanged { class });
+            }
+            Action::JobDeclined { job, reason } => {
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.declined = Some(reason);
+                }
             }
             Action::PromiseBroken { job, at, .. } => self.on_promise_broken(job, at),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
@@ -696,6 +710,10 @@ impl Driver {
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => self.how_it_went(node),
+            EndReason::Declined => match entry.declined.take() {
+                Some(why) if !why.is_empty() => format!("{}: {why}", outcome.reason),
+                Some(_) | None => outcome.reason.to_string(),
+            },
             reason => reason.to_string(),
         };
         let report = report::ended_job(job, &entry, outcome, reason, self.now());

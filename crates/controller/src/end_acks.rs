@@ -156,6 +156,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Release { .. }
         | Event::Elements { .. }
         | Event::SetJobClass { .. }
+        | Event::SetPolicyProgram { .. }
         | Event::MoveJob { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
@@ -186,6 +187,8 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Forgot { .. }
         | Event::Calendar { .. }
         | Event::SetBegin { .. }
+        | Event::PolicyInCharge { .. }
+        | Event::PolicyOrder { .. }
         | Event::Tick
         | Event::ShutDown
         | Event::GoDown => GATHER_LONGER,

@@ -70,6 +70,7 @@ impl From<Improper> for Problem {
             Improper::Stdio
             | Improper::RequeueWithFront
             | Improper::SecondFront
+            | Improper::PolicyArgs(_)
             | Improper::NoSignal => Code::Improper,
             Improper::Adopt(CannotAdopt::NotYours { .. }) | Improper::Limit { .. } => {
                 Code::NotAllowed

@@ -88,6 +88,8 @@ pub(super) struct Entry {
     pub(super) output_lost: String,
     /// Which of them ended badly.
     pub(super) failures: Failures,
+    /// Why the site's policy declined it, if it did.
+    pub(super) declined: Option<String>,
     /// How often it was queued again since a node was lost.
     pub(super) requeues: u32,
     /// What its nodes have stored before barriers.
@@ -157,6 +159,7 @@ impl Entry {
             statuses: BTreeMap::new(),
             output_lost: String::new(),
             failures: Failures::default(),
+            declined: None,
             requeues: 0,
             exchanges: Exchanges::default(),
             started_on: Vec::new(),
@@ -258,6 +261,7 @@ impl Entry {
             | EndReason::FrontEndLost
             | EndReason::NodeLost(_)
             | EndReason::ShutDown
+            | EndReason::Declined
             | EndReason::NeverAfter(_) => false,
         };
         if let Some(words) = self.failures.words(outcome).filter(|_| unsaid) {

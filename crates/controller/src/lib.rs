@@ -38,6 +38,7 @@ mod nodes;
 mod notify;
 mod offline;
 mod orders;
+mod policy;
 mod remote_identity;
 mod removal;
 mod report;

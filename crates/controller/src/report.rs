@@ -415,22 +415,24 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
 pub(super) fn params(driver: &Driver) -> Reply {
     let core = &driver.core;
     let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
-    params_of(in_force, core.week(driver.now()), core)
+    params_of(in_force, core.week(driver.now()), core, driver.outsider.words())
 }
 
 /// The same of an instance that does not run: as they are set, and no period holds.
 pub(super) fn settings(core: &Core) -> Reply {
     let settings = core.settings();
-    params_of((&settings.params, &settings.classes, &settings.periods), None, core)
+    params_of((&settings.params, &settings.classes, &settings.periods), None, core, "does not run")
 }
 
 fn params_of(
     (params, classes, periods): (&Params, &Classes, &[(Period, Overrides)]),
     week: Option<Nanos>,
     core: &Core,
+    state: &str,
 ) -> Reply {
     let params = params.iter();
-    let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
+    let params = params.map(|(param, value)| param_report(param, value, param.default));
+    let params = params.chain(program_reports(core, state)).collect();
     let known = default_classes();
     let class = |(name, spec): (&ClassName, &ClassSpec)| {
         let usual = known.get(name).copied().unwrap_or_default();
@@ -460,6 +462,30 @@ fn params_of(
     };
     let periods = periods.iter().map(period).collect();
     Reply::Params { params, classes, periods }
+}
+
+/// The program of the site's own policy, as parameters.
+fn program_reports(core: &Core, state: &str) -> [ParamReport; 2] {
+    let program = core.policy_program();
+    let user = program.and_then(|program| program.user.clone());
+    [
+        ParamReport {
+            name: "policy_program".into(),
+            value: program.map_or_else(|| "none".into(), |program| program.path.clone()),
+            default: "none".into(),
+            range: "an absolute path, or none".into(),
+            help: format!("The program that decides under policy=external; now it {state}."),
+        },
+        ParamReport {
+            name: "policy_user".into(),
+            value: user.unwrap_or_else(|| "default".into()),
+            default: "default".into(),
+            range: "a user, or default".into(),
+            help: "The user that the policy program runs as: by default nobody for root's \
+                   controller, else the owner of the instance."
+                .into(),
+        },
+    ]
 }
 
 /// What is otherwise in a period, as it is set.

@@ -3,6 +3,7 @@
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::error::Problem;
+use super::policy::program_of;
 use super::report;
 use tutti_core::{Begin, Event, ShortestSlot, shortest_slot};
 use tutti_node::calendar::period_began_ms;
@@ -38,8 +39,14 @@ impl Driver {
     }
 
     pub(super) fn on_set_params(&mut self, token: u64, uid: u32, values: &[(String, String)]) {
-        self.change(token, uid, |settings| {
-            for (name, value) in values {
+        let allowed = self.admin(uid).map_err(Problem::from);
+        let split = allowed.and_then(|()| Ok(program_of(self.core.policy_program(), values)?));
+        let (program, values) = match split {
+            Ok(split) => split,
+            Err(reason) => return self.fail(token, reason),
+        };
+        self.change_also(token, uid, program, |settings| {
+            for (name, value) in &values {
                 set_param(&mut settings.params, name, value)?;
             }
             Ok(Event::SetParams { params: settings.params.clone() })
@@ -133,6 +140,17 @@ impl Driver {
         uid: u32,
         change: impl FnOnce(&mut Settings) -> Result<Event, String>,
     ) {
+        self.change_also(token, uid, None, change);
+    }
+
+    /// The same, with another event before it.
+    fn change_also(
+        &mut self,
+        token: u64,
+        uid: u32,
+        also: Option<Event>,
+        change: impl FnOnce(&mut Settings) -> Result<Event, String>,
+    ) {
         let mut settings = self.core.settings().clone();
         let event = self.admin(uid).map_err(Problem::from).and_then(|()| {
             let event = change(&mut settings)?;
@@ -143,6 +161,7 @@ impl Driver {
         });
         match event {
             Ok(event) => {
+                also.iter().for_each(|also| self.apply(also));
                 self.apply(&event);
                 self.watch_calendar();
                 self.due.history_due = self.now();

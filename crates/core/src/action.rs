@@ -1,6 +1,7 @@
 //! All that the core can ask of the world, carried out by a driver in the order given.
 
 use crate::arrays::{ArrayEnds, ElementNumbers};
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId, NodeId, Rank, RequestId, StepKey};
@@ -150,6 +151,13 @@ pub enum Action {
         ends: ArrayEnds,
         /// The numbers of those that were jobs.
         numbers: Vec<ElementNumbers>,
+    },
+    /// The site's policy declines a job, which ends with the next action: tell its user why.
+    JobDeclined {
+        /// Which job.
+        job: JobId,
+        /// Why.
+        reason: String,
     },
 }
 

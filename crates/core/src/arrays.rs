@@ -29,6 +29,7 @@ use tutti_types::array::{ArraySpec, Positions};
 use tutti_types::ids::{ClassName, JobId, QueueName, RequestId};
 use tutti_types::job::{EndReason, FirstStep, JobSpec, Outcome, Warning};
 use tutti_types::limits::{ELEMENTS_IN_LINE, JOBS_MAX};
+use tutti_types::policy::PolicyArgs;
 use tutti_types::refusal::Refusal;
 use tutti_types::time::{ClusterTime, Nanos};
 
@@ -53,6 +54,7 @@ struct Array {
     begin: Option<Begin>,
     /// The signal that each gets before its time limit, if any.
     warning: Option<Warning>,
+    args: PolicyArgs,
     array: ArraySpec,
     /// The elements that are no jobs yet.
     waiting: Positions,
@@ -193,7 +195,10 @@ impl Array {
         let ends = &mut self.ends;
         match outcome.reason {
             EndReason::Completed if outcome.exit_code == 0 => ends.ok += count,
-            EndReason::Cancelled | EndReason::ShutDown | EndReason::NeverAfter(_) => {
+            EndReason::Cancelled
+            | EndReason::ShutDown
+            | EndReason::Declined
+            | EndReason::NeverAfter(_) => {
                 ends.cancelled += count;
             }
             EndReason::Completed
@@ -307,6 +312,7 @@ impl Core {
             first: options.first,
             begin: options.begin,
             warning: options.warning,
+            args: options.args.clone(),
             array: array.clone(),
             waiting,
             held,
@@ -373,9 +379,9 @@ impl Core {
         {
             let Some(position) = array.waiting.pop_first() else { break };
             let (queue, first) = (array.queue.clone(), array.first);
-            let (begin, warning) = (array.begin, array.warning);
+            let (begin, warning, args) = (array.begin, array.warning, array.args.clone());
             let options =
-                SubmitOptions { queue, first, begin, warning, ..SubmitOptions::default() };
+                SubmitOptions { queue, first, begin, warning, args, ..SubmitOptions::default() };
             let Ok(job) = self.take_on(now, &array.spec, &options) else {
                 array.waiting.add(&Positions::of([position].into()));
                 break;

@@ -26,6 +26,7 @@ use crate::matrix::Matrix;
 use crate::migrate::Migration;
 use crate::node_loss::Loss;
 use crate::orders::HeldBy;
+use crate::outside::Outside;
 use crate::policy::classes::ByClass;
 use crate::policy::deadline::Plans;
 use crate::policy::{self, Machine, Policy};
@@ -137,6 +138,8 @@ pub struct Core {
     pub(crate) warnings: Warnings,
     /// The job arrays.
     pub(crate) arrays: Arrays,
+    /// A site's own policy.
+    pub(crate) outside: Outside,
 }
 
 impl Core {
@@ -191,6 +194,7 @@ impl Core {
             begins: Begins::default(),
             warnings: Warnings::default(),
             arrays: Arrays::default(),
+            outside: Outside::default(),
         };
         core.follow_settings();
         core
@@ -275,6 +279,9 @@ impl Core {
             Event::SetWeight { account, weight } => self.on_set_weight(*account, *weight),
             Event::SetQueue { name, spec } => self.on_set_queue(name, spec.as_ref()),
             Event::SetClassUsers { class, allowed } => self.on_set_class_users(class, allowed),
+            Event::SetPolicyProgram { program } => self.on_set_policy_program(program.as_ref()),
+            Event::PolicyInCharge { on } => self.on_policy_in_charge(*on),
+            Event::PolicyOrder { order } => self.on_order(order, actions),
             Event::Began => self.on_began(now),
             Event::ShutDown => self.on_end_for_good(now, actions),
             Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
@@ -290,6 +297,8 @@ impl Core {
         let now = now.max(self.now);
         self.now = now;
         self.ledger.forget_moved();
+        self.queue.touched.clear();
+        self.matrix.forget_touched();
         self.ledger.advance(now);
         self.charge();
         self.quick.note(event);
@@ -379,6 +388,8 @@ impl Core {
     /// What an earlier driver was told to end has ended, and none of its nodes is in reach yet.
     fn on_began(&mut self, now: ClusterTime) {
         self.stopping = false;
+        // Its program is no more.
+        self.on_policy_in_charge(false);
         self.miss_all(now);
     }
 
@@ -390,6 +401,13 @@ impl Core {
         // A home that moved could take what was promised.
         if !self.queue.promised() {
             self.unify();
+        }
+        if self.outside_decides() {
+            self.seat_for_outside(now);
+            while !self.queue.promised() && self.unify() {
+                self.seat_for_outside(now);
+            }
+            return self.preempt_overrun();
         }
         self.seat_queued(now);
         // A seated job may be where it, or another job, should rather not be.
@@ -483,6 +501,7 @@ impl Core {
             begins,
             warnings,
             arrays,
+            outside,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -494,7 +513,7 @@ impl Core {
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
-        (allocations, after, step_deadlines, begins, warnings, arrays).hash(&mut digest);
+        (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         digest.finish()
     }
 
@@ -580,6 +599,9 @@ impl Core {
         }
         self.jobs.insert(id, record);
         self.note_first_step(id, options.first);
+        if !options.args.is_empty() {
+            self.outside.args.insert(id, options.args.clone());
+        }
         if let Some(warning) = options.warning {
             self.warnings.note(id, warning);
         }
@@ -827,7 +849,7 @@ impl Core {
             self.queue.reconsider();
             if !self.queue.parked.is_empty() {
                 // A job that had too few nodes may fit by another placement.
-                self.queue.waiting.append(&mut self.queue.parked);
+                self.queue.unpark();
                 self.forget_promises();
             }
         }

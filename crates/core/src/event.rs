@@ -3,6 +3,7 @@
 use crate::arrays::ElementOrder;
 use crate::begin::Begin;
 use crate::orders::HeldBy;
+use crate::outside::Order;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,6 +20,7 @@ use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskSt
 use tutti_types::node_performance::{Figures, LoadAverages};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
+use tutti_types::policy::{PolicyArgs, PolicyProgram};
 use tutti_types::queue::{Allowed, QueueSpec};
 use tutti_types::resource::{ResourceName, ResourceSpec};
 use tutti_types::settings::Overrides;
@@ -398,6 +400,23 @@ pub enum Event {
         /// What is to become of them.
         order: ElementOrder,
     },
+    /// An administrator names the program of the site's own policy; `None`: there is to be none.
+    SetPolicyProgram {
+        /// The program.
+        program: Option<PolicyProgram>,
+    },
+    /// Whether the program of the site's own policy decides from now on, or the built-in policy goes
+    /// on. Sent by the driver, which knows whether the program answers in time.
+    PolicyInCharge {
+        /// Whether it does.
+        on: bool,
+    },
+    /// What the program of the site's own policy orders. The driver has asked
+    /// [`Core::check_order`](crate::Core::check_order); one that can't be done changes nothing.
+    PolicyOrder {
+        /// What.
+        order: Order,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -415,6 +434,9 @@ pub struct SubmitOptions {
     pub begin: Option<Begin>,
     /// The signal that it gets before its time limit, if any.
     pub warning: Option<Warning>,
+    /// The job's own parameters for the policy program, already checked by
+    /// [`check_policy_args`](tutti_types::check_policy_args).
+    pub args: PolicyArgs,
 }
 
 impl Event {
@@ -456,6 +478,8 @@ impl Event {
             | Self::Foreign { .. }
             | Self::SetWeight { .. }
             | Self::SetResource { .. }
+            | Self::SetPolicyProgram { .. }
+            | Self::PolicyOrder { .. }
             | Self::Tick => Effect::None,
             Self::JobCleared { .. }
             | Self::JobsEnded { .. }
@@ -479,6 +503,7 @@ impl Event {
             | Self::MoveJob { .. }
             | Self::MovedOut { .. }
             | Self::MovedIn { .. }
+            | Self::PolicyInCharge { .. }
             | Self::SetParams { .. }
             | Self::SetQueue { .. }
             | Self::SetClass { .. }

@@ -281,6 +281,7 @@ impl Forecast {
                     | Action::Reclassed { .. }
                     | Action::ElementMade { .. }
                     | Action::ArrayEnded { .. }
+                    | Action::JobDeclined { .. }
                     | Action::WakeAt { .. } => {}
                 }
             }

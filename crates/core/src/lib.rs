@@ -20,6 +20,7 @@
 //! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
 //! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
 //! which class use gives, `after` which jobs start after others, [`begin`] which at a moment, `warning` which get signals before their limits;
+//! [`outside`] is a policy that a program of the site decides;
 //! [`allocation`] is what a job has beside tasks; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -50,6 +51,7 @@ mod nested;
 mod node_events;
 mod node_loss;
 mod orders;
+pub mod outside;
 mod overrun;
 pub mod policy;
 mod preempt;
@@ -79,6 +81,7 @@ pub use forget_class::ClassStays;
 pub use ledger::Moved;
 pub use line::{InLine, Overridden};
 pub use orders::HeldBy;
+pub use outside::{Home, Order, OrderRefusal, Request, RowChoice};
 pub use policy::Expected;
 pub use policy::{ShortestSlot, WaitReason, shortest_slot};
 pub use resources::ResourceView;

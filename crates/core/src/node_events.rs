@@ -51,7 +51,7 @@ impl Core {
         if !self.takes_jobs(node) {
             self.matrix.close(node);
         }
-        self.queue.waiting.append(&mut self.queue.parked);
+        self.queue.unpark();
         self.forget_promises();
     }
 
@@ -86,7 +86,7 @@ impl Core {
         self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);
         // More tasks than there are processors now share them.
-        self.queue.waiting.append(&mut self.queue.parked);
+        self.queue.unpark();
         self.forget_promises();
         for job in residents {
             let loss = self.loss_on(job, node);
@@ -163,7 +163,7 @@ impl Core {
     fn open_or_close(&mut self, now: ClusterTime, node: NodeId) {
         if self.takes_jobs(node) {
             self.matrix.open(node);
-            self.queue.waiting.append(&mut self.queue.parked);
+            self.queue.unpark();
         } else {
             self.matrix.close(node);
             self.call_off_starts_on(now, node);

@@ -97,6 +97,8 @@ pub(crate) struct Queue {
     pub(crate) line: Line,
     /// The job that `blocked` is about.
     pub(crate) tried: Option<JobId>,
+    /// The jobs that came into line or left it in the latest event.
+    pub(crate) touched: Vec<JobId>,
 }
 
 /// A job in line, for a search for one that fits.
@@ -193,6 +195,7 @@ impl Queue {
     /// A job comes into line, by arrival; [`Core::line_up`] gives it its place among users.
     pub(crate) fn add(&mut self, job: JobId, spec: &JobSpec, machine: Widths) {
         self.waiting.insert(job);
+        self.touched.push(job);
         if self.has_backlog() {
             self.backlog.insert(self.entry(job, spec, machine));
         }
@@ -245,13 +248,23 @@ impl Queue {
             self.blocked = None;
             self.promise = None;
         }
-        if self.waiting.remove(&job) && self.has_backlog() {
+        let was_in_line = self.waiting.remove(&job);
+        if was_in_line {
+            self.touched.push(job);
+        }
+        if was_in_line && self.has_backlog() {
             self.backlog.remove(self.entry(job, spec, machine));
         }
         self.line.remove(job);
         self.parked.remove(&job);
         self.suspended.remove(&job);
         self.reservations.remove(&job);
+    }
+
+    /// Jobs that were too large for the nodes may fit.
+    pub(crate) fn unpark(&mut self) {
+        self.touched.extend(&self.parked);
+        self.waiting.append(&mut self.parked);
     }
 
     /// What there is to try: everything, now that something is otherwise than it was.
@@ -499,7 +512,7 @@ impl Core {
     }
 
     /// How much of a row's slot passes until what was promised comes up, for a job that starts now.
-    fn window(&self, now: ClusterTime, row: RowId, promise: &Promise) -> u64 {
+    pub(crate) fn window(&self, now: ClusterTime, row: RowId, promise: &Promise) -> u64 {
         let from = self.activation(now).max(self.frame.activates);
         match promise.at {
             ClusterTime::NEVER => u64::MAX - 1,

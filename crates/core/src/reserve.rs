@@ -20,6 +20,7 @@ use crate::queue::holds;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, RowId};
+use tutti_types::job::JobSpec;
 use tutti_types::limits::RESERVATIONS_MAX;
 use tutti_types::time::{ClusterTime, Nanos};
 
@@ -169,7 +170,9 @@ impl Core {
         } else if self.queue.stale {
             self.move_forward(&mut profiles);
         }
-        self.reserve_new(&mut profiles);
+        if !self.outside_decides() {
+            self.reserve_new(&mut profiles);
+        }
         self.start_reserved(now);
     }
 
@@ -207,6 +210,31 @@ impl Core {
             let profile = profiles.iter_mut().find(|profile| profile.row == place.row);
             profile.ok_or(())?.spend(place)
         })
+    }
+
+    /// Whether a job can start now in a row, on so many processors, with all reservations kept.
+    pub(crate) fn fits_beside_reserved(
+        &self,
+        now: ClusterTime,
+        (job, spec): (JobId, &JobSpec),
+        row: RowId,
+        processors: u64,
+    ) -> bool {
+        let mut profiles = self.profiles(now);
+        let others = self.queue.reservations.iter().filter(|(other, _)| **other != job);
+        let mut enter = |place: &Reservation| {
+            let profile = profiles.iter_mut().find(|profile| profile.row == place.row);
+            profile.ok_or(())?.spend(place)
+        };
+        if others.map(|(_, place)| place).try_for_each(&mut enter).is_err() {
+            return false;
+        }
+        let Some(profile) = profiles.iter_mut().find(|profile| profile.row == Some(row)) else {
+            return false;
+        };
+        let end = profile.end(now, holds(spec));
+        let first = ClusterTime::NEVER;
+        profile.spend(&Reservation { row: Some(row), start: now, end, processors, first }).is_ok()
     }
 
     fn move_forward(&mut self, profiles: &mut [Profile]) {

@@ -158,6 +158,7 @@ impl Core {
             self.warnings.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
+            self.outside.forget(job);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
@@ -195,6 +196,7 @@ impl Core {
         self.queue.reconsider();
         self.warnings.close(job);
         self.end_steps(job, residence.outcome(service).reason, actions);
+        self.outside.preempted.remove(&job);
         if record.goes_on_in_line(residence) {
             self.drop_promise(job);
             if let Some(own) = own {
@@ -205,6 +207,7 @@ impl Core {
         }
         self.queues.forget(job, &record.spec);
         self.allocations.remove(&job);
+        self.outside.forget(job);
         self.warnings.forget(job);
         let outcome = residence.outcome(service);
         self.after.note_end(job, outcome);

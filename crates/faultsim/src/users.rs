@@ -82,6 +82,7 @@ fn request(plan: Plan) -> JobRequest {
         singleton: false,
         begin_ms: None,
         warning: None,
+        policy_args: Vec::new(),
         array: None,
         notify: None,
         first: plan.first(),

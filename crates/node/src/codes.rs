@@ -147,7 +147,7 @@ pub fn code_of_end<'a>(
         EndReason::FrontEndLost => Some(Code::FrontEndLost),
         EndReason::NodeLost(_) => Some(Code::NodeLost),
         EndReason::ShutDown => Some(Code::InstanceEnded),
-        EndReason::NeverAfter(_) => Some(Code::NeverStarted),
+        EndReason::NeverAfter(_) | EndReason::Declined => Some(Code::NeverStarted),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::jobs::{Course, Finished, Index, Job, Jobs, Live, Rest};
 use crate::machine::Machine;
 use crate::moves::{MoveCost, Moves};
 use crate::observer::{Observer, Passed, Start};
+use crate::outside::Outside;
 use crate::pace::Pace;
 use crate::site::Site;
 use crate::slots::SlotBySlot;
@@ -142,11 +143,26 @@ pub fn run<E>(
     workload: impl Iterator<Item = Result<Job, E>>,
     observer: &mut impl Observer,
 ) -> Result<(), SimError<E>> {
+    run_with(settings, workload, observer, None)
+}
+
+/// The same, where a policy outside decides under `policy=external`.
+///
+/// # Errors
+/// As [`run`], and if that policy gives no answer.
+pub fn run_with<'a, E>(
+    settings: &'a Settings,
+    workload: impl Iterator<Item = Result<Job, E>>,
+    observer: &'a mut impl Observer,
+    outside: Option<&'a mut dyn Outside>,
+) -> Result<(), SimError<E>> {
     let cost = settings.switch_cost;
     match settings.progress {
-        Progress::ByEvent => Simulation::new(settings, Grouped::new(cost), observer).run(workload),
+        Progress::ByEvent => {
+            Simulation::new(settings, Grouped::new(cost), observer, outside).run(workload)
+        }
         Progress::BySlot => {
-            Simulation::new(settings, SlotBySlot::new(cost), observer).run(workload)
+            Simulation::new(settings, SlotBySlot::new(cost), observer, outside).run(workload)
         }
     }
 }
@@ -181,6 +197,7 @@ struct Simulation<'a, P, O> {
     core: Core,
     progress: P,
     observer: &'a mut O,
+    outside: Option<&'a mut dyn Outside>,
     jobs: Jobs,
     /// Jobs that are not submitted yet, though their place in the workload has come.
     waiting: Waiting<'a>,
@@ -203,13 +220,19 @@ struct Simulation<'a, P, O> {
 }
 
 impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
-    fn new(settings: &'a Settings, progress: P, observer: &'a mut O) -> Self {
+    fn new(
+        settings: &'a Settings,
+        progress: P,
+        observer: &'a mut O,
+        outside: Option<&'a mut dyn Outside>,
+    ) -> Self {
         let core = Core::new(settings.params.clone(), settings.class_rules.clone());
         Self {
             settings,
             core: core.without_timetables().without_kills(),
             progress,
             observer,
+            outside,
             jobs: Jobs::default(),
             waiting: Waiting::new(settings.feedback, &settings.calendar),
             moves: Moves::new(settings.move_cost),
@@ -245,7 +268,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             let submit = arrives.min(self.waiting.next());
             let done = self.progress.next(&self.jobs);
             let tells = self.settings.calendar.get(self.told).map_or(ClusterTime::NEVER, |it| it.0);
-            let wake = self.wake.min(self.core.next_change()).min(tells);
+            let asks = self.outside.as_ref().map_or(ClusterTime::NEVER, |it| it.due(self.now));
+            let wake = self.wake.min(self.core.next_change()).min(tells).min(asks);
             let due = submit.min(done).min(wake).min(self.moves.next());
             let horizon = self.settings.horizon.unwrap_or(ClusterTime::NEVER);
             let is_over = submit == ClusterTime::NEVER && self.jobs.len() == 0;
@@ -258,13 +282,19 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             if due >= horizon || is_over || is_stuck {
                 break;
             }
+            // What happens at one moment is told at once.
+            let is_busy = submit.min(done).min(self.moves.next()).min(tells) <= self.now;
+            if asks <= self.now && !is_busy {
+                self.consult()?;
+                continue;
+            }
             self.pass(due);
             let limits_first = self.settings.order != Order::OneByOne;
             if limits_first && done == due && self.end_those_at_their_limits()? {
                 continue;
             }
             if let Some(arrival) = self.moves.arrived(self.now) {
-                self.core.apply(self.now, &arrival, &mut self.actions);
+                self.put(&arrival);
                 self.settle()?;
                 continue;
             }
@@ -293,7 +323,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                     self.told += 1;
                     event = Event::Calendar { week };
                 }
-                self.core.apply(self.now, &event, &mut self.actions);
+                self.put(&event);
                 self.settle()?;
             }
         }
@@ -320,7 +350,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             self.observer.not_run(&live.job, why);
             self.waiting.ended(live.job.number, self.now);
             let cancel = Event::Cancel { job: *id, reason: EndReason::Cancelled, at_once: true };
-            self.core.apply(self.now, &cancel, &mut self.actions);
+            self.put(&cancel);
             self.settle()?;
         }
         Ok(!kept_out.is_empty())
@@ -378,9 +408,13 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 let queue = Some(queue.name.clone());
                 let options = SubmitOptions { queue, ..SubmitOptions::default() };
                 let event = Event::SubmitWith { request: *request, spec: spec.clone(), options };
-                self.core.apply(self.now, &event, &mut self.actions);
+                self.put(&event);
             }
-            _ => self.core.apply(self.now, &self.submit, &mut self.actions),
+            _ => {
+                let submit = std::mem::replace(&mut self.submit, Event::Tick);
+                self.put(&submit);
+                self.submit = submit;
+            }
         }
         let answer = self.actions.iter().find_map(|action| match action {
             Action::Accept { job, .. } => Some(Ok(*job)),
@@ -491,7 +525,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         {
             self.progress.go_on(index, rest, &mut self.jobs);
             let event = Event::TasksEnded { job: id, ranks, status: TaskStatus::Exited(0) };
-            self.core.apply(self.now, &event, &mut self.actions);
+            self.put(&event);
             return self.settle();
         }
         self.begin_ends();
@@ -516,8 +550,39 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
     }
 
     fn report_ends<E>(&mut self) -> Result<(), SimError<E>> {
-        self.core.apply(self.now, &self.ended, &mut self.actions);
+        let ended = std::mem::replace(&mut self.ended, Event::Tick);
+        self.put(&ended);
+        self.ended = ended;
         self.settle()
+    }
+
+    /// The core takes in an event.
+    fn put(&mut self, event: &Event) {
+        self.core.apply(self.now, event, &mut self.actions);
+        if let Some(outside) = &mut self.outside {
+            outside.note(&self.core, event);
+        }
+    }
+
+    /// Asks the policy outside, and does what it orders.
+    fn consult<E>(&mut self) -> Result<(), SimError<E>> {
+        let Some(outside) = &mut self.outside else { return Ok(()) };
+        outside.ask(&self.core, self.now).map_err(SimError::Outside)?;
+        while let Some(event) =
+            self.outside.as_mut().and_then(|outside| outside.next(&self.core, self.now))
+        {
+            self.put(&event);
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// The policy outside declines a job: it is reported as not run.
+    fn leave_out(&mut self, id: JobId) {
+        if let Some(live) = self.jobs.remove(id) {
+            self.observer.not_run(&live.job, &WaitReason::Outside);
+            self.waiting.ended(live.job.number, self.now);
+        }
     }
 
     /// Does what the core says.
@@ -533,6 +598,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 Action::Ended { job, .. } => self.finish(job)?,
                 Action::MoveOut { job } => self.move_out(job),
                 Action::MoveIn { job } => self.move_in(job),
+                Action::JobDeclined { job, .. } => self.leave_out(job),
                 Action::WakeAt { at } => self.wake = at,
                 // What is signalled or killed is at its time limit, where it is ended anyhow.
                 Action::Timetable { .. }

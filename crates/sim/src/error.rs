@@ -45,11 +45,17 @@ pub enum SimError<E> {
         preceding: u64,
     },
     /// Nothing happens any more, and jobs are left: a fault of the core or of this driver.
-    #[error("{left} jobs are left and nothing is due any more; please report this")]
+    #[error(
+        "{left} jobs are left and nothing is due any more; under --policy ./PROGRAM, the program has \
+         not started them, otherwise please report this"
+    )]
     Stuck {
         /// How many.
         left: usize,
     },
+    /// The policy outside gives no answer.
+    #[error("the policy program failed: {0}")]
+    Outside(String),
     /// An invariant of the core does not hold: a fault of the core.
     #[error("after {:.3} s the core breaks a rule of its own, {violation}; please report this", at.0 as f64 / 1e9)]
     Broken {

@@ -254,6 +254,8 @@ pub enum EndReason {
     ShutDown,
     /// It was to start after this job, which did not become what was asked.
     NeverAfter(JobId),
+    /// The site's policy program declined it.
+    Declined,
 }
 
 impl EndReason {
@@ -265,7 +267,7 @@ impl EndReason {
             Self::Completed | Self::TaskFailed | Self::Cancelled | Self::FrontEndLost => statuses,
             Self::NodeLost(_) => 121,
             Self::ShutDown => 122,
-            Self::NeverAfter(_) => 120,
+            Self::NeverAfter(_) | Self::Declined => 120,
             Self::OutOfMemory => 123,
             Self::TimedOut => 124,
         }
@@ -283,6 +285,7 @@ impl fmt::Display for EndReason {
             Self::FrontEndLost => f.write_str("its front end was lost"),
             Self::NodeLost(node) => write!(f, "node {node} was lost"),
             Self::ShutDown => f.write_str("shut down"),
+            Self::Declined => f.write_str("the site's policy declined it"),
             Self::NeverAfter(job) => {
                 write!(f, "it never started, since job {job} did not end as it asks (--after)")
             }

@@ -11,6 +11,7 @@
 //! - [`timetable`]: what a node's switch thread follows
 //! - [`access`], [`account`]: which users may submit, and how much processor time is theirs;
 //!   [`node_performance`]: what nodes can do
+//! - [`policy`]: the program of a site's own policy
 //! - [`resource`]: what is counted and admitted by number, such as licences
 //! - [`limits`]: the most of everything; [`counted`]: numbers in messages
 #![cfg_attr(not(test), no_std)]
@@ -34,6 +35,7 @@ pub mod param;
 pub mod params;
 pub mod period;
 pub mod placing;
+pub mod policy;
 pub mod queue;
 pub mod refusal;
 pub mod resource;
@@ -61,6 +63,7 @@ pub use param::{Param, ParamError, ParamKind};
 pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};
 pub use placing::{Packing, Placement};
+pub use policy::{PolicyArgs, PolicyArgsError, PolicyProgram, check_policy_args};
 pub use queue::{
     Allowed, QueueError, QueueLimit, QueueLimits, QueueRefusal, QueueScope, QueueSpec, Tally,
 };

@@ -189,3 +189,16 @@ pub const ARRAY_RANGES_MAX: usize = 2000;
 
 /// Elements of an array that are in line at a time: so policies see few of them.
 pub const ELEMENTS_IN_LINE: usize = 32;
+
+/// Parameters for the policy program that a job may have.
+pub const POLICY_ARGS_MAX: usize = 32;
+/// The length of the name of one, in bytes.
+pub const POLICY_ARG_NAME_BYTES_MAX: usize = 64;
+/// The length of the value of one, in bytes.
+pub const POLICY_ARG_BYTES_MAX: usize = 256;
+/// The length of the path of a policy program, in bytes.
+pub const POLICY_PATH_BYTES_MAX: usize = 4095;
+/// The length of the reason with which a policy program declines a job, in bytes.
+pub const POLICY_REASON_BYTES_MAX: usize = 256;
+/// The nodes that an order of a policy program may name.
+pub const POLICY_PLACES_MAX: usize = 4096;

@@ -131,7 +131,8 @@ mod at {
     pub(super) const NOTIFY_PER_USER: usize = 39;
     pub(super) const NOTIFY_TRIES: usize = 40;
     pub(super) const NOTIFY_TIME: usize = 41;
-    pub(super) const COUNT: usize = 42;
+    pub(super) const POLICY_LIMIT: usize = 42;
+    pub(super) const COUNT: usize = 43;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -141,9 +142,10 @@ const ORDER_ARRIVAL: u64 = 1;
 #[must_use]
 pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "discipline" | "order" | "half_life" => Some(&["gang", "space"]),
-        "priority" => Some(&["gang", "space", "classes"]),
+        "discipline" | "order" | "half_life" => Some(&["gang", "space", "external"]),
+        "priority" => Some(&["gang", "space", "classes", "external"]),
         "deadline_slack" => Some(&["deadline"]),
+        "policy_limit" => Some(&["external"]),
         "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb" | "processors"
         | "jobs" | "jobs_per_user" => Some(&["classes"]),
         _ => None,
@@ -217,12 +219,13 @@ pub const TABLE: &[Param; at::COUNT] = &[
     },
     Param {
         name: "policy",
-        kind: ParamKind::Choice(&["gang", "space", "classes", "deadline"]),
+        kind: ParamKind::Choice(&["gang", "space", "classes", "deadline", "external"]),
         min: 0,
-        max: 3,
+        max: 4,
         default: 0,
         help: "How jobs share processors: in turns, each to its end, so that jobs that wait too long preempt \
-               others by the rules of their class, or so that deadlines are kept. space:easy also sets the discipline.",
+               others by the rules of their class, so that deadlines are kept, or as a program of the \
+               site decides. space:easy also sets the discipline.",
         takes: Takes::Live,
     },
     Param {
@@ -530,6 +533,15 @@ pub const TABLE: &[Param; at::COUNT] = &[
         help: "How long one try of a notification may take, with all processes that it starts.",
         takes: Takes::Live,
     },
+    Param {
+        name: "policy_limit",
+        kind: ParamKind::Duration,
+        min: MS,
+        max: 60 * SEC,
+        default: SEC,
+        help: "How long an answer of the policy program may take before the built-in policy goes on.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -651,6 +663,12 @@ impl Params {
     #[must_use]
     pub const fn history_bytes(&self) -> u64 {
         self.values[at::HISTORY_SIZE] << 20
+    }
+
+    /// How long an answer of the policy program may take.
+    #[must_use]
+    pub const fn policy_limit(&self) -> Nanos {
+        Nanos(self.values[at::POLICY_LIMIT])
     }
 
     /// How many events are kept for their readers.

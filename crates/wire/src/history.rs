@@ -58,7 +58,7 @@ impl Ending {
             EndReason::FrontEndLost => Self::Abandoned,
             EndReason::NodeLost(_) => Self::Lost,
             EndReason::ShutDown => Self::ShutDown,
-            EndReason::NeverAfter(_) => Self::NeverStarted,
+            EndReason::NeverAfter(_) | EndReason::Declined => Self::NeverStarted,
         }
     }
 

@@ -21,7 +21,7 @@ use serde_bytes::ByteBuf;
 use tutti_types::job::Warning;
 use tutti_types::{
     AfterJobs, ArraySpec, ClassName, Figures, FirstStep, Indices, JobId, Nanos, NodeId, OnBadExit,
-    OnNodeLoss, Outcome, QueueName, ResourceWish, StepKey, StepSpec, Weights,
+    OnNodeLoss, Outcome, PolicyArgs, QueueName, ResourceWish, StepKey, StepSpec, Weights,
 };
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
@@ -529,6 +529,8 @@ pub struct JobRequest {
     pub array: Option<ArraySpec>,
     /// When and how its user is notified; `None`: as the site has it.
     pub notify: Option<Notify>,
+    /// The job's own parameters for the site's policy program.
+    pub policy_args: PolicyArgs,
 }
 
 /// A further step of a job as a client asks for it.

@@ -14,6 +14,7 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
         | EndReason::FrontEndLost
         | EndReason::NodeLost(_)
         | EndReason::ShutDown
+        | EndReason::Declined
         | EndReason::NeverAfter(_) => true,
     };
     for line in report.detail.lines() {

@@ -71,6 +71,8 @@ pub(crate) enum Improper {
     Adopt(#[from] CannotAdopt),
     #[error("a connection is the front end of one job; this one has one already")]
     SecondFront,
+    #[error(transparent)]
+    PolicyArgs(#[from] tutti_types::PolicyArgsError),
     #[error("the signal before the time limit is none; signals are 1 to 64")]
     NoSignal,
     #[error(
@@ -254,7 +256,8 @@ impl Driver {
         let hold = request.hold.then_some(HeldBy::Owner);
         let begin = request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms));
         let (queue, first, warning) = (request.queue, request.first, request.warning);
-        let options = SubmitOptions { queue, hold, first, after, begin, warning };
+        let args = request.policy_args;
+        let options = SubmitOptions { queue, hold, first, after, begin, warning, args };
         if let Asks::When = asks {
             let options = SubmitOptions { hold: None, ..options };
             let submit = Event::submit(RequestId(0), spec.clone(), options);
@@ -371,6 +374,7 @@ impl Driver {
         if request.warning.is_some_and(|warning| !(1..=64).contains(&warning.signal)) {
             return Err(Improper::NoSignal);
         }
+        tutti_types::check_policy_args(&request.policy_args)?;
         for (what, option, bytes) in [
             ("job", "-J", request.launch.name.len()),
             ("class", "--class", request.class.0.len()),

@@ -67,6 +67,7 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
         let resource = core.jobs.get(&job).is_some_and(|record| core.awaits_resource(record));
         !resource
             && !core.yields_to_line(job)
+            && !core.is_kept_preempted(job)
             && core.residence(job).is_some_and(Residence::may_come_back)
     };
     if !core.policy().sets_aside() && found.iter().any(waits) {

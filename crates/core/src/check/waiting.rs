@@ -109,7 +109,8 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     if queue.waiting.is_empty() == queue.blocked.is_some() {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
     }
-    if queue.discipline != Discipline::Conservative
+    if !core.outside_decides()
+        && queue.discipline != Discipline::Conservative
         && let Some(first) = queue.first().and_then(|job| core.jobs.get(&job))
         && let Some(Decision::Start { row, .. }) = core.decide(&first.spec)
     {
@@ -133,7 +134,7 @@ fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
             }
         }
     }
-    if !core.may_keep_rows() {
+    if !core.may_keep_rows() || core.outside_decides() {
         return;
     }
     for (class, _) in core.classes.iter().filter(|(_, spec)| spec.rows() > 0) {

@@ -69,6 +69,7 @@ impl From<FormerCore> for Core {
             begins: Begins::default(),
             warnings: Warnings::default(),
             arrays: Arrays::default(),
+            outside: Outside::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -79,6 +79,7 @@ impl FormerMatrix {
             movers: self.movers,
             seekers: self.seekers,
             woken: self.woken,
+            touched: Vec::new(),
         }
     }
 }

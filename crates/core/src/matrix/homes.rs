@@ -53,6 +53,7 @@ impl Matrix {
         let (class, guest_in) = (class.clone(), Vec::new());
         let seat = Seat { row, class, parts, processors, active: true, guest_in, owner };
         self.seats.insert(job, seat);
+        self.touched.push(job);
         self.row_mut(row).homes += 1;
         if self.rows.len() > 1 {
             // It need not have been put where it would fit first.
@@ -68,6 +69,7 @@ impl Matrix {
             self.end_turns(job);
         }
         let Some(seat) = self.seats.remove(&job) else { return };
+        self.touched.push(job);
         self.movers.remove(&job);
         self.seekers.remove(&job);
         self.release((seat.row, job), &seat.parts);
@@ -90,6 +92,7 @@ impl Matrix {
     pub fn activate(&mut self, job: JobId) {
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };
         seat.active = true;
+        self.touched.push(job);
         let (row, parts) = (seat.row, seat.parts.clone());
         for (node, set) in parts.iter() {
             if let Some(column) = self.column_mut(*node) {
@@ -103,6 +106,7 @@ impl Matrix {
     pub fn deactivate(&mut self, job: JobId) {
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| seat.active) else { return };
         let (row, parts) = (seat.row, seat.parts.clone());
+        self.touched.push(job);
         self.end_turns(job);
         if let Some(seat) = self.seats.get_mut(&job) {
             seat.active = false;

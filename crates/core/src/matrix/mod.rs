@@ -148,9 +148,23 @@ pub struct Matrix {
     seekers: BTreeSet<JobId>,
     /// Rows that got their first active home: all jobs may become able to be a guest there.
     woken: BTreeSet<RowId>,
+    /// The jobs whose homes are others since [`Matrix::forget_touched`].
+    touched: Vec<JobId>,
 }
 
 impl Matrix {
+    /// The jobs that got a home, lost it, or have it elsewhere since [`Matrix::forget_touched`]; one
+    /// may stand here twice.
+    #[must_use]
+    pub fn touched(&self) -> &[JobId] {
+        &self.touched
+    }
+
+    /// What is touched is noted anew.
+    pub fn forget_touched(&mut self) {
+        self.touched.clear();
+    }
+
     /// A number for a new row.
     pub fn make_row_id(&mut self) -> RowId {
         self.rows_made += 1;
@@ -280,6 +294,7 @@ impl Matrix {
             if active {
                 self.row_mut(row).busy -= u64::from(set.count());
             }
+            self.touched.push(job);
             if let Some(seat) = self.seats.get_mut(&job) {
                 seat.parts = seat.parts.iter().filter(|(on, _)| *on != node).cloned().collect();
                 seat.processors -= u64::from(set.count());

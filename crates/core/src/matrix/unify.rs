@@ -126,6 +126,7 @@ impl Matrix {
         self.leave(from);
         if let Some(seat) = self.seats.get_mut(&job) {
             seat.row = to;
+            self.touched.push(job);
         }
         if active {
             self.begin_turns(job);

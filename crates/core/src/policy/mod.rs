@@ -25,10 +25,10 @@ mod shortest;
 pub(crate) use chosen::lay_on;
 pub use classes::CLASSES;
 pub use deadline::{DEADLINE, Expected};
-pub use gang::{GANG, SPACE};
+pub use gang::{EXTERNAL, GANG, SPACE};
 pub(crate) use grm::after;
 pub use placement::{Lack, Lay};
-pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
+pub(crate) use placement::{is_plain, processors, shared, shares_processors, tasks_by_memory};
 pub use shortest::{ShortestSlot, shortest_slot};
 
 use crate::frame::{Frame, Layout};
@@ -55,7 +55,7 @@ use tutti_types::time::Nanos;
 use tutti_types::timetable::IfAbsent;
 
 /// All policies, in the order of the values of the parameter `policy`.
-pub const POLICIES: [Policy; 4] = [GANG, SPACE, CLASSES, DEADLINE];
+pub const POLICIES: [Policy; 5] = [GANG, SPACE, CLASSES, DEADLINE, EXTERNAL];
 
 /// The policy that parameters name.
 pub(crate) fn of(params: &Params) -> &'static Policy {
@@ -358,6 +358,8 @@ pub enum WaitReason {
         /// When it comes, in milliseconds since 1970.
         unix_ms: u64,
     },
+    /// The site's policy program has not started it.
+    Outside,
 }
 
 impl WaitReason {
@@ -393,6 +395,7 @@ impl WaitReason {
             Self::After { .. } => "after",
             Self::NeverAfter { .. } => "never",
             Self::Begin { .. } => "begin",
+            Self::Outside => "policy",
         }
     }
 }
@@ -542,6 +545,7 @@ impl fmt::Display for WaitReason {
             Self::Overrun => f.write_str(OVERRUN),
             Self::After { after, more, one } => starts_after(f, *after, *more, *one),
             Self::NeverAfter { job } => never(f, *job),
+            Self::Outside => f.write_str("the site's policy program has not started it"),
             Self::Begin { unix_ms } => write!(f, "it begins {} s after 1970", unix_ms / 1000),
         }
     }

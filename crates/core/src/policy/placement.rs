@@ -168,6 +168,12 @@ pub(super) fn shares_all(machine: Machine<'_>, spec: &JobSpec) -> bool {
         && u64::from(spec.tasks) > most_tasks_of_all(machine.whole(), spec)
 }
 
+/// Whether a job's tasks may not have processors of their own each, as the parameters say.
+pub(crate) fn shares_processors(machine: Machine<'_>, spec: &JobSpec) -> bool {
+    let by_node = machine.params.placement() == Placement::HighLoad;
+    spec.processors_per_task.is_none() && (by_node || shares_all(machine, spec))
+}
+
 /// The processors for a job that shares all of them.
 pub(super) fn share_all(
     machine: Machine<'_>,

@@ -56,6 +56,7 @@ impl From<FormerQueue> for Queue {
             newcomer: former.newcomer,
             stale: former.stale,
             disturbed: former.disturbed,
+            touched: Vec::new(),
         }
     }
 }

@@ -36,6 +36,14 @@ pub enum Place {
     Coming,
 }
 
+impl Place {
+    /// Whether it is in the matrix to stay.
+    #[must_use]
+    pub const fn is_home(self) -> bool {
+        matches!(self, Self::Home)
+    }
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
-    Action, Core, Event, JobState, JobView, Part, Place, StepAction, SubmitOptions, check,
+    Action, Core, Event, JobState, JobView, Order, Part, Place, StepAction, SubmitOptions, check,
 };
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
@@ -560,6 +560,9 @@ impl Cluster {
                 assert!(is_new, "element {position} of array {array} is made twice");
                 self.accepted.push(*job);
             }
+            Action::JobDeclined { job, .. } => {
+                assert!(!self.held.contains_key(job), "job {job} runs, and was declined");
+            }
             Action::ArrayEnded { array, outcome, ends, .. } => {
                 let made = self.elements.range((*array, 0)..=(*array, u32::MAX)).count();
                 let all = (ends.ok + ends.failed + ends.cancelled) as usize;
@@ -637,6 +640,22 @@ impl Cluster {
             held.nodes = parts.len();
         }
         self.moves.push(Event::MovedIn { job });
+    }
+
+    /// A policy outside orders something. What can't be done changes nothing, and a start that can
+    /// be done is one.
+    pub fn order(&mut self, order: Order) {
+        let may = self.core.check_order(&order);
+        let (job, ended) = (order.job(), self.outcomes.len());
+        let (starts, declines) =
+            (matches!(order, Order::Start { .. }), matches!(order, Order::Decline { .. }));
+        self.event(Event::PolicyOrder { order });
+        if may.is_ok() && starts {
+            assert!(!self.core.parts(job).is_empty(), "job {job} was to start");
+        }
+        if may.is_ok() && declines {
+            assert!(self.outcomes.len() > ended, "job {job} was to be declined");
+        }
     }
 
     /// Jobs that are on their way arrive.

@@ -132,6 +132,13 @@ const KINDS: &[Kind] = &[
         Step::Elements(array, first, first + random.number(5), random.below(6))
     }),
     (24, Who::Users, |random| Step::WholeArray(random.place(), random.below(6))),
+    (60, Who::Everybody, |random| Step::Charge(!random.one_in(3))),
+    (96, Who::Everybody, |random| {
+        let (job, row, node) = (random.place(), random.below(6), random.number(3));
+        let processors = if random.one_in(2) { 0 } else { 1 + random.number(10) };
+        Step::OrderStart(job, row, node, processors)
+    }),
+    (72, Who::Everybody, |random| Step::Order(random.place(), random.below(8), random.place())),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

@@ -110,6 +110,9 @@ impl Step {
             | Self::AfterUse(..)
             | Self::BankPeriod(..)
             | Self::Day(_)
+            | Self::Charge(_)
+            | Self::OrderStart(..)
+            | Self::Order(..)
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)

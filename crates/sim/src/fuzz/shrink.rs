@@ -197,6 +197,15 @@ fn simpler(step: &Step) -> Vec<Step> {
             let rule = rule.map(|(used, other)| (used, other % places));
             vec![Step::AfterUse(class % places, None), Step::AfterUse(class % places, rule)]
         }
+        Step::Charge(on) => vec![Step::Charge(on)],
+        Step::OrderStart(job, row, node, processors) => vec![
+            Step::OrderStart(0, 5, 0, 0),
+            Step::OrderStart(job % 6, row, 0, 0),
+            Step::OrderStart(job % 6, row, node, processors),
+        ],
+        Step::Order(job, what, other) => {
+            vec![Step::Order(0, what, 0), Step::Order(job % 6, what % 8, other % 6)]
+        }
         Step::MoveJob(job, before) => {
             vec![Step::MoveJob(job, None), Step::MoveJob(job % 8, before.map(|it| it % 8))]
         }

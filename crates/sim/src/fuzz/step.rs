@@ -4,13 +4,14 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::{Begin, ElementOrder, Event, HeldBy, SubmitOptions};
+use tutti_core::{Begin, ElementOrder, Event, HeldBy, Order, RowChoice, SubmitOptions};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, ClassName,
     ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId, JobSpec,
     LoadAverages, Nanos, NodeId, NodeSetName, Origin, Positions, ProcessorSet, ProcessorTime,
-    QueueName, Rank, Renewal, ResourceName, ResourceSpec, StepId, StepKey, TaskStatus, UserId,
+    QueueName, Rank, Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus,
+    UserId,
     Warning, class, params,
 };
 
@@ -130,6 +131,13 @@ pub enum Step {
     Elements(usize, u32, u32, u64),
     /// A user ends, holds or releases an array as a whole, by the same numbers.
     WholeArray(usize, u64),
+    /// The program of the site's own policy answers, or does not any more.
+    Charge(bool),
+    /// It orders a start: of a job (its place among those that live), in a row, on so many
+    /// processors of nodes from a first one on; no processors: wherever it fits.
+    OrderStart(usize, u64, u32, u32),
+    /// It orders something else about a job; the numbers say what, and of which other job.
+    Order(usize, u64, usize),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -331,12 +339,63 @@ impl Step {
                 let (period, began_ms) = (BankPeriod::Day, *began_ms);
                 cluster.event(Event::BankPeriod { period, began_ms });
             }
+            Self::Charge(on) => cluster.event(Event::PolicyInCharge { on: *on }),
+            Self::OrderStart(job, row, node, processors) => {
+                order_start(cluster, *job, *row, (*node, *processors));
+            }
+            Self::Order(job, what, other) => order(cluster, *job, *what, *other),
             Self::MoveJob(job, before) => {
                 let before = before.map(|before| pick(cluster, before));
                 cluster.event(Event::MoveJob { job: pick(cluster, *job), before });
             }
         }
     }
+}
+
+/// A policy outside orders a start, of whatever job, wherever it says.
+fn order_start(cluster: &mut Cluster, job: usize, row: u64, (node, processors): (u32, u32)) {
+    let rows: Vec<RowId> = cluster.core.free_in_rows().map(|(row, _)| row).collect();
+    let chosen = usize::try_from(row).ok().and_then(|row| rows.get(row).copied());
+    let row = match row {
+        0 if node == 0 => RowChoice::New,
+        4.. => RowChoice::Any,
+        row => RowChoice::In(chosen.unwrap_or(RowId(row + 50))),
+    };
+    let free = |node| match row {
+        RowChoice::In(row) => cluster.core.free_for_new(Some(row), node),
+        RowChoice::Any | RowChoice::New => cluster.core.free_for_new(None, node),
+    };
+    let (mut left, mut places) = (processors, Vec::new());
+    for node in (node..4).map(NodeId).take_while(|_| processors > 0) {
+        // Now and then processors that are not free, or do not exist.
+        let set = if processors > 9 { ProcessorSet::first(processors) } else { free(node).lowest(left) };
+        left -= set.count().min(left);
+        if !set.is_empty() {
+            places.push((node, set));
+        }
+    }
+    let job = any_job(cluster, job);
+    cluster.order(Order::Start { job, row, places });
+}
+
+/// A policy outside orders something else.
+fn order(cluster: &mut Cluster, job: usize, what: u64, other: usize) {
+    let (job, other_job) = (any_job(cluster, job), any_job(cluster, other));
+    cluster.order(match what % 8 {
+        0 => Order::Decline { job, reason: "not today".to_owned() },
+        1 => Order::Decline { job, reason: "x".repeat(1000) },
+        2 => Order::Move { job, before: Some(other_job) },
+        3 => Order::Move { job, before: None },
+        4 => Order::Preempt { job },
+        5 => Order::Restore { job },
+        6 => Order::SetClass { job, class: class_name(other) },
+        _ => Order::Leave { job },
+    });
+}
+
+/// A job among those that live; or one that does not exist.
+fn any_job(cluster: &Cluster, place: usize) -> JobId {
+    if place % 7 == 6 { JobId(5000) } else { pick(cluster, place) }
 }
 
 /// A limit of a queue gets a value; a queue without it is made.

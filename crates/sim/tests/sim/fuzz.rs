@@ -31,6 +31,14 @@ fn whatever_happens() {
     try_seeds(Who::Everybody, 150);
 }
 
+/// Whatever a policy outside orders, nothing is placed twice and no promise is broken.
+#[test]
+fn whatever_a_policy_outside_orders() {
+    try_seeds_with(Who::Everybody, 150, |seed| {
+        vec![("policy", 4), ("discipline", seed % 4), ("rows", 1 + seed / 4 % 3)]
+    });
+}
+
 /// A job that goes on elsewhere gets there, and rows never become more by it.
 #[test]
 fn wherever_jobs_go() {

@@ -156,6 +156,7 @@ fn request(
         singleton: false,
         begin_ms: None,
         warning: None,
+        policy_args: Vec::new(),
         array: None,
         notify: None,
         first: FirstStep::EachSlot,

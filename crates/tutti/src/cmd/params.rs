@@ -121,7 +121,7 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
     let (mut settings, mut wanted) = (Vec::new(), Vec::new());
     for setting in &args.settings {
         match setting.split_once('=') {
-            Some((name, value)) => settings.push((name.trim().into(), value.trim().into())),
+            Some((name, value)) => settings.push((name.trim().into(), value_of(name, value)?)),
             None => wanted.push(setting.as_str()),
         }
     }
@@ -162,6 +162,20 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::OK)
+}
+
+/// A value as the controller gets it: the path of a policy program is made absolute.
+fn value_of(name: &str, value: &str) -> anyhow::Result<String> {
+    let value = value.trim();
+    let names_file = value.contains('/') && matches!(name.trim(), "policy" | "policy_program");
+    if !names_file {
+        return Ok(value.into());
+    }
+    let path = std::path::absolute(value)
+        .map_err(|error| coded(Code::BadValue, format!("policy program {value}: {error}")))?;
+    let path = path.components().collect::<std::path::PathBuf>();
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| coded(Code::BadValue, "the path of a policy program is text of UTF-8"))
 }
 
 /// Of what was set, what counts only under other policies than that in force; a line for each.

@@ -101,6 +101,7 @@ fn request() -> JobRequest {
         singleton: false,
         begin_ms: None,
         warning: None,
+        policy_args: Vec::new(),
         array: None,
         notify: None,
         first: FirstStep::EachSlot,

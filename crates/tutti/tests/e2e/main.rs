@@ -61,6 +61,7 @@ mod orders;
 mod partition;
 mod pmi;
 mod pmix_server;
+mod policy;
 mod port;
 mod priority;
 mod private;

@@ -1,7 +1,9 @@
 //! The entries of a journal in words.
 
 use tutti_client::output::{counted, plain};
-use tutti_core::{Action, ElementOrder, Event, HeldBy, StepAction, SubmitOptions};
+use tutti_core::{
+    Action, ElementOrder, Event, HeldBy, Order, RowChoice, StepAction, SubmitOptions,
+};
 use tutti_node::calendar::local_moment;
 use tutti_types::class::RULES;
 use tutti_types::param::Shown;
@@ -22,6 +24,7 @@ fn words(event: &Event) -> String {
     of_a_node(event)
         .or_else(|| of_a_job(event))
         .or_else(|| of_an_array(event))
+        .or_else(|| of_a_policy(event))
         .unwrap_or_else(|| of_settings(event))
 }
 
@@ -56,6 +59,45 @@ fn of_a_node(event: &Event) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// An event that is about the site's own policy.
+fn of_a_policy(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::SetPolicyProgram { program: None } => "there is no policy program any more".into(),
+        Event::SetPolicyProgram { program: Some(program) } => {
+            let user = program.user.as_deref().map_or(String::new(), |user| format!(" as {user}"));
+            format!("the policy program is {}{user}", program.path)
+        }
+        Event::PolicyInCharge { on: true } => "the policy program decides".into(),
+        Event::PolicyInCharge { on: false } => "the built-in policy goes on".into(),
+        Event::PolicyOrder { order } => of_an_order(order),
+        _ => return None,
+    })
+}
+
+/// What a policy program orders.
+fn of_an_order(order: &Order) -> String {
+    let what = match order {
+        Order::Start { job, row, places } => {
+            let row = match row {
+                RowChoice::Any => String::new(),
+                RowChoice::New => " in a new row".into(),
+                RowChoice::In(row) => format!(" in row {row}"),
+            };
+            let place = |(node, set): &(NodeId, _)| format!(" on {set} of node {node}");
+            let places: String = places.iter().map(place).collect();
+            format!("job {job} is to start{row}{places}")
+        }
+        Order::Decline { job, reason } => format!("job {job} is declined: {reason}"),
+        Order::Move { job, before: None } => format!("job {job} comes before all in line"),
+        Order::Move { job, before: Some(before) } => format!("job {job} comes before job {before}"),
+        Order::Preempt { job } => format!("job {job} is to be preempted"),
+        Order::Restore { job } => format!("job {job} is to come back"),
+        Order::SetClass { job, class } => format!("job {job} is to be of class {class}"),
+        Order::Leave { job } => format!("job {job} is left to the built-in policy"),
+    };
+    format!("the policy program orders: {what}")
 }
 
 /// An event that is about an array.
@@ -140,7 +182,7 @@ fn of_a_job(event: &Event) -> Option<String> {
 }
 
 fn submitted_with(options: &SubmitOptions) -> String {
-    let SubmitOptions { queue, hold, first, after, begin, warning } = options;
+    let SubmitOptions { queue, hold, first, after, begin, warning, args } = options;
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
     let first = match first {
@@ -153,7 +195,9 @@ fn submitted_with(options: &SubmitOptions) -> String {
     });
     let begin =
         begin.map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
-    format!("{queue}{hold}{first}{after}{begin}{warning}")
+    let args: String =
+        args.iter().map(|(name, value)| format!(", {name}={value} for the policy")).collect();
+    format!("{queue}{hold}{first}{after}{begin}{warning}{args}")
 }
 
 fn after_words(after: &AfterJobs) -> String {
@@ -304,6 +348,7 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         }
         Action::Step(action) => of_step(action),
         Action::Requeued { job } => format!("job {job} is queued again"),
+        Action::JobDeclined { job, reason } => format!("job {job} is declined: {reason}"),
         Action::ElementMade { array, position, job } => {
             format!("array {array}: element {position} is in line as job {job}")
         }

@@ -303,6 +303,9 @@ impl<'a> World<'a> {
             | Event::JobsEnded { .. }
             | Event::MovedOut { .. }
             | Event::MovedIn { .. }
+            // Its orders were for what there was then.
+            | Event::PolicyInCharge { .. }
+            | Event::PolicyOrder { .. }
             | Event::Tick => return None,
             Event::Cancel { job, reason, at_once } => {
                 Event::Cancel { job: here(&job)?, reason, at_once }
@@ -419,6 +422,7 @@ impl<'a> World<'a> {
             Action::Signal { .. }
             | Action::SignalRoots { .. }
             | Action::PromiseBroken { .. }
+            | Action::JobDeclined { .. }
             | Action::Reclassed { .. }
             | Action::ElementMade { .. }
             | Action::ArrayEnded { .. }

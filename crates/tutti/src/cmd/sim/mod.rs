@@ -14,6 +14,7 @@ mod nodes;
 mod options;
 mod passed_over;
 mod pictures;
+mod program;
 mod progress;
 mod run;
 mod settings;

@@ -6,6 +6,7 @@ use super::mapping;
 use super::nodes::Nodes;
 use super::options::{Options, Order, Outputs};
 use super::pictures::{Plots, Seen};
+use super::program::{SimulatedPolicy, is_program};
 use super::progress::Progress;
 use super::settings::Scheduler;
 use super::source::Origin;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_sim::{
     Checks, Fairness, Feedback, Host, Machine, MapRule, MapTo, Measure, MoveCost, Observer,
-    Results, Settings, SimError, Summary, Workload, parse_hosts, run,
+    Outside, Results, Settings, SimError, Summary, Workload, parse_hosts, run_with,
 };
 use tutti_trace::Stretch;
 use tutti_types::{ClassName, ClusterTime, QueueName, QueueSpec};
@@ -277,7 +278,10 @@ pub(super) fn simulate(
     let mut summary = Summary::new(machine.processors(), options.by.map(|by| by.group_by()));
     let mut seen = plots.watch(machine);
     let mut observer = ((&mut summary, also), (files.observer(), seen.observer()));
-    let outcome = run(&settings, jobs, &mut observer);
+    let name = policy.split(',').next().unwrap_or_default();
+    let mut program = is_program(name).then(|| SimulatedPolicy::new(name)).transpose()?;
+    let outside = program.as_mut().map(|program| program as &mut dyn Outside);
+    let outcome = run_with(&settings, jobs, &mut observer, outside);
     drop(observer);
     progress.finish();
     outcome.map_err(|error| told(error, origin))?;

@@ -2,6 +2,7 @@
 //! in some hours; queues, weights, allowances, counted resources.
 
 use super::options::Options;
+use super::program::is_program;
 use crate::cmd::setting_word::{SettingWord, parse};
 use crate::cmd::site_file::{Part, Source};
 use anyhow::{anyhow, bail};
@@ -60,6 +61,7 @@ impl Scheduler {
         all.uses.extend(uses.collect::<anyhow::Result<Vec<_>>>()?);
         let mut words = policy.split(',');
         let name = words.next().unwrap_or_default();
+        let name = if is_program(name) { "external" } else { name };
         tutti_sim::set_policy(&mut all.site.settings.params, name)?;
         words.try_for_each(|word| all.set(word, nodes))?;
         all.site.check(&[]).map_err(|reason| anyhow!(reason))?;

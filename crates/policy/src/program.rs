@@ -1,0 +1,317 @@
+//! The process of the program: its pipes, and the bounds on what it says.
+//!
+//! It runs as a user of its own, in a session of its own, with none of the caller's descriptors, at
+//! an ordinary scheduling policy and a worse nice value. It is killed when it is late or wrong, and
+//! when the [`Program`] is dropped.
+
+use crate::protocol::ANSWER_BYTES_MAX;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, pipe2, read, write};
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tutti_linux::reap;
+use tutti_linux::spawn::{Identity, Nursery, Spawn, StdioFd, Unwanted};
+
+/// Lines of its standard error that are kept until they are taken, and how long one may be.
+const SAID_MAX: usize = 20;
+const SAID_BYTES_MAX: usize = 300;
+
+/// Reads from its standard error while one answer is awaited, each of at most [`CHUNK`] bytes.
+const ERROR_READS_MAX: u32 = 64;
+const CHUNK: usize = 64 << 10;
+
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The file to execute.
+    pub path: String,
+    /// The user that it runs as; `None`: the caller's.
+    pub identity: Option<Identity>,
+    /// Its environment, `NAME=value`.
+    pub environment: Vec<String>,
+    /// Its nice value.
+    pub nice: i32,
+}
+
+/// Why the program gives no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// It can't be started.
+    #[error("it can't be started: {0}")]
+    NotStarted(String),
+    /// It did not answer in time.
+    #[error("it has not answered within {0:?}")]
+    Late(Duration),
+    /// It closed its standard output, or ended.
+    #[error("it has ended")]
+    Ended,
+    /// Its answer is too long.
+    #[error("its answer is longer than {} KiB", ANSWER_BYTES_MAX >> 10)]
+    TooLong,
+    /// It wrote more than the answer to one line.
+    #[error("it wrote without being asked")]
+    Unasked,
+    /// It can't be talked to.
+    #[error("it can't be talked to: {0}")]
+    Pipe(#[from] Errno),
+    /// Its answer is no answer.
+    #[error(transparent)]
+    Wrong(#[from] crate::protocol::Wrong),
+}
+
+/// A program that was started.
+#[derive(Debug)]
+pub struct Program {
+    pid: i32,
+    ask: Option<OwnedFd>,
+    answers: OwnedFd,
+    errors: Option<OwnedFd>,
+    /// Of its standard output, what has been read beyond the latest answer.
+    buffer: Vec<u8>,
+    said: VecDeque<String>,
+    line_said: Vec<u8>,
+    dropped: u64,
+    is_reaped: bool,
+}
+
+impl Program {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If no process can be made. A file that can't be executed shows at the first exchange, with
+    /// the reason on its standard error.
+    pub fn start(start: &Start, nursery: &mut Nursery) -> Result<Self, Failure> {
+        Self::spawn(start, nursery).map_err(|error| Failure::NotStarted(error.to_string()))
+    }
+
+    fn spawn(start: &Start, nursery: &mut Nursery) -> io::Result<Self> {
+        let path = CString::new(start.path.as_bytes())?;
+        let environment = start.environment.iter().map(|it| CString::new(it.as_bytes()));
+        let environment = environment.collect::<Result<Vec<_>, _>>()?;
+        let (their_in, ask) = pipe2(OFlag::O_CLOEXEC)?;
+        let (answers, their_out) = pipe2(OFlag::O_CLOEXEC)?;
+        let (errors, their_err) = pipe2(OFlag::O_CLOEXEC)?;
+        for ours in [&ask, &answers, &errors] {
+            nix::fcntl::fcntl(ours, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        }
+        let stdio = [their_in.as_fd(), their_out.as_fd(), their_err.as_fd()].map(StdioFd::Fd);
+        let complaint = CString::new(format!("{}: can't be executed", start.path))?;
+        let spawn = Spawn {
+            argv: &[path.clone()],
+            env: [&environment, &[]],
+            program: &[path],
+            cwd: c"/",
+            umask: 0o022,
+            nice: Some(start.nice),
+            rlimits: &[],
+            identity: start.identity.clone(),
+            cgroup: None,
+            companions: &[],
+            limits_memory: false,
+            ipc: None,
+            processors: None,
+            stdio,
+            pass: &[],
+            new_session: true,
+            terminal: false,
+            minder: false,
+            complaint: Some(&complaint),
+        };
+        let child = nursery.spawn(&spawn, &Unwanted::look_up())?;
+        Ok(Self {
+            pid: child.pid,
+            ask: Some(ask),
+            answers,
+            errors: Some(errors),
+            buffer: Vec::new(),
+            said: VecDeque::new(),
+            line_said: Vec::new(),
+            dropped: 0,
+            is_reaped: false,
+        })
+    }
+
+    /// Its process.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends a line, which ends with a newline, and awaits the line that answers it, without its
+    /// newline.
+    ///
+    /// # Errors
+    /// If there is none within `limit`. Then the program is of no more use.
+    pub fn exchange(&mut self, line: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
+        let until = Instant::now() + limit;
+        let mut to_send = line.as_bytes();
+        let mut error_reads = 0;
+        if !self.buffer.is_empty() {
+            return Err(Failure::Unasked);
+        }
+        loop {
+            // Mostly the pipe takes the line at once.
+            if let (false, Some(ask)) = (to_send.is_empty(), &self.ask) {
+                match write(ask, to_send) {
+                    Ok(sent) => to_send = &to_send[sent..],
+                    Err(Errno::EAGAIN | Errno::EINTR) => {}
+                    Err(Errno::EPIPE) => {
+                        self.hear_errors(&mut error_reads);
+                        return Err(Failure::Ended);
+                    }
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::Late(limit));
+            }
+            let hears_errors = error_reads < ERROR_READS_MAX;
+            if self.wait(!to_send.is_empty(), hears_errors, left)? {
+                self.hear_errors(&mut error_reads);
+            }
+            if let Some(answer) = self.hear()? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Waits until something can be read, or written. Whether something is on standard error.
+    fn wait(&self, sends: bool, hears_errors: bool, left: Duration) -> Result<bool, Failure> {
+        let mut fds = vec![PollFd::new(self.answers.as_fd(), PollFlags::POLLIN)];
+        if let Some(ask) = self.ask.as_ref().filter(|_| sends) {
+            fds.push(PollFd::new(ask.as_fd(), PollFlags::POLLOUT));
+        }
+        if let Some(errors) = self.errors.as_ref().filter(|_| hears_errors) {
+            fds.push(PollFd::new(errors.as_fd(), PollFlags::POLLIN));
+        }
+        let ms = left.as_millis().clamp(1, 60_000);
+        let timeout = PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(_) => {
+                let has_errors = self.errors.is_some() && hears_errors;
+                Ok(has_errors && fds.last().and_then(PollFd::any).unwrap_or(false))
+            }
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Reads what is there of the answer; the answer, if it is whole.
+    fn hear(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut chunk = [0; CHUNK];
+        let count = match read(&self.answers, &mut chunk) {
+            Ok(0) => {
+                self.hear_errors(&mut 0);
+                return Err(Failure::Ended);
+            }
+            Ok(count) => count,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let read = &chunk[..count];
+        let end = read.iter().position(|&byte| byte == b'\n');
+        self.buffer.extend_from_slice(&read[..end.unwrap_or(count)]);
+        if self.buffer.len() > ANSWER_BYTES_MAX {
+            return Err(Failure::TooLong);
+        }
+        match end {
+            None => Ok(None),
+            Some(end) if end + 1 < count => Err(Failure::Unasked),
+            Some(_) => Ok(Some(std::mem::take(&mut self.buffer))),
+        }
+    }
+
+    /// Reads what is there of its standard error.
+    fn hear_errors(&mut self, reads: &mut u32) {
+        let mut chunk = [0; CHUNK];
+        while *reads < ERROR_READS_MAX {
+            let Some(errors) = &self.errors else { return };
+            *reads += 1;
+            match read(errors, &mut chunk) {
+                Ok(0) => {
+                    self.errors = None;
+                    self.end_line();
+                }
+                Ok(count) => chunk[..count].iter().for_each(|&byte| self.say(byte)),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn say(&mut self, byte: u8) {
+        if byte == b'\n' {
+            self.end_line();
+        } else if self.line_said.len() < SAID_BYTES_MAX {
+            self.line_said.push(byte);
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line_said);
+        if line.is_empty() {
+            return;
+        }
+        let printable = |byte: u8| if byte.is_ascii_control() { '?' } else { char::from(byte) };
+        let text = match std::str::from_utf8(&line) {
+            Ok(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+            Err(_) => line.iter().map(|&byte| printable(byte)).collect(),
+        };
+        self.said.push_back(text);
+        // What it said last tells why it ended.
+        if self.said.len() > SAID_MAX {
+            self.said.pop_front();
+            self.dropped += 1;
+        }
+    }
+
+    /// What it has said on its standard error since this was last asked, and how many lines more.
+    pub fn take_said(&mut self) -> (Vec<String>, u64) {
+        (self.said.drain(..).collect(), std::mem::take(&mut self.dropped))
+    }
+
+    /// Kills it, with all of its session that did not leave its group. Whether it is gone: one that
+    /// another process traces goes when that lets it.
+    pub fn kill(&mut self) -> bool {
+        if !self.is_reaped {
+            let _ = killpg(Pid::from_raw(self.pid), Signal::SIGKILL);
+            self.ask = None;
+        }
+        self.is_gone()
+    }
+
+    /// Whether nothing is left of its process; does not wait.
+    pub fn is_gone(&mut self) -> bool {
+        if !self.is_reaped {
+            self.is_reaped = !matches!(reap::reap(self.pid), Ok(None));
+        }
+        self.is_reaped
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        for _ in 0..20 {
+            if self.kill() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Whether a file can be opened, to tell a user at once.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn can_open(path: &str) -> Result<(), Errno> {
+    open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()).map(drop)
+}
+

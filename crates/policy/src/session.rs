@@ -1,0 +1,547 @@
+//! What the program knows, what is new to it, and what of its answers becomes an event.
+//!
+//! A driver tells the session of each event that the core has taken in ([`Session::note`]), asks it
+//! for the next line ([`Session::line`]) when [`Session::due`] says so and the program has answered
+//! the last, and puts the answer in ([`Session::take`]). Then [`Session::next`] gives the events
+//! that follow, one at a time: each was checked against the core as it is just then.
+//!
+//! What is kept is bounded by the jobs and nodes that there are: news are noted as *what* is
+//! otherwise, and told as it is when the line is made. A line has a bounded number of news, so a
+//! user that submits many jobs makes more rounds, not longer ones.
+//!
+//! Jobs with which the program failed twice are left to the built-in policy ([`Session::failed`]):
+//! so no job can keep the program out for good.
+
+use crate::protocol::{
+    Answer, Greeting, Hello, Item, Mode, News, PROTOCOL, PlaceNews, RequestNews, Round, RowFree,
+    When,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tutti_core::{Core, Event, JobState, Order};
+use tutti_types::{ClusterTime, JobId, Nanos, NodeId, Rank, RowId};
+
+/// News in one line.
+const NEWS_MAX: usize = 500;
+
+/// Nodes that an event of a start names in all; beyond that, they come with the nodes' own news.
+const PLACES_MAX: usize = 4096;
+
+/// Ranks that are named of those that have ended.
+const RANKS_MAX: usize = 64;
+
+/// Timers that a program may have.
+const TIMERS_MAX: usize = 1000;
+
+/// Refusals that are kept for the next line.
+const REFUSED_MAX: usize = 1000;
+
+/// The shortest time until a timer, and between two rounds for timers alone.
+const TIMER_MIN: Nanos = Nanos::from_millis(1);
+
+/// How long after an answer whose only news are refusals the next round comes: doubled each time.
+const REFUSALS_AFTER: Nanos = Nanos::from_millis(10);
+
+/// After so many such rounds, refusals wait for other news.
+const REFUSAL_ROUNDS_MAX: u32 = 8;
+
+/// Orders that are no starts: how many at once, and how many in each second.
+const CHANGES_BURST: u64 = 1000;
+const CHANGES_PER_SECOND: u64 = 200;
+
+/// What the program knows of a job that has been placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    row: Option<RowId>,
+    nodes: Vec<NodeId>,
+}
+
+/// An order that was not done.
+#[derive(Clone, Debug)]
+struct Refused {
+    round: u64,
+    index: usize,
+    job: Option<JobId>,
+    reason: String,
+}
+
+/// How many orders may still come.
+#[derive(Clone, Debug)]
+struct Rate {
+    left: u64,
+    since: ClusterTime,
+}
+
+impl Rate {
+    /// Takes one, if there is any.
+    fn take(&mut self, now: ClusterTime) -> bool {
+        let each = 1_000_000_000 / CHANGES_PER_SECOND;
+        let more = now.since(self.since).0 / each;
+        self.since = self.since + Nanos(more * each);
+        self.left = self.left.saturating_add(more).min(CHANGES_BURST);
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// The conversation with one program, over all its lives.
+#[derive(Clone, Debug)]
+pub struct Session {
+    mode: Mode,
+    greeting: Greeting,
+    round: u64,
+    /// Whether a line awaits its answer.
+    asked: bool,
+    /// Whether all was told once, and answered.
+    caught_up: bool,
+    /// Whether the program wants the built-in policy to go on.
+    yields: bool,
+    line: BTreeSet<JobId>,
+    line_news: BTreeSet<JobId>,
+    homes: BTreeMap<JobId, Told>,
+    home_news: BTreeSet<JobId>,
+    nodes: BTreeSet<NodeId>,
+    node_news: BTreeSet<NodeId>,
+    task_ends: BTreeMap<JobId, (u64, Vec<Rank>)>,
+    timers: BTreeMap<(ClusterTime, u64), String>,
+    timers_made: u64,
+    refused: Vec<Refused>,
+    refusal_rounds: u32,
+    refusals_due: ClusterTime,
+    items: VecDeque<(usize, Item)>,
+    rate: Rate,
+    /// The requests in the latest line.
+    latest: Vec<JobId>,
+    /// How many requests a line may have: fewer after the program has failed.
+    requests_max: usize,
+    /// The jobs with which the program failed alone, and those that it does not get any more.
+    suspects: BTreeSet<JobId>,
+    left: BTreeSet<JobId>,
+    /// Those of the latter that the core does not know about yet.
+    to_leave: BTreeSet<JobId>,
+    answers: u64,
+    orders: u64,
+}
+
+impl Session {
+    /// A session with a program that has not been started.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            greeting: Greeting::default(),
+            round: 0,
+            asked: false,
+            caught_up: false,
+            yields: false,
+            line: BTreeSet::new(),
+            line_news: BTreeSet::new(),
+            homes: BTreeMap::new(),
+            home_news: BTreeSet::new(),
+            nodes: BTreeSet::new(),
+            node_news: BTreeSet::new(),
+            task_ends: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            timers_made: 0,
+            refused: Vec::new(),
+            refusal_rounds: 0,
+            refusals_due: ClusterTime::NEVER,
+            items: VecDeque::new(),
+            rate: Rate { left: CHANGES_BURST, since: ClusterTime::default() },
+            latest: Vec::new(),
+            requests_max: NEWS_MAX,
+            suspects: BTreeSet::new(),
+            left: BTreeSet::new(),
+            to_leave: BTreeSet::new(),
+            answers: 0,
+            orders: 0,
+        }
+    }
+
+    /// The first line for a program that was just started.
+    #[must_use]
+    pub fn hello(&self, core: &Core) -> String {
+        let hello = Hello {
+            message: "hello",
+            protocol: PROTOCOL,
+            mode: self.mode,
+            now_ns: core.now().0,
+            rows_max: core.rows_max(),
+            quantum_ns: core.params().quantum().0,
+            processors: core.free_in_new_row(),
+            classes: core.classes().keys().map(|class| &*class.0).collect(),
+        };
+        to_line(&hello)
+    }
+
+    /// The program has answered the first line: it is told all that there is.
+    pub fn begin(&mut self, greeting: Greeting, core: &Core) {
+        let fresh = Self::new(self.mode);
+        let (requests_max, round, rate) = (self.requests_max, self.round, self.rate.clone());
+        let (suspects, left) = (self.suspects.clone(), self.left.clone());
+        let (answers, orders) = (self.answers, self.orders);
+        *self = Self { greeting, requests_max, round, rate, suspects, left, ..fresh };
+        (self.answers, self.orders) = (answers, orders);
+        self.left.retain(|job| core.job_count() > 0 && core.request(*job).is_some());
+        self.to_leave = self.left.clone();
+        self.line_news = core.requests().collect();
+        self.home_news = core.placed().collect();
+        if greeting.places {
+            self.node_news = core.nodes().map(|node| node.id).collect();
+        }
+    }
+
+    /// The core has taken in an event.
+    pub fn note(&mut self, core: &Core, event: &Event) {
+        self.line_news.extend(core.line_touched());
+        for &job in core.homes_touched() {
+            self.home_news.insert(job);
+            if let (true, Some(told)) = (self.greeting.places, self.homes.get(&job)) {
+                self.node_news.extend(&told.nodes);
+            }
+        }
+        if let Event::TasksEnded { job, ranks, .. } = event {
+            let (count, named) = self.task_ends.entry(*job).or_default();
+            *count += ranks.len() as u64;
+            let room = RANKS_MAX.saturating_sub(named.len());
+            named.extend(ranks.iter().take(room));
+        }
+        if self.greeting.places && is_about_nodes(event) {
+            self.node_news.extend(core.nodes().map(|node| node.id));
+            self.node_news.extend(&self.nodes);
+        }
+    }
+
+    /// The program is dead, late or wrong. If it had one request in its hands, and failed with that
+    /// before, the built-in policy gets that job.
+    pub fn failed(&mut self) {
+        if let ([job], true) = (&self.latest[..], self.asked)
+            && !self.suspects.insert(*job)
+        {
+            self.left.insert(*job);
+        }
+        if self.asked && !self.latest.is_empty() {
+            self.requests_max = (self.latest.len() / 4).max(1);
+        }
+        self.asked = false;
+        self.caught_up = false;
+        self.items.clear();
+        self.timers.clear();
+        self.refused.clear();
+    }
+
+    /// Whether a line awaits its answer.
+    #[must_use]
+    pub const fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Whether the latest answer has more to do.
+    #[must_use]
+    pub fn has_items(&self) -> bool {
+        !self.items.is_empty() || !self.to_leave.is_empty()
+    }
+
+    /// The round of the latest line.
+    #[must_use]
+    pub const fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// How many rounds were answered, and how many orders done.
+    #[must_use]
+    pub const fn counts(&self) -> (u64, u64) {
+        (self.answers, self.orders)
+    }
+
+    /// When the next line is to be made; never, while there is nothing to tell.
+    #[must_use]
+    pub fn due(&self, now: ClusterTime) -> ClusterTime {
+        if self.asked || !self.items.is_empty() {
+            return ClusterTime::NEVER;
+        }
+        let has_news = !(self.line_news.is_empty()
+            && self.home_news.is_empty()
+            && self.node_news.is_empty()
+            && self.task_ends.is_empty());
+        if has_news || !self.caught_up {
+            return now;
+        }
+        let timer = self.timers.keys().next().map_or(ClusterTime::NEVER, |&(at, _)| at);
+        timer.min(self.refusals_due)
+    }
+
+    /// The next line.
+    pub fn line(&mut self, core: &Core, now: ClusterTime) -> String {
+        self.round += 1;
+        self.asked = true;
+        let mut events = Vec::new();
+        self.node_news(core, &mut events);
+        self.home_news(core, &mut events);
+        self.line_news(core, &mut events);
+        let others = events.len();
+        self.timer_news(now, &mut events);
+        if others > 0 {
+            self.refusal_rounds = 0;
+        }
+        self.refusals_due = ClusterTime::NEVER;
+        for Refused { round, index, job, reason } in self.refused.drain(..) {
+            events.push(News::Refused { round, index, job: job.map(|job| job.0), reason });
+        }
+        let more = !(self.line_news.is_empty() && self.home_news.is_empty())
+            || !self.node_news.is_empty();
+        let rows: Vec<RowFree> =
+            core.free_in_rows().map(|(row, free)| RowFree { row: row.0, free }).collect();
+        let may_open = rows.len() < core.rows_max() as usize;
+        to_line(&Round {
+            message: "round",
+            round: self.round,
+            now_ns: now.0,
+            in_charge: core.outside_decides(),
+            rows_max: core.rows_max(),
+            rows,
+            new_row: may_open.then(|| core.free_in_new_row()),
+            more,
+            events,
+        })
+    }
+
+    fn node_news<'a>(&mut self, core: &'a Core, events: &mut Vec<News<'a>>) {
+        // A node that a job has come to or left is otherwise than before.
+        let mut pending = std::mem::take(&mut self.home_news);
+        if self.greeting.places {
+            for &job in &pending {
+                let parts = core.home(job).map_or(&[][..], |home| home.parts);
+                self.node_news.extend(parts.iter().map(|part| part.node));
+            }
+        }
+        self.home_news.append(&mut pending);
+        if self.node_news.is_empty() {
+            return;
+        }
+        let views: BTreeMap<NodeId, _> = core.nodes().map(|node| (node.id, node)).collect();
+        while events.len() < NEWS_MAX {
+            let Some(node) = self.node_news.pop_first() else { return };
+            let Some(view) = views.get(&node).filter(|view| view.up) else {
+                if self.nodes.remove(&node) {
+                    events.push(News::NodeGone { node: node.0 });
+                }
+                continue;
+            };
+            self.nodes.insert(node);
+            let whole = core.free_for_new(None, node);
+            let free = core.free_in_rows().filter_map(|(row, _)| {
+                let free = core.free_for_new(Some(row), node);
+                (free != whole).then(|| (row.0, free.to_string()))
+            });
+            events.push(News::Node {
+                node: node.0,
+                name: &view.spec.name,
+                processors: view.spec.processors.to_string(),
+                memory_bytes: view.spec.memory_bytes,
+                takes_jobs: !whole.is_empty(),
+                free: free.collect(),
+            });
+        }
+    }
+
+    fn home_news(&mut self, core: &Core, events: &mut Vec<News<'_>>) {
+        while events.len() < NEWS_MAX {
+            let Some((job, (count, ranks))) = self.task_ends.pop_first() else { break };
+            let ranks = ranks.into_iter().map(|rank| rank.0).collect();
+            events.push(News::TasksEnded { job: job.0, count, ranks });
+        }
+        while events.len() < NEWS_MAX {
+            let Some(job) = self.home_news.pop_first() else { return };
+            let Some(home) = core.home(job) else {
+                // One that was not told of came and went.
+                if self.homes.remove(&job).is_some() {
+                    events.push(News::Ended { job: job.0 });
+                }
+                continue;
+            };
+            let row = home.row;
+            let nodes = || home.parts.iter().map(|part| part.node).collect();
+            let nodes = if self.greeting.places { nodes() } else { Vec::new() };
+            let told = self.homes.insert(job, Told { row, nodes });
+            match told {
+                Some(told) if told.row == row => {}
+                Some(_) => events.push(News::Moved { job: job.0, row: row.map(|row| row.0) }),
+                None => {
+                    self.line.remove(&job);
+                    let count = |part: &tutti_core::Part| u64::from(part.processors.count());
+                    let places = |part: &tutti_core::Part| PlaceNews {
+                        node: part.node.0,
+                        processors: part.processors.to_string(),
+                    };
+                    let places =
+                        || home.parts.iter().take(PLACES_MAX).map(places).collect::<Vec<_>>();
+                    events.push(News::Started {
+                        job: job.0,
+                        row: row.map(|row| row.0),
+                        processors: home.parts.iter().map(count).sum(),
+                        places: self.greeting.places.then(places),
+                    });
+                }
+            }
+        }
+    }
+
+    fn line_news<'a>(&mut self, core: &'a Core, events: &mut Vec<News<'a>>) {
+        self.latest.clear();
+        while events.len() < NEWS_MAX && self.latest.len() < self.requests_max {
+            let Some(job) = self.line_news.pop_first() else { break };
+            let request = core.request(job).filter(|_| !self.left.contains(&job));
+            let Some(request) = request else {
+                if self.line.remove(&job) {
+                    events.push(News::Gone { job: job.0 });
+                }
+                continue;
+            };
+            if !self.line.insert(job) {
+                continue;
+            }
+            self.latest.push(job);
+            let spec = request.spec;
+            let view = core.job(job, core.now());
+            let deadline = view.as_ref().and_then(|view| view.deadline);
+            let since = match view.map(|view| view.state) {
+                Some(JobState::Queued { since, .. }) => since,
+                Some(JobState::Running { .. } | JobState::Ending { .. }) | None => core.now(),
+            };
+            events.push(News::Request(Box::new(RequestNews {
+                job: job.0,
+                user: spec.owner.0,
+                group: spec.group.0,
+                class: &spec.class.0,
+                tasks: spec.tasks,
+                processors: request.processors,
+                processors_per_task: spec.processors_per_task,
+                memory_per_task_bytes: spec.memory_per_task_bytes,
+                time_limit_ns: spec.time_limit.map(|limit| limit.0),
+                deadline_ns: deadline.map(|at| at.0),
+                since_ns: since.0,
+                args: request.args.iter().map(|(name, value)| (&**name, &**value)).collect(),
+            })));
+        }
+    }
+
+    fn timer_news(&mut self, now: ClusterTime, events: &mut Vec<News<'_>>) {
+        while events.len() < NEWS_MAX
+            && let Some(timer) = self.timers.first_entry().filter(|timer| timer.key().0 <= now)
+        {
+            events.push(News::Timer { tag: timer.remove() });
+        }
+    }
+
+    /// Puts an answer in; [`Session::next`] gives what follows.
+    pub fn take(&mut self, answer: Answer) {
+        self.asked = false;
+        self.answers += 1;
+        self.suspects.retain(|job| !self.latest.contains(job));
+        self.requests_max = (self.requests_max * 2).min(NEWS_MAX);
+        let is_behind = !(self.line_news.is_empty() && self.home_news.is_empty());
+        self.caught_up |= !is_behind && self.node_news.is_empty();
+        self.items = answer.items.into_iter().enumerate().collect();
+    }
+
+    /// The next event that follows from the answer; `None`: there is none, or none any more.
+    pub fn next(&mut self, core: &Core, now: ClusterTime) -> Option<Event> {
+        let decides = self.caught_up && !self.yields;
+        if core.outside_decides() != decides && core.is_external() {
+            return Some(Event::PolicyInCharge { on: decides });
+        }
+        while let Some(job) = self.to_leave.pop_first() {
+            let order = Order::Leave { job };
+            if core.check_order(&order).is_ok() {
+                return Some(Event::PolicyOrder { order });
+            }
+        }
+        while let Some((index, item)) = self.items.pop_front() {
+            match item {
+                Item::Order(order) => match self.check(core, now, &order) {
+                    Ok(()) => {
+                        self.orders += 1;
+                        return Some(Event::PolicyOrder { order });
+                    }
+                    Err(reason) => self.refuse(now, index, Some(order.job()), reason),
+                },
+                Item::Timer(when, tag) => self.set_timer((now, index), when, tag),
+                Item::Yield | Item::TakeCharge => {
+                    let yields = item == Item::Yield;
+                    if self.yields != yields && !self.rate.take(now) {
+                        self.refuse(now, index, None, too_often());
+                    } else if self.yields != yields {
+                        self.yields = yields;
+                        let on = self.caught_up && !yields;
+                        if core.outside_decides() != on && core.is_external() {
+                            return Some(Event::PolicyInCharge { on });
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn check(&mut self, core: &Core, now: ClusterTime, order: &Order) -> Result<(), String> {
+        core.check_order(order).map_err(|refusal| refusal.to_string())?;
+        if !order.is_final() && !self.rate.take(now) {
+            return Err(too_often());
+        }
+        Ok(())
+    }
+
+    fn set_timer(&mut self, (now, index): (ClusterTime, usize), when: When, tag: String) {
+        if self.timers.len() >= TIMERS_MAX {
+            let reason = format!("a program has at most {TIMERS_MAX} timers");
+            return self.refuse(now, index, None, reason);
+        }
+        let at = match when {
+            When::At(at) => at,
+            When::After(after) => now + after,
+        };
+        self.timers_made += 1;
+        self.timers.insert((at.max(now + TIMER_MIN), self.timers_made), tag);
+    }
+
+    fn refuse(&mut self, now: ClusterTime, index: usize, job: Option<JobId>, reason: String) {
+        if self.refused.len() < REFUSED_MAX {
+            self.refused.push(Refused { round: self.round, index, job, reason });
+        }
+        if self.refusals_due == ClusterTime::NEVER && self.refusal_rounds < REFUSAL_ROUNDS_MAX {
+            self.refusals_due = now + Nanos(REFUSALS_AFTER.0 << self.refusal_rounds);
+            self.refusal_rounds += 1;
+        }
+    }
+}
+
+fn too_often() -> String {
+    format!("at most {CHANGES_PER_SECOND} orders in a second may be others than starts")
+}
+
+/// Whether an event may make nodes others than they were, or what is free on them.
+const fn is_about_nodes(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::NodeJoined { .. }
+            | Event::NodeOutOfReach { .. }
+            | Event::NodeLost { .. }
+            | Event::NodeRemoved { .. }
+            | Event::SetDrained { .. }
+            | Event::Began
+            | Event::Forgot { .. }
+            | Event::ShutDown
+            | Event::GoDown
+    )
+}
+
+fn to_line(message: &impl serde::Serialize) -> String {
+    let mut line = serde_json::to_string(message).unwrap_or_default();
+    line.push('\n');
+    line
+}

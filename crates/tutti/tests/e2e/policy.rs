@@ -1,0 +1,224 @@
+//! A site's own policy as a program: live, simulated, and when it fails.
+
+use crate::harness::{Instance, NOBODY, Running, command_line, eventually, processes, status_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn python() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python")
+}
+
+/// A policy that does what jobs ask for by their parameters.
+const ASKED: &str = r#"#!/usr/bin/env python3
+import policy
+
+class Asked(policy.Policy):
+    places = True
+
+    def decide(self):
+        for job in self.line:
+            what = job.args.get("what", "wait")
+            if what == "go":
+                self.start(job)
+            elif what == "place":
+                node = next(iter(self.nodes.values()))
+                self.start(job, "new" if self.new_row else 1, [(node.number, node.processors[:1])])
+            elif what == "no":
+                self.decline(job, "not on a " + job.args["day"])
+            elif what == "raise":
+                raise ValueError("a fault of the policy")
+            elif what == "twice":
+                order = {"order": "start", "job": job.number}
+                self._orders += [order, order, {"order": "start", "job": 999}]
+
+    def on_refused(self, job, reason):
+        with open("refused", "a") as file:
+            print(job, reason, file=file)
+
+policy.run(Asked())
+"#;
+
+/// An instance of the system's with that policy in charge.
+fn with_policy() -> Instance {
+    let instance = Instance::of_the_system().up();
+    let library = fs::read_to_string(python().join("tutti/policy.py")).unwrap();
+    instance.script("policy.py", &library);
+    let refused = instance.work.join("refused");
+    let text = ASKED.replace("\"refused\"", &format!("{:?}", refused.display().to_string()));
+    instance.script("asked.py", &text);
+    instance.tutti(&["params", "policy=./asked.py"]).expect(0);
+    wait_for_answers(&instance);
+    instance
+}
+
+fn wait_for_answers(instance: &Instance) {
+    eventually("the program answers", || {
+        let params = instance.tutti(&["params", "--json"]).expect(0).text();
+        params.contains("now it answers").then_some(())
+    });
+}
+
+/// The process of the program.
+fn program(name: &str) -> i32 {
+    eventually("the program runs", || {
+        let is_it = |pid: &i32| command_line(*pid).iter().any(|word| word.ends_with(name));
+        processes().into_iter().find(is_it)
+    })
+}
+
+const OUT: [&str; 2] = ["-o", "/dev/null"];
+
+fn submit(instance: &Instance, arg: &str) -> u64 {
+    instance.submit(&[OUT[0], OUT[1], "--policy-arg", arg, "sleep", &instance.nap])
+}
+
+#[test]
+fn a_live_program_starts_and_declines_jobs_and_its_orders_are_replayed() {
+    let instance = with_policy();
+    let pid = program("asked.py");
+    let uid = NOBODY.to_string();
+    let uids = status_of(pid, "Uid").unwrap();
+    assert!(uids.split_whitespace().all(|it| it == uid), "{uids}");
+    // A job that the policy does not start waits, whatever is free.
+    let waits = submit(&instance, "what=wait");
+    let goes = submit(&instance, "what=go");
+    let placed = submit(&instance, "what=place");
+    instance.wait_for_state(goes, "running");
+    instance.wait_for_state(placed, "running");
+    let job = instance.job(waits);
+    assert_eq!(job["state"], "queued");
+    assert_eq!(job["reason"], "the site's policy program has not started it");
+    let words = ["run", "--policy-arg", "what=no", "--policy-arg", "day=Sunday", "true"];
+    instance.tutti(&words).expect(120).says("the site's policy declined it: not on a Sunday");
+    // What is ordered twice, or about no job, is done once, and the program is told.
+    let twice = submit(&instance, "what=twice");
+    instance.wait_for_state(twice, "running");
+    let refused = instance.work.join("refused");
+    eventually("the refusals come back", || {
+        let text = fs::read_to_string(&refused).unwrap_or_default();
+        (text.contains(&format!("job {twice} is not in line"))
+            && text.contains("999 job 999 is not in line"))
+        .then_some(())
+    });
+    for word in ["urgency", "=7", "a b=7"] {
+        instance.tutti(&["run", "--policy-arg", word, "true"]).expect(2);
+    }
+    // Without the program the built-in policy goes on, and it says so once.
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    instance.wait_for_state(waits, "running");
+    wait_for_answers(&instance);
+    assert_eq!(instance.log().matches("the built-in policy goes on").count(), 1);
+    for job in [waits, goes, placed, twice] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+        instance.tutti(&["wait", &job.to_string()]).expect(137);
+    }
+    instance.tutti(&["down"]).expect(0);
+    fs::remove_file(instance.work.join("asked.py")).unwrap();
+    let replayed = instance.tutti(&["replay"]).expect(0);
+    let text = replayed.text();
+    assert!(text.contains(&format!("the policy program orders: job {goes} is to start")), "{text}");
+}
+
+#[test]
+fn only_an_administrator_names_the_program() {
+    let instance = Instance::of_the_system().up();
+    instance.script("asked.py", ASKED);
+    let set = ["params", "policy=./asked.py"];
+    let refused = Running::start(instance.command_as(Some(NOBODY), &set)).wait().expect(1);
+    refused.says("only root").says("[T020]");
+    instance.tutti(&["params", "policy=./nosuch.py"]).expect(1).says("nosuch.py");
+    instance.tutti(&["params", "policy_user=root"]).expect(1).says("name that first");
+    let words = ["params", "policy=./asked.py", "policy_user=nosuch"];
+    instance.tutti(&words).expect(1).says("there is no user nosuch");
+    instance.tutti(&["params", "policy"]).expect(0).says("gang");
+}
+
+#[test]
+fn a_stopped_program_is_late_and_no_request_waits_for_it() {
+    let instance = with_policy();
+    let pid = program("asked.py");
+    kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    let job = submit(&instance, "what=wait");
+    let begun = Instant::now();
+    while instance.job(job)["state"] == "queued" {
+        let asked = Instant::now();
+        instance.tutti(&["ps"]).expect(0);
+        assert!(asked.elapsed() < Duration::from_secs(3), "a request waited for the program");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the built-in policy does not go on");
+    }
+    let log = instance.log();
+    assert!(log.contains("it has not answered within 1s; the built-in policy goes on"), "{log}");
+    eventually("it is killed", || (!processes().contains(&pid)).then_some(()));
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+}
+
+#[test]
+fn a_job_with_which_the_program_fails_is_left_to_the_built_in_policy() {
+    let instance = with_policy();
+    // It fails the program each time, so the program is never in charge for long with it.
+    let bad = submit(&instance, "what=raise");
+    instance.wait_for_state(bad, "running");
+    wait_for_answers(&instance);
+    assert!(instance.log().contains("ValueError: a fault of the policy"), "{}", instance.log());
+    let waits = submit(&instance, "what=wait");
+    let goes = submit(&instance, "what=go");
+    instance.wait_for_state(goes, "running");
+    assert_eq!(instance.job(waits)["state"], "queued");
+    for job in [bad, waits, goes] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
+
+#[test]
+fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
+    let instance = Instance::of_the_system().up();
+    let greets = "#!/bin/sh\nread hello\necho '{\"protocol\":1}'\n";
+    let programs = [
+        ("dies.sh", "#!/bin/sh\necho last words >&2\nexit 3\n".to_owned(), "last words"),
+        ("garbage.sh", format!("{greets}while read l; do echo rubbish; done\n"), "not what"),
+        ("flood.sh", format!("{greets}exec yes\n"), "without being asked"),
+        ("huge.sh", format!("{greets}exec tr '\\0' x < /dev/zero\n"), "longer than 1024 KiB"),
+        ("shouts.sh", "#!/bin/sh\nexec yes >&2\n".to_owned(), "has not answered within 10s"),
+        ("other.sh", format!("{greets}while read l; do echo '{{\"round\":0}}'; done\n"), "round 0"),
+    ];
+    for (name, text, says) in programs {
+        instance.script(name, &text);
+        instance.tutti(&["params", &format!("policy=./{name}")]).expect(0);
+        let begun = Instant::now();
+        instance.tutti(&["run", "-t", "1m", "true"]).expect(0);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{name} keeps jobs waiting");
+        eventually(name, || instance.log().contains(says).then_some(()));
+    }
+    instance.tutti(&["params", "policy=gang"]).expect(0);
+    let is_ours = |pid: &i32| command_line(*pid).iter().any(|word| word.ends_with(".sh"));
+    eventually("no program is left", || processes().iter().all(|pid| !is_ours(pid)).then_some(()));
+    // Each says so once, and what it wrote is cut.
+    let log = instance.log();
+    assert_eq!(log.matches("failed: ").count(), 6, "{log}");
+    assert!(log.len() < 64 << 10, "{} bytes", log.len());
+}
+
+#[test]
+fn the_examples_simulate_and_break_no_rule() {
+    let instance = Instance::new();
+    let example = |name: &str| python().join("examples").join(name).display().to_string();
+    let model = ["--generate", "lublin", "--nodes", "16", "--jobs", "200", "--check", "--json"];
+    for (name, more) in [("lottery.py", &[][..]), ("deadlines.py", &["--deadlines", "factor:4"])] {
+        let policy = format!("{},rows=1", example(name));
+        let words = [&["sim", "--policy", &policy][..], &model, more].concat();
+        let first = instance.tutti(&words).expect(0);
+        let report = first.json();
+        assert_eq!(report[0]["submitted"], 200, "{name}: {report}");
+        assert!(report[0]["jobs"].as_u64().unwrap() > 100, "{name}: {report}");
+        assert_eq!(instance.tutti(&words).expect(0).out, first.out, "{name} is the same again");
+    }
+    let wrong = ["sim", "--policy", "./nosuch.py", "--generate", "lublin", "--nodes", "4"];
+    instance.tutti(&wrong).expect(1).says("nosuch.py");
+    instance.script("dies.sh", "#!/bin/sh\necho what is this >&2\n");
+    let dies = ["sim", "--policy", "./dies.sh", "--generate", "lublin", "--nodes", "4"];
+    instance.tutti(&dies).expect(1).says("the policy program failed").says("what is this");
+    assert!(!instance.dir.exists(), "no instance was started");
+}

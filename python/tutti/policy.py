@@ -1,0 +1,363 @@
+"""A scheduling policy of your own for Tutti, in Python.
+
+    from tutti import policy
+
+    class Mine(policy.Policy):
+        def decide(self):
+            for job in self.line:            # the jobs that wait, first come first
+                if not self.start(job):      # wherever it fits
+                    break
+
+    if __name__ == "__main__":
+        policy.run(Mine())
+
+The same program runs in simulations (`tutti sim TRACE --policy ./mine.py`) and live
+(`tutti params policy=./mine.py`). This file needs nothing but the standard library of Python 3.9 or
+later, and nothing else of this package: it may be copied beside a policy.
+
+Tutti sends a line of JSON for each round, and the policy answers it with one line. Here a round is:
+the methods `on_...` for what is new, then `decide`. All orders that are given meanwhile are the
+answer. `docs/reference/policy-protocol.md` describes the lines.
+
+Print to standard error only: standard output belongs to the protocol, so `print` writes to
+standard error while `run` is at work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, BinaryIO, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+__all__ = ["Job", "Node", "Policy", "SECOND", "run"]
+
+#: A second, in the unit of all times here.
+SECOND = 1_000_000_000
+
+_PROTOCOL = 1
+
+
+class Job:
+    """A job: in line until it has processors."""
+
+    __slots__ = (
+        "number", "user", "group", "class_name", "tasks", "processors", "processors_per_task",
+        "memory_per_task_bytes", "time_limit_ns", "deadline_ns", "since_ns", "args", "started_ns",
+        "row", "places", "preempted", "note",
+    )
+
+    def __init__(self, news: Mapping[str, Any]) -> None:
+        get = news.get
+        #: Its number.
+        self.number: int = news["job"]
+        #: Its user and group, as numbers.
+        self.user: int = get("user", 0)
+        self.group: int = get("group", 0)
+        #: The name of its class.
+        self.class_name: str = get("class", "")
+        #: How many tasks, and how many processors they need together.
+        self.tasks: int = get("tasks", 1)
+        self.processors: int = news["processors"]
+        self.processors_per_task: Optional[int] = get("processors_per_task")
+        self.memory_per_task_bytes: Optional[int] = get("memory_per_task_bytes")
+        #: How long it may run at most; `None`: no limit.
+        self.time_limit_ns: Optional[int] = get("time_limit_ns")
+        #: The moment of cluster time by which it is to be done.
+        self.deadline_ns: Optional[int] = get("deadline_ns")
+        #: Since when it waits.
+        self.since_ns: int = get("since_ns", 0)
+        #: Its own parameters (`--policy-arg NAME=VALUE`).
+        self.args: Dict[str, str] = get("args", {})
+        #: When it got processors; `None`: it waits.
+        self.started_ns: Optional[int] = None
+        #: The row in which it runs.
+        self.row: Optional[int] = None
+        #: Its processors by node, if the policy asked for `places`.
+        self.places: List[Tuple[int, str]] = []
+        #: Whether it was preempted.
+        self.preempted = False
+        #: For the policy's own use.
+        self.note: Any = None
+
+    def __repr__(self) -> str:
+        return f"Job({self.number}, processors={self.processors}, row={self.row})"
+
+
+class Node:
+    """A node; known to a policy with `places`."""
+
+    __slots__ = ("number", "name", "processors", "memory_bytes", "takes_jobs", "free")
+
+    def __init__(self, news: Mapping[str, Any]) -> None:
+        self.number: int = news["node"]
+        self.name: str = news["name"]
+        #: All its processors, such as `0-7`.
+        self.processors: str = news["processors"]
+        self.memory_bytes: int = news["memory_bytes"]
+        self.takes_jobs: bool = news["takes_jobs"]
+        #: What is free in rows that have jobs there; in other rows all of it is.
+        self.free: Dict[int, str] = {int(row): free for row, free in news["free"].items()}
+
+    def free_in(self, row: Optional[int]) -> List[int]:
+        """The processors that are free in a row; `None`: in a new one."""
+        if not self.takes_jobs:
+            return []
+        return expand(self.processors if row is None else self.free.get(row, self.processors))
+
+
+class Policy:
+    """A policy. Override `decide`, and what else it needs."""
+
+    #: Whether nodes and processors are told. A simulation is faster without.
+    places = False
+
+    def __init__(self) -> None:
+        #: Now, in nanoseconds of cluster time.
+        self.now_ns = 0
+        #: `live` or `simulation`.
+        self.mode = ""
+        #: How many rows may take turns.
+        self.rows_max = 1
+        #: Free processors by row, oldest row first. `start` keeps it up to date.
+        self.rows: Dict[int, int] = {}
+        #: Free processors of a new row; `None`: there may be none.
+        self.new_row: Optional[int] = None
+        #: All processors that take jobs.
+        self.processors = 0
+        #: The jobs in line by number, first come first.
+        self.waiting: Dict[int, Job] = {}
+        #: The jobs that have been placed, by number.
+        self.running: Dict[int, Job] = {}
+        #: The nodes by number, with `places`.
+        self.nodes: Dict[int, Node] = {}
+        #: Whether orders count; otherwise the built-in policy goes on.
+        self.in_charge = False
+        self._orders: List[Dict[str, Any]] = []
+
+    # ------------------------------------------------------------------ what happens
+
+    def on_hello(self, hello: Mapping[str, Any]) -> None:
+        """The program was started."""
+
+    def on_request(self, job: Job) -> None:
+        """A job came into line."""
+
+    def on_gone(self, job: Job) -> None:
+        """A job left the line without a start: it was cancelled, held, or left."""
+
+    def on_start(self, job: Job) -> None:
+        """A job got processors."""
+
+    def on_moved(self, job: Job) -> None:
+        """A job is in another row, or was preempted or restored."""
+
+    def on_tasks_ended(self, job: Job, count: int, ranks: List[int]) -> None:
+        """Some tasks of a job have ended; the processors are free when all have."""
+
+    def on_end(self, job: Job) -> None:
+        """A job has ended, and its processors are free."""
+
+    def on_timer(self, tag: str) -> None:
+        """A timer has come."""
+
+    def on_refused(self, job: Optional[int], reason: str) -> None:
+        """An order was not done."""
+
+    def decide(self) -> None:
+        """Gives orders, with all news taken in."""
+
+    # ------------------------------------------------------------------ orders
+
+    @property
+    def line(self) -> List[Job]:
+        """The jobs that wait, first come first; a copy."""
+        return list(self.waiting.values())
+
+    def row_for(self, processors: int) -> Union[int, str, None]:
+        """The oldest row with so many free processors, `"new"`, or `None`."""
+        for row, free in self.rows.items():
+            if free >= processors:
+                return row
+        if self.new_row is not None and self.new_row >= processors:
+            return "new"
+        return None
+
+    def start(
+        self,
+        job: Job,
+        row: Union[int, str, None] = None,
+        places: Iterable[Tuple[int, str]] = (),
+    ) -> bool:
+        """Starts a job: in a row (default: `row_for`), on processors of nodes (default: as the
+        parameter `placement` says). `False`, and no order, if by the counts there is no room."""
+        if row is None:
+            row = self.row_for(job.processors)
+            if row is None:
+                return False
+        free = self.new_row if row == "new" else self.rows.get(row)  # type: ignore[arg-type]
+        if job.number not in self.waiting or free is None or free < job.processors:
+            return False
+        order: Dict[str, Any] = {"order": "start", "job": job.number, "row": row}
+        given = [{"node": node, "processors": set_} for node, set_ in places]
+        if given:
+            order["places"] = given
+        self._orders.append(order)
+        del self.waiting[job.number]
+        job.started_ns = self.now_ns
+        self.running[job.number] = job
+        if row == "new":
+            # Its number comes with the next round.
+            self.new_row = None
+        else:
+            self.rows[row] = free - job.processors  # type: ignore[index]
+        return True
+
+    def decline(self, job: Job, reason: str) -> None:
+        """Declines a job: it ends without a start, and its user is told the reason."""
+        self.waiting.pop(job.number, None)
+        self._orders.append({"order": "decline", "job": job.number, "reason": reason})
+
+    def move(self, job: Job, before: Optional[Job] = None) -> None:
+        """Puts a job before another in line, or before all, where users see it."""
+        other = before.number if before is not None else None
+        self._orders.append({"order": "move", "job": job.number, "before": other})
+
+    def preempt(self, job: Job) -> None:
+        """Suspends a job where it is, and gives its processors away."""
+        self._orders.append({"order": "preempt", "job": job.number})
+
+    def restore(self, job: Job) -> None:
+        """Gives a preempted job its processors back."""
+        self._orders.append({"order": "restore", "job": job.number})
+
+    def set_class(self, job: Job, class_name: str) -> None:
+        """Gives a job another class, and with it another share of the time."""
+        self._orders.append({"order": "class", "job": job.number, "class": class_name})
+
+    def leave(self, job: Job) -> None:
+        """Leaves a job to the built-in policy."""
+        self.waiting.pop(job.number, None)
+        self._orders.append({"order": "leave", "job": job.number})
+
+    def timer(self, after_ns: int, tag: str = "") -> None:
+        """Has `on_timer` called after so long, at least a millisecond."""
+        self._orders.append({"order": "timer", "after_ns": max(0, int(after_ns)), "tag": tag})
+
+    def yield_charge(self) -> None:
+        """Has the built-in policy go on until `take_charge`."""
+        self._orders.append({"order": "yield"})
+
+    def take_charge(self) -> None:
+        """Decides again."""
+        self._orders.append({"order": "take_charge"})
+
+    # ------------------------------------------------------------------ the protocol
+
+    def _hello(self, hello: Mapping[str, Any]) -> Dict[str, Any]:
+        if hello["protocol"] != _PROTOCOL:
+            raise SystemExit(f"version {hello['protocol']} of the protocol is unknown")
+        self.mode = hello["mode"]
+        self.now_ns = hello["now_ns"]
+        self.rows_max = hello["rows_max"]
+        self.processors = hello["processors"]
+        self.on_hello(hello)
+        return {"protocol": _PROTOCOL, "places": self.places}
+
+    def _round(self, round_: Mapping[str, Any]) -> Dict[str, Any]:
+        self.now_ns = round_["now_ns"]
+        self.in_charge = round_["in_charge"]
+        self.rows_max = round_["rows_max"]
+        self.new_row = round_["new_row"]
+        self.rows = {row["row"]: row["free"] for row in round_["rows"]}
+        self._orders = []
+        for news in round_["events"]:
+            self._take(news)
+        if not round_["more"]:
+            self.decide()
+        return {"round": round_["round"], "orders": self._orders}
+
+    def _take(self, news: Mapping[str, Any]) -> None:
+        event = news["event"]
+        if event == "request":
+            job = Job(news)
+            self.running.pop(job.number, None)
+            self.waiting[job.number] = job
+            self.on_request(job)
+        elif event == "ended":
+            ended = self.running.pop(news["job"], None) or self.waiting.pop(news["job"], None)
+            if ended is not None:
+                self.on_end(ended)
+        elif event == "started":
+            self._started(news)
+        elif event == "gone":
+            gone = self.waiting.pop(news["job"], None) or self.running.pop(news["job"], None)
+            if gone is not None:
+                self.on_gone(gone)
+        elif event == "moved":
+            moved = self.running.get(news["job"])
+            if moved is not None:
+                moved.row, moved.preempted = news["row"], news["row"] is None
+                self.on_moved(moved)
+        elif event == "tasks_ended":
+            of = self.running.get(news["job"])
+            if of is not None:
+                self.on_tasks_ended(of, news["count"], news["ranks"])
+        elif event == "node":
+            self.nodes[news["node"]] = Node(news)
+        elif event == "node_gone":
+            self.nodes.pop(news["node"], None)
+        elif event == "timer":
+            self.on_timer(news["tag"])
+        elif event == "refused":
+            self._refused(news)
+
+    def _started(self, news: Mapping[str, Any]) -> None:
+        number = news["job"]
+        job = self.waiting.pop(number, None) or self.running.get(number)
+        if job is None:
+            job = Job(news)
+        self.running[number] = job
+        job.row, job.preempted = news["row"], news["row"] is None
+        job.places = [(place["node"], place["processors"]) for place in news.get("places", ())]
+        if job.started_ns is None:
+            job.started_ns = self.now_ns
+        self.on_start(job)
+
+    def _refused(self, news: Mapping[str, Any]) -> None:
+        number = news["job"]
+        job = self.running.get(number) if number is not None else None
+        if job is not None and job.row is None and not job.preempted:
+            # The start that was refused: it waits still, in its place by arrival.
+            del self.running[number]
+            job.started_ns = None
+            self.waiting[number] = job
+            self.waiting = dict(sorted(self.waiting.items()))
+        self.on_refused(number, news["reason"])
+
+
+def expand(processors: str) -> List[int]:
+    """The numbers of a list such as `0-3,8`."""
+    numbers: List[int] = []
+    for part in filter(None, processors.split(",")):
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def run(
+    policy: Policy, reads: Optional[BinaryIO] = None, writes: Optional[BinaryIO] = None
+) -> None:
+    """Speaks with Tutti until it has nothing more to say."""
+    reads = sys.stdin.buffer if reads is None else reads
+    writes = sys.stdout.buffer if writes is None else writes
+    printed, sys.stdout = sys.stdout, sys.stderr
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    try:
+        for line in reads:
+            message = json.loads(line)
+            kind = message["message"]
+            answer = policy._hello(message) if kind == "hello" else policy._round(message)
+            writes.write(encode(answer).encode() + b"\n")
+            writes.flush()
+    finally:
+        sys.stdout = printed
