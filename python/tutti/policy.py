@@ -108,7 +108,7 @@ class Node:
 class Policy:
     """A policy. Override `decide`, and what else it needs."""
 
-    #: Whether nodes and processors are told. A simulation is faster without.
+    #: Whether it gets nodes and processors. A simulation is faster without.
     places = False
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class Policy:
         return True
 
     def decline(self, job: Job, reason: str) -> None:
-        """Declines a job: it ends without a start, and its user is told the reason."""
+        """Declines a job: it ends without a start, and its user gets the reason."""
         self.waiting.pop(job.number, None)
         self._orders.append({"order": "decline", "job": job.number, "reason": reason})
 

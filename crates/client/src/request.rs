@@ -135,6 +135,15 @@ pub struct JobOptions {
     pub directory: Option<OsString>,
 }
 
+/// What becomes of the other tasks when one fails.
+fn on_bad_exit(options: &JobOptions) -> OnBadExit {
+    match (options.kill_on_bad_exit, options.keep_going) {
+        (true, _) => OnBadExit::Kill,
+        (false, true) => OnBadExit::Continue,
+        (false, false) => OnBadExit::default(),
+    }
+}
+
 /// Accepts a parameter for the policy program.
 fn policy_arg(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, such as urgency=7")?;
@@ -245,11 +254,7 @@ pub fn job_request(
         weights: options.weights,
         nodes: options.nodes_request()?,
         on_node_loss: options.on_node_loss,
-        on_bad_exit: match (options.kill_on_bad_exit, options.keep_going) {
-            (true, _) => OnBadExit::Kill,
-            (false, true) => OnBadExit::Continue,
-            (false, false) => OnBadExit::default(),
-        },
+        on_bad_exit: on_bad_exit(options),
         hold: false,
         first: FirstStep::EachSlot,
         after: None,

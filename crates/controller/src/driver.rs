@@ -611,14 +611,17 @@ impl Driver {
                 }
                 self.job_event(job, What::JobClassChanged { class });
             }
-            Action::JobDeclined { job, reason } => {
-                if let Some(entry) = self.jobs.get_mut(&job) {
-                    entry.declined = Some(reason);
-                }
-            }
+            Action::JobDeclined { job, reason } => self.note_declined(job, reason),
             Action::PromiseBroken { job, at, .. } => self.on_promise_broken(job, at),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.due.wake_at = at,
+        }
+    }
+
+    /// The site's policy declines a job, which ends with the next action.
+    fn note_declined(&mut self, job: JobId, reason: String) {
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.declined = Some(reason);
         }
     }
 

@@ -481,8 +481,8 @@ fn program_reports(core: &Core, state: &str) -> [ParamReport; 2] {
             value: user.unwrap_or_else(|| "default".into()),
             default: "default".into(),
             range: "a user, or default".into(),
-            help: "The user that the policy program runs as: by default nobody for root's \
-                   controller, else the owner of the instance."
+            help: "The user that the policy program runs as: by default one without \
+                   privileges for root's controller, else the owner of the instance."
                 .into(),
         },
     ]

@@ -245,11 +245,7 @@ impl Core {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
             }
             Event::JobCleared { job, nodes } => self.on_job_cleared(now, *job, nodes, actions),
-            Event::JobsEnded { jobs, status } => {
-                for &job in jobs {
-                    self.on_job_ended(now, job, *status, actions);
-                }
-            }
+            Event::JobsEnded { jobs, status } => self.on_jobs_ended(now, jobs, *status, actions),
             Event::Cancel { job, reason, at_once } => {
                 self.on_cancel(now, (*job, *reason, *at_once), actions);
             }
@@ -367,6 +363,19 @@ impl Core {
         match at_once {
             false => self.end_job(now, job, reason, actions),
             true => self.kill_job(now, job, reason, actions),
+        }
+    }
+
+    /// Jobs have ended, and nothing is left of them.
+    fn on_jobs_ended(
+        &mut self,
+        now: ClusterTime,
+        jobs: &[JobId],
+        status: TaskStatus,
+        actions: &mut Vec<Action>,
+    ) {
+        for &job in jobs {
+            self.on_job_ended(now, job, status, actions);
         }
     }
 
@@ -612,8 +621,10 @@ impl Core {
         } else if !waits && self.enter_line(id) {
             self.queue.newcomer = Some(id);
         }
-        if let Some((sharers, promise)) = promise {
-            self.enter_promise(&sharers, id, promise);
+        match promise {
+            Some((sharers, promise)) => self.enter_promise(&sharers, id, promise),
+            None if spec.deadline.is_some() => drop(self.plans.at_risk.insert(id, now)),
+            None => {}
         }
         Ok(id)
     }

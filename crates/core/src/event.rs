@@ -405,8 +405,8 @@ pub enum Event {
         /// The program.
         program: Option<PolicyProgram>,
     },
-    /// Whether the program of the site's own policy decides from now on, or the built-in policy goes
-    /// on. Sent by the driver, which knows whether the program answers in time.
+    /// Whether the program of the site's own policy decides from now on, or the built-in policy
+    /// goes on. Sent by the driver, which knows whether the program answers in time.
     PolicyInCharge {
         /// Whether it does.
         on: bool,

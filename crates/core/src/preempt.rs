@@ -195,7 +195,8 @@ impl Core {
                 let here = record.residence().is_some_and(Residence::may_come_back);
                 here && !self.awaits_resource(record)
             };
-            if self.jobs.get(&job).is_some_and(may_come) && !self.yields_to_line(job)
+            if self.jobs.get(&job).is_some_and(may_come)
+                && !self.yields_to_line(job)
                 && !self.is_kept_preempted(job)
             {
                 self.move_in(job, self.row_with_its_processors(job));

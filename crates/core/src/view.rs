@@ -466,6 +466,9 @@ impl Core {
         if self.policy().sets_aside() {
             return self.why_aside(job, now);
         }
+        if self.outside_decides() && !self.queue.promised() && !self.outside.left.contains(&job) {
+            return WaitReason::Outside;
+        }
         let lack = self.jobs.get(&job).and_then(|record| self.lacks_resource(&record.spec));
         if let Some(name) = lack {
             return WaitReason::Resource { name };

@@ -14,6 +14,8 @@
 pub mod program;
 pub mod protocol;
 mod session;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use program::{Failure, Program, Start};

@@ -274,6 +274,7 @@ impl Program {
 
     /// What it has said on its standard error since this was last asked, and how many lines more.
     pub fn take_said(&mut self) -> (Vec<String>, u64) {
+        self.hear_errors(&mut 0);
         (self.said.drain(..).collect(), std::mem::take(&mut self.dropped))
     }
 
@@ -314,4 +315,3 @@ impl Drop for Program {
 pub fn can_open(path: &str) -> Result<(), Errno> {
     open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()).map(drop)
 }
-

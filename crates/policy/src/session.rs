@@ -178,7 +178,7 @@ impl Session {
         to_line(&hello)
     }
 
-    /// The program has answered the first line: it is told all that there is.
+    /// The program has answered the first line: it gets all that there is.
     pub fn begin(&mut self, greeting: Greeting, core: &Core) {
         let fresh = Self::new(self.mode);
         let (requests_max, round, rate) = (self.requests_max, self.round, self.rate.clone());
@@ -292,8 +292,8 @@ impl Session {
         for Refused { round, index, job, reason } in self.refused.drain(..) {
             events.push(News::Refused { round, index, job: job.map(|job| job.0), reason });
         }
-        let more = !(self.line_news.is_empty() && self.home_news.is_empty())
-            || !self.node_news.is_empty();
+        let more =
+            !(self.line_news.is_empty() && self.home_news.is_empty()) || !self.node_news.is_empty();
         let rows: Vec<RowFree> =
             core.free_in_rows().map(|(row, free)| RowFree { row: row.0, free }).collect();
         let may_open = rows.len() < core.rows_max() as usize;

@@ -5,7 +5,7 @@ use crate::protocol::{Answer, Greeting, parse_answer, parse_greeting};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 use tutti_linux::spawn::Nursery;
@@ -16,10 +16,22 @@ const LEFT_MAX: usize = 4;
 /// How long a program may take to begin: an interpreter may have much to read.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether the program still lives.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 enum Ask {
-    Start { start: Start, hello: String },
-    Round { line: String, round: u64, limit: Duration },
+    Start {
+        start: Start,
+        hello: String,
+    },
+    Round {
+        line: String,
+        round: u64,
+        limit: Duration,
+    },
     Stop,
+    /// It has ended by itself, while nothing was asked.
+    NoteEnd,
 }
 
 /// What the thread reports.
@@ -101,9 +113,22 @@ fn serve(asked: &Receiver<Ask>, send: &impl Fn(Reply) -> bool) {
     let mut nursery = Nursery::new();
     let mut program: Option<Program> = None;
     let mut left: Vec<Program> = Vec::new();
-    while let Ok(ask) = asked.recv() {
+    loop {
+        let ask = match asked.recv_timeout(LOOK_EVERY) {
+            Ok(ask) => ask,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => match &mut program {
+                Some(program) if program.is_gone() => Ask::NoteEnd,
+                Some(_) => continue,
+                None => match asked.recv() {
+                    Ok(ask) => ask,
+                    Err(_) => break,
+                },
+            },
+        };
         left.retain_mut(|program| !program.is_gone());
         let reply = match ask {
+            Ask::NoteEnd => Err(Failure::Ended),
             Ask::Stop => {
                 put_away(&mut program, &mut left);
                 continue;

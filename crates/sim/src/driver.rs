@@ -282,7 +282,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             if due >= horizon || is_over || is_stuck {
                 break;
             }
-            // What happens at one moment is told at once.
+            // What happens at one moment comes in one round.
             let is_busy = submit.min(done).min(self.moves.next()).min(tells) <= self.now;
             if asks <= self.now && !is_busy {
                 self.consult()?;
@@ -314,17 +314,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                     self.end_or_go_on(id)?;
                 }
             } else {
-                // The wish is spent, whether or not it is made again.
-                self.wake = ClusterTime::NEVER;
-                let mut event = Event::Tick;
-                if let Some(&(at, week)) = self.settings.calendar.get(self.told)
-                    && at <= self.now
-                {
-                    self.told += 1;
-                    event = Event::Calendar { week };
-                }
-                self.put(&event);
-                self.settle()?;
+                self.wake_core()?;
             }
         }
         match self.settings.horizon {
@@ -333,6 +323,21 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             None => {}
         }
         Ok(())
+    }
+
+    /// The core wanted to be woken, or people's clocks are put forward or back.
+    fn wake_core<E>(&mut self) -> Result<(), SimError<E>> {
+        // The wish is spent, whether or not it is made again.
+        self.wake = ClusterTime::NEVER;
+        let mut event = Event::Tick;
+        if let Some(&(at, week)) = self.settings.calendar.get(self.told)
+            && at <= self.now
+        {
+            self.told += 1;
+            event = Event::Calendar { week };
+        }
+        self.put(&event);
+        self.settle()
     }
 
     /// Reports the jobs that are left as not run, if limits keep all of them out; says whether that

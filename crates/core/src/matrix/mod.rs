@@ -153,8 +153,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The jobs that got a home, lost it, or have it elsewhere since [`Matrix::forget_touched`]; one
-    /// may stand here twice.
+    /// The jobs that got a home, lost it, or have it elsewhere since [`Matrix::forget_touched`].
+    /// One may stand here twice.
     #[must_use]
     pub fn touched(&self) -> &[JobId] {
         &self.touched

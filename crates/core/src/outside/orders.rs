@@ -172,9 +172,7 @@ impl Core {
             return Err(OrderRefusal::NotInCharge);
         }
         match order {
-            Order::Start { job, row, places } => {
-                self.consider_start(*job, *row, places).map(Some)
-            }
+            Order::Start { job, row, places } => self.consider_start(*job, *row, places).map(Some),
             Order::Decline { job, reason } => {
                 if reason.len() > POLICY_REASON_BYTES_MAX {
                     return Err(OrderRefusal::LongReason);
@@ -223,8 +221,10 @@ impl Core {
         let mut line = self.queue.in_order(self.params.quantum(), self.now).map(|it| it.0);
         let is_so = match before {
             None => line.next() == Some(job),
-            Some(before) => line.find(|&it| it == job || it == before) == Some(job)
-                && line.next() == Some(before),
+            Some(before) => {
+                line.find(|&it| it == job || it == before) == Some(job)
+                    && line.next() == Some(before)
+            }
         };
         if is_so { Err(OrderRefusal::NoChange) } else { Ok(()) }
     }

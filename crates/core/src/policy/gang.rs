@@ -31,7 +31,7 @@ pub const GANG: Policy = Policy {
 pub const SPACE: Policy =
     Policy { name: "space", shares: Shares { rows: |_| 1, ..GANG.shares }, ..GANG };
 
-/// The policy `external`: `gang` while the program of the site does not answer ([`crate::outside`]).
+/// The policy `external`: `gang` while the site's program does not answer ([`crate::outside`]).
 pub const EXTERNAL: Policy = Policy { name: "external", ..GANG };
 
 fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {

@@ -549,7 +549,7 @@ impl Cluster {
                 }
                 assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
             }
-            Action::PromiseBroken { job, .. } => {
+            Action::PromiseBroken { job, .. } | Action::JobDeclined { job, .. } => {
                 assert!(!self.held.contains_key(job), "job {job} had started");
             }
             Action::Reclassed { job, class } => {
@@ -559,9 +559,6 @@ impl Cluster {
                 let is_new = self.elements.insert((*array, *position), *job).is_none();
                 assert!(is_new, "element {position} of array {array} is made twice");
                 self.accepted.push(*job);
-            }
-            Action::JobDeclined { job, .. } => {
-                assert!(!self.held.contains_key(job), "job {job} runs, and was declined");
             }
             Action::ArrayEnded { array, outcome, ends, .. } => {
                 let made = self.elements.range((*array, 0)..=(*array, u32::MAX)).count();

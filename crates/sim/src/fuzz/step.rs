@@ -11,8 +11,7 @@ use tutti_types::{
     ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId, JobSpec,
     LoadAverages, Nanos, NodeId, NodeSetName, Origin, Positions, ProcessorSet, ProcessorTime,
     QueueName, Rank, Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus,
-    UserId,
-    Warning, class, params,
+    UserId, Warning, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -368,7 +367,8 @@ fn order_start(cluster: &mut Cluster, job: usize, row: u64, (node, processors): 
     let (mut left, mut places) = (processors, Vec::new());
     for node in (node..4).map(NodeId).take_while(|_| processors > 0) {
         // Now and then processors that are not free, or do not exist.
-        let set = if processors > 9 { ProcessorSet::first(processors) } else { free(node).lowest(left) };
+        let set =
+            if processors > 9 { ProcessorSet::first(processors) } else { free(node).lowest(left) };
         left -= set.count().min(left);
         if !set.is_empty() {
             places.push((node, set));

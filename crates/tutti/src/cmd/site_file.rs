@@ -463,7 +463,8 @@ pub(super) fn params(
 ) -> String {
     let mut file = String::from("[params]\n");
     // The program is set by its path alone: a file may be for another machine.
-    let is_of_file = |param: &&ParamReport| !param.name.starts_with("policy_") || param.name == "policy_limit";
+    let is_of_file =
+        |param: &&ParamReport| !param.name.starts_with("policy_") || param.name == "policy_limit";
     for param in params.iter().filter(is_of_file) {
         file.push_str(&line(&param.name, &param.value));
     }

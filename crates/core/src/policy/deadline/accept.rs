@@ -38,6 +38,10 @@ impl Core {
         let (job, spec) = (record.id, &record.spec);
         let Some(deadline) = spec.deadline else { return Ok(None) };
         let Some(limit) = spec.time_limit else { return Err(Refusal::DeadlineWithoutLimit) };
+        if self.is_external() {
+            // The program of the site may see to it; nothing is promised.
+            return Ok(None);
+        }
         if !self.policy().plans() {
             return Err(Refusal::NoDeadlines);
         }
