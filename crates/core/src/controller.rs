@@ -623,7 +623,7 @@ impl Core {
         }
         match promise {
             Some((sharers, promise)) => self.enter_promise(&sharers, id, promise),
-            None if spec.deadline.is_some() => drop(self.plans.at_risk.insert(id, now)),
+            None if deadline.is_some() => drop(self.plans.at_risk.insert(id, now)),
             None => {}
         }
         Ok(id)

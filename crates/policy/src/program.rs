@@ -27,6 +27,9 @@ const SAID_BYTES_MAX: usize = 300;
 const ERROR_READS_MAX: u32 = 64;
 const CHUNK: usize = 64 << 10;
 
+/// How long a program has for its end when its input has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// How a program is started.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -104,9 +107,9 @@ impl Program {
         let stdio = [their_in.as_fd(), their_out.as_fd(), their_err.as_fd()].map(StdioFd::Fd);
         let complaint = CString::new(format!("{}: can't be executed", start.path))?;
         let spawn = Spawn {
-            argv: &[path.clone()],
+            argv: std::slice::from_ref(&path),
             env: [&environment, &[]],
-            program: &[path],
+            program: std::slice::from_ref(&path),
             cwd: c"/",
             umask: 0o022,
             nice: Some(start.nice),
@@ -286,6 +289,16 @@ impl Program {
             self.ask = None;
         }
         self.is_gone()
+    }
+
+    /// Tells it by the end of its input that all is over, and gives it a moment for last words.
+    pub fn finish(&mut self) {
+        self.ask = None;
+        let until = Instant::now() + LAST_WORDS;
+        while !self.is_gone() && Instant::now() < until {
+            self.hear_errors(&mut 0);
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Whether nothing is left of its process; does not wait.

@@ -293,7 +293,7 @@ impl Session {
             events.push(News::Refused { round, index, job: job.map(|job| job.0), reason });
         }
         let more =
-            !(self.line_news.is_empty() && self.home_news.is_empty()) || !self.node_news.is_empty();
+            !(self.line_news.is_empty() && self.home_news.is_empty() && self.node_news.is_empty());
         let rows: Vec<RowFree> =
             core.free_in_rows().map(|(row, free)| RowFree { row: row.0, free }).collect();
         let may_open = rows.len() < core.rows_max() as usize;

@@ -5,7 +5,7 @@ use crate::protocol::{Answer, Greeting, parse_answer, parse_greeting};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 use tutti_linux::spawn::Nursery;
@@ -102,10 +102,7 @@ impl Worker {
     /// The next reply, if there is one.
     pub fn reply(&self) -> Option<Reply> {
         let _ = self.wake.read();
-        match self.replies.try_recv() {
-            Ok(reply) => Some(reply),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.replies.try_recv().ok()
     }
 }
 
@@ -117,9 +114,9 @@ fn serve(asked: &Receiver<Ask>, send: &impl Fn(Reply) -> bool) {
         let ask = match asked.recv_timeout(LOOK_EVERY) {
             Ok(ask) => ask,
             Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => match &mut program {
-                Some(program) if program.is_gone() => Ask::NoteEnd,
-                Some(_) => continue,
+            Err(RecvTimeoutError::Timeout) => match program.as_mut().map(Program::is_gone) {
+                Some(true) => Ask::NoteEnd,
+                Some(false) => continue,
                 None => match asked.recv() {
                     Ok(ask) => ask,
                     Err(_) => break,

@@ -74,6 +74,14 @@ impl SimulatedPolicy {
     }
 }
 
+impl Drop for SimulatedPolicy {
+    fn drop(&mut self) {
+        if let Some(program) = &mut self.program {
+            program.finish();
+        }
+    }
+}
+
 impl Outside for SimulatedPolicy {
     fn note(&mut self, core: &Core, event: &Event) {
         if self.program.is_some() {
