@@ -116,6 +116,11 @@ impl Asks {
     }
 }
 
+/// The submission of a job that is only asked about: not held, since a hold has no end.
+fn asked_when(spec: JobSpec, options: SubmitOptions) -> Event {
+    Event::submit(RequestId(0), spec, SubmitOptions { hold: None, ..options })
+}
+
 /// The event of a job's submission, or of an array's.
 fn submission(
     request: RequestId,
@@ -255,12 +260,11 @@ impl Driver {
         };
         let hold = request.hold.then_some(HeldBy::Owner);
         let begin = request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms));
-        let (queue, first, warning) = (request.queue, request.first, request.warning);
-        let args = request.policy_args;
+        let (queue, first) = (request.queue, request.first);
+        let (warning, args) = (request.warning, request.policy_args);
         let options = SubmitOptions { queue, hold, first, after, begin, warning, args };
         if let Asks::When = asks {
-            let options = SubmitOptions { hold: None, ..options };
-            let submit = Event::submit(RequestId(0), spec.clone(), options);
+            let submit = asked_when(spec.clone(), options);
             return self.foretell_job((token, uid), job.name, spec, submit);
         }
         let (within, begins) = (request.within, options.begin.is_some());
