@@ -264,6 +264,9 @@ fn environment() -> Vec<String> {
     vec![format!("PATH={path}"), "LANG=C.UTF-8".into(), "PYTHONDONTWRITEBYTECODE=1".into()]
 }
 
+/// Names of parameters and their values.
+type Named = Vec<(String, String)>;
+
 /// What the settings of parameters make of the policy program: the program, if it changes, and the
 /// settings that are left for the core.
 ///
@@ -272,7 +275,7 @@ fn environment() -> Vec<String> {
 pub(super) fn program_of(
     before: Option<&PolicyProgram>,
     settings: &[(String, String)],
-) -> Result<(Option<Event>, Vec<(String, String)>), String> {
+) -> Result<(Option<Event>, Named), String> {
     let mut program = before.cloned();
     let mut left = Vec::new();
     for (name, value) in settings {
