@@ -443,7 +443,10 @@ impl Session {
         self.asked = false;
         self.answers += 1;
         self.suspects.retain(|job| !self.latest.contains(job));
-        self.requests_max = (self.requests_max * 2).min(NEWS_MAX);
+        if self.caught_up {
+            // Not before: a job that fails the program has to come alone.
+            self.requests_max = (self.requests_max * 2).min(NEWS_MAX);
+        }
         let is_behind = !(self.line_news.is_empty() && self.home_news.is_empty());
         self.caught_up |= !is_behind && self.node_news.is_empty();
         self.items = answer.items.into_iter().enumerate().collect();
