@@ -243,7 +243,7 @@ impl Session {
     /// Whether the latest answer has more to do.
     #[must_use]
     pub fn has_items(&self) -> bool {
-        !self.items.is_empty() || !self.to_leave.is_empty()
+        !self.items.is_empty()
     }
 
     /// The round of the latest line.
@@ -458,7 +458,9 @@ impl Session {
         if core.outside_decides() != decides && core.is_external() {
             return Some(Event::PolicyInCharge { on: decides });
         }
-        while let Some(job) = self.to_leave.pop_first() {
+        while core.outside_decides()
+            && let Some(job) = self.to_leave.pop_first()
+        {
             let order = Order::Leave { job };
             if core.check_order(&order).is_ok() {
                 return Some(Event::PolicyOrder { order });
