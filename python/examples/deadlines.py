@@ -15,9 +15,10 @@ preempted for it, and restored when there is room again.
     tutti sim trace.swf --deadlines factor:4 --policy ./deadlines.py,rows=1
 """
 
+import heapq
 import os
 import sys
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 from tutti import policy  # noqa: E402
@@ -56,9 +57,9 @@ class Deadlines(policy.Policy):
             return
         if terms.cpu is None:
             self.decline(job, "a job with a deadline needs a time limit (-t) or cpu=SECONDS")
-        elif not self.can_meet(job):
-            late = self.earliest(job) + terms.cpu - terms.due
-            self.decline(job, f"its deadline would be missed by {-(-late // policy.SECOND)} s")
+        elif self.lateness() > 0:
+            late = -(-self.lateness() // policy.SECOND)
+            self.decline(job, f"a deadline would be missed by {late} s")
         elif terms.latest is not None:
             self.timer(terms.latest - self.now_ns, str(job.number))
 
@@ -68,35 +69,31 @@ class Deadlines(policy.Policy):
         due = [job for job in jobs if job.note is not None and job.note.due is not None]
         return sorted(due, key=lambda job: (job.note.latest, job.number))
 
-    def earliest(self, job: policy.Job) -> int:
-        """When a job can start at the latest if all that was promised before is kept."""
-        ends: List[Tuple[int, int]] = []
-        for other in self.promised():
-            if other.number == job.number:
+    def lateness(self) -> int:
+        """By how much the worst job would be late if all start in the order of urgency."""
+        free, ends = self.processors, []
+        for job in self.promised():
+            if job.started_ns is not None:
+                free -= job.processors
+                heapq.heappush(ends, (job.started_ns + job.note.cpu, job.processors))
+        at, worst = self.now_ns, 0
+        for job in self.promised():
+            if job.started_ns is not None:
                 continue
-            begin = other.started_ns if other.started_ns is not None else other.note.latest
-            ends.append((begin + other.note.cpu, other.processors))
-        free = self.processors - sum(processors for _, processors in ends)
-        at = self.now_ns
-        for end, processors in sorted(ends):
-            if free >= job.processors:
-                break
-            free += processors
-            at = max(at, end)
-        return at
-
-    def can_meet(self, job: policy.Job) -> bool:
-        """Whether a job can be done by its deadline."""
-        return self.earliest(job) <= job.note.latest
+            while free < job.processors and ends:
+                end, processors = heapq.heappop(ends)
+                at, free = max(at, end), free + processors
+            worst = max(worst, at - job.note.latest)
+            free -= job.processors
+            heapq.heappush(ends, (at + job.note.cpu, job.processors))
+        return worst
 
     # ---------------------------------------------------------------- assign
 
     def decide(self) -> None:
         for job in self.promised():
-            if job.number in self.waiting:
-                self.start(job)
-        if any(job.number in self.waiting for job in self.promised()):
-            return
+            if job.number in self.waiting and not self.start(job):
+                return
         for job in list(self.running.values()):
             if job.preempted and max(self.rows.values(), default=0) >= job.processors:
                 self.restore(job)
