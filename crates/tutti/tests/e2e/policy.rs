@@ -61,11 +61,11 @@ fn wait_for_answers(instance: &Instance) {
     });
 }
 
-/// The process of the program.
-fn program(name: &str) -> i32 {
+/// The process of the instance's program: other tests have one of the same name.
+fn program(instance: &Instance, name: &str) -> i32 {
+    let path = instance.work.join(name).display().to_string();
     eventually("the program runs", || {
-        let is_it = |pid: &i32| command_line(*pid).iter().any(|word| word.ends_with(name));
-        processes().into_iter().find(is_it)
+        processes().into_iter().find(|pid| command_line(*pid).contains(&path))
     })
 }
 
@@ -78,7 +78,7 @@ fn submit(instance: &Instance, arg: &str) -> u64 {
 #[test]
 fn a_live_program_starts_and_declines_jobs_and_its_orders_are_replayed() {
     let instance = with_policy();
-    let pid = program("asked.py");
+    let pid = program(&instance, "asked.py");
     let uid = NOBODY.to_string();
     let uids = status_of(pid, "Uid").unwrap();
     assert!(uids.split_whitespace().all(|it| it == uid), "{uids}");
@@ -142,7 +142,7 @@ fn only_an_administrator_names_the_program() {
 #[test]
 fn a_stopped_program_is_late_and_no_request_waits_for_it() {
     let instance = with_policy();
-    let pid = program("asked.py");
+    let pid = program(&instance, "asked.py");
     kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
     let job = submit(&instance, "what=wait");
     let begun = Instant::now();
@@ -200,7 +200,8 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
         eventually(name, || instance.log().contains(says).then_some(()));
     }
     instance.tutti(&["params", "policy=gang"]).expect(0);
-    let is_ours = |pid: &i32| command_line(*pid).iter().any(|word| word.ends_with(".sh"));
+    let place = instance.work.display().to_string();
+    let is_ours = |pid: &i32| command_line(*pid).iter().any(|word| word.starts_with(&place));
     eventually("no program is left", || processes().iter().all(|pid| !is_ours(pid)).then_some(()));
     // Each says so once, and what it wrote is cut.
     let log = instance.log();
