@@ -115,7 +115,7 @@ fn a_live_program_starts_and_declines_jobs_and_its_orders_are_replayed() {
         instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
         instance.tutti(&["wait", &job.to_string()]).expect(137);
     }
-    instance.tutti(&["down"]).expect(0);
+    instance.tutti(&["params", "policy=gang"]).expect(0);
     fs::remove_file(instance.work.join("asked.py")).unwrap();
     // The journal is replayed to the same state without the program.
     instance.tutti(&["replay"]).expect(0);
