@@ -1,8 +1,10 @@
 //! Any lines as what the tasks of a job on two nodes say to their servers.
 //!
-//! The first byte of a line chooses the node and the task. What nodes exchange comes to both of them.
+//! The first byte of a line chooses the node and the task. What nodes exchange comes to both of
+//! them. A vertical tab stands for the end of a line within a command.
 
 use tutti_types::{JobId, LaunchId, Rank, UserId};
+use tutti_wire::limits::SPAWN_BYTES_MAX;
 use tutti_wire::pmi::{Effect, Names, STORE_BYTES_MAX, Server, ServerSpec};
 
 /// The parts that are passed on for one line at most.
@@ -17,6 +19,8 @@ fn server(ranks: [u32; 2]) -> Server {
         space_name: "kvs_7".into(),
         process_mapping: Some("(vector,(0,2,2))".into()),
         attributes: Vec::new(),
+        universe: 8,
+        spawned: None,
     })
 }
 
@@ -26,6 +30,10 @@ fn check(server: &Server, effects: &[Effect]) {
         if let Effect::Reply { line, .. } = effect {
             let ends = line.iter().filter(|byte| **byte == b'\n').count();
             assert!(ends == 1 && line.ends_with(b"\n"), "one line is one answer");
+        }
+        if let Effect::Spawn { spawned, .. } = effect {
+            assert!(spawned.is_within_limits() && spawned.bytes() <= SPAWN_BYTES_MAX);
+            assert!(spawned.tasks().is_some_and(|tasks| tasks > 0));
         }
     }
 }
@@ -39,7 +47,12 @@ pub fn pmi(input: &[u8]) {
         let Some((&first, line)) = line.split_first() else { continue };
         let (node, task) = (usize::from(first & 1), usize::from(first >> 1) % 3);
         let mut effects = Vec::new();
-        nodes[node].handle(task, line, &mut names, &mut effects);
+        let lines: Vec<u8> =
+            line.iter().map(|&byte| if byte == 0x0b { b'\n' } else { byte }).collect();
+        nodes[node].handle(task, &lines, &mut names, &mut effects);
+        if line.last() == Some(&b'!') {
+            nodes[node].answer_spawn(task, None, &mut effects);
+        }
         for _ in 0..PARTS_MAX {
             let Some(part) = nodes[node].next_part(launch) else { break };
             nodes.iter_mut().for_each(|server| server.hear(&part, &mut effects));

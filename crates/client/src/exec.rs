@@ -56,8 +56,10 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
             on_bad_exit: OnBadExit::default(),
             lender: None,
             beside: Some(options.rank),
+            spawned_by: None,
         },
         memory_per_task_bytes: None,
+        spawned: None,
         launch: LaunchSpec {
             name: cut(program.unwrap_or_default().to_string_lossy().into_owned(), NAME_BYTES_MAX),
             argv: options.argv.iter().map(bytes).collect(),

@@ -39,6 +39,7 @@ pub mod scratch;
 mod signals;
 mod sink;
 pub mod slurm;
+mod spawner;
 mod splice;
 mod submission;
 mod terminal;
@@ -59,6 +60,7 @@ pub use request::{
 };
 pub use run::{Inside, RunOptions, run};
 pub use sink::{Label, OutputOptions};
+pub use spawner::spawn;
 pub use submission::{new_key, submit};
 pub use unenforced_limits::Asked;
 pub use weights::weights;

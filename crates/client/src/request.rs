@@ -9,10 +9,12 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use tutti_node::codes::coded;
 use tutti_types::{
     ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Warning,
     Weights,
 };
+use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
@@ -33,6 +35,11 @@ pub struct JobOptions {
     /// Number of tasks [default: 1, or one for each node of -N]
     #[arg(short = 'n', long = "tasks", value_name = "N", value_parser = count)]
     pub tasks: Option<u32>,
+
+    /// Admit the job with room for N tasks: beyond -n, for those that its tasks spawn
+    /// (`MPI_Comm_spawn`)
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub max_tasks: Option<u32>,
 
     /// Processors for each task alone [default: one each, shared where the machine has fewer]
     #[arg(short = 'c', long = "processors", value_name = "C", value_parser = count)]
@@ -241,11 +248,12 @@ pub fn job_request(
         let name = program.and_then(|p| p.file_name()).unwrap_or_default();
         cut(name.to_string_lossy().into_owned(), NAME_BYTES_MAX)
     });
+    let (slots, first) = slots(options)?;
     let within = outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. }));
     let is_inner = within.is_some();
     let mut request = JobRequest {
         class: ClassName::new(named_class(options).unwrap_or(class)),
-        tasks: options.tasks()?,
+        tasks: slots,
         processors_per_task: options.processors,
         memory_per_task_bytes: options.memory,
         time_limit: options.time,
@@ -256,7 +264,7 @@ pub fn job_request(
         on_node_loss: options.on_node_loss,
         on_bad_exit: on_bad_exit(options),
         hold: false,
-        first: FirstStep::EachSlot,
+        first,
         after: None,
         singleton: false,
         begin_ms: options.begin,
@@ -301,6 +309,22 @@ fn check_size(launch: &LaunchSpec) -> anyhow::Result<()> {
          into files"
     );
     Ok(())
+}
+
+/// How many slots a job is to have, and the tasks that it starts with.
+fn slots(options: &JobOptions) -> anyhow::Result<(u32, FirstStep)> {
+    let tasks = options.tasks()?;
+    match options.max_tasks {
+        None => Ok((tasks, FirstStep::EachSlot)),
+        Some(most) if most < tasks => {
+            let reason = format!(
+                "--max-tasks {most} is less than the {tasks} tasks that the job starts with"
+            );
+            Err(coded(Code::BadValue, reason))
+        }
+        Some(most) if most == tasks => Ok((tasks, FirstStep::EachSlot)),
+        Some(most) => Ok((most, FirstStep::Tasks(tasks))),
+    }
 }
 
 /// The class of jobs that are debugged: they are not preempted.

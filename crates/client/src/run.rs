@@ -20,7 +20,7 @@ use tutti_node::codes::{coded, is_away};
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::link::{Link, LinkError};
-use tutti_types::{Nanos, OnNodeLoss, Outcome, Rank, StepKey, StepSpec};
+use tutti_types::{FirstStep, Nanos, OnNodeLoss, Outcome, Rank, StepKey, StepSpec};
 use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request, StepRequest};
@@ -100,7 +100,7 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
     hold_signals()?;
     let suspect = open_mpi::serve(&mut request)?;
     let asked = Asked::of(&request);
-    let (size, name) = (request.tasks, request.launch.name.clone());
+    let (size, name) = (request.first.tasks(request.tasks), request.launch.name.clone());
     let grace = request.grace;
     let (request, of_its_own) = match step_of(&request, options.inside)? {
         Some(step) => {
@@ -109,7 +109,8 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
         }
         None => (Request::Run(request), None),
     };
-    let work = Work { request, of_its_own, size, name, grace, asked: Some(asked), suspect };
+    let asked = Some(asked);
+    let work = Work { request, of_its_own, size, name, grace, asked, suspect, tell: None };
     work.run(options)
 }
 
@@ -119,12 +120,24 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
 /// If the job can't have it, or there is no controller to speak with.
 pub(super) fn run_step(step: StepRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
-    let (size, name) = (step.spec.tasks, step.launch.name.clone());
-    let grace = step.spec.grace;
-    let request = Request::RunStep(Box::new(step));
-    let (of_its_own, asked, suspect) = (None, None, None);
-    Work { request, of_its_own, size, name, grace, asked, suspect }.run(options)
+    Work::of_step(step, None).run(options)
 }
+
+/// As [`run_step`]; tells first whether the job has taken the step.
+///
+/// # Errors
+/// If there is no controller to speak with.
+pub(super) fn run_spawned(
+    step: StepRequest,
+    options: RunOptions,
+    tell: Box<Tell>,
+) -> anyhow::Result<Exit> {
+    hold_signals()?;
+    Work::of_step(step, Some(tell)).run(options)
+}
+
+/// Tells whether a request was accepted, or why not.
+type Tell = dyn FnOnce(Result<(), String>);
 
 /// What is to run in the foreground.
 struct Work {
@@ -136,12 +149,22 @@ struct Work {
     grace: Nanos,
     asked: Option<Asked>,
     suspect: Option<Suspect>,
+    /// Tells another process whether the request was accepted.
+    tell: Option<Box<Tell>>,
 }
 
 impl Work {
+    fn of_step(step: StepRequest, tell: Option<Box<Tell>>) -> Self {
+        let (size, name) = (step.spec.tasks, step.launch.name.clone());
+        let grace = step.spec.grace;
+        let request = Request::RunStep(Box::new(step));
+        let (of_its_own, asked, suspect) = (None, None, None);
+        Self { request, of_its_own, size, name, grace, asked, suspect, tell }
+    }
+
     fn run(self, options: RunOptions) -> anyhow::Result<Exit> {
         let terminal = options.terminal.then(Terminal::new).transpose()?;
-        let Self { mut request, mut of_its_own, size, name, grace, asked, suspect } = self;
+        let Self { mut request, mut of_its_own, size, name, grace, asked, suspect, tell } = self;
         let mut controller = ask(connect_or_start()?, &request);
         // The controller is at work meanwhile.
         have_descriptors();
@@ -162,6 +185,14 @@ impl Work {
             }
             (_, reply) => reply,
         };
+        if let Some(tell) = tell {
+            tell(match &reply {
+                Reply::Declined { reason, .. } | Reply::Failed { reason, .. } => {
+                    Err(reason.clone())
+                }
+                _ => Ok(()),
+            });
+        }
         let key = match on_reply(reply, &target)? {
             Ok(key) => key,
             Err(exit) => return Ok(exit),
@@ -226,6 +257,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("--policy-arg", !request.policy_args.is_empty()),
         ("--weights", request.weights.is_some()),
         ("--notify", request.notify.is_some()),
+        ("--max-tasks", matches!(request.first, FirstStep::Tasks(_))),
     ];
     if let Some((option, _)) = only_for_jobs.iter().find(|(_, is_asked)| *is_asked) {
         let reason = format!(
@@ -250,9 +282,11 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
             on_bad_exit: request.on_bad_exit,
             lender: lender.filter(|_| is_first),
             beside: None,
+            spawned_by: None,
         },
         memory_per_task_bytes: request.memory_per_task_bytes,
         launch: request.launch.clone(),
+        spawned: None,
     }))
 }
 

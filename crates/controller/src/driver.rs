@@ -667,6 +667,7 @@ impl Driver {
             memory_per_task_bytes: memory_of_a_task(&view, parts),
             spec: entry.whole_launch()?,
             beside: None,
+            spawned: None,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());
@@ -830,7 +831,7 @@ fn own_hard_limits() -> Vec<u64> {
 /// starts others.
 fn memory_of_a_task(view: &tutti_core::JobView<'_>, parts: &[tutti_core::Part]) -> Option<u64> {
     let slots = match view.first {
-        FirstStep::EachSlot => 1,
+        FirstStep::EachSlot | FirstStep::Tasks(_) => 1,
         FirstStep::Once => parts.first().map_or(1, |part| part.tasks),
     };
     view.spec.memory_per_task_bytes.map(|each| each.saturating_mul(u64::from(slots)))

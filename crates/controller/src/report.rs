@@ -319,7 +319,7 @@ pub(super) fn ended_job(
 /// What a job starts with, in a word.
 pub(super) const fn first_word(first: FirstStep) -> &'static str {
     match first {
-        FirstStep::EachSlot => "tasks",
+        FirstStep::EachSlot | FirstStep::Tasks(_) => "tasks",
         FirstStep::Once => "batch",
     }
 }

@@ -24,6 +24,7 @@ use tutti_wire::limits::{NAME_BYTES_MAX, STEPS_BYTES_MAX, STEPS_SHOWN_MAX, STEPS
 use tutti_wire::local::{Reply, StepRequest};
 use tutti_wire::report::JobReport;
 use tutti_wire::show::StepReport;
+use tutti_wire::spawn::Spawned;
 use tutti_wire::tree::{FromAgent, ToAgent};
 use tutti_wire::units::format_bytes;
 
@@ -34,6 +35,8 @@ pub(super) struct StepEntry {
     name: String,
     /// What to run; `None` until its front end is back.
     launch: Option<LaunchSpec>,
+    /// What its tasks run, if tasks of the job have spawned it.
+    spawned: Option<Spawned>,
     memory_per_task_bytes: Option<u64>,
     tasks: u32,
     /// Its front end, while that is connected.
@@ -73,7 +76,8 @@ impl StepEntry {
 
     /// What it is to run takes this much memory, about.
     fn launch_bytes(&self) -> usize {
-        self.launch.as_ref().map_or(0, LaunchSpec::bytes)
+        let spawned = self.spawned.as_ref().map_or(0, Spawned::bytes);
+        self.launch.as_ref().map_or(0, LaunchSpec::bytes) + spawned
     }
 }
 
@@ -108,6 +112,12 @@ impl Driver {
         self.lower_limits(token, uid, &mut request.launch);
         if let Err(problem) = self.check_step(token, uid, &request) {
             return self.fail(token, problem);
+        }
+        if request.spec.spawned_by.is_some()
+            && let Some(of_job) = self.jobs.get(&request.job).and_then(|it| it.whole_launch())
+        {
+            // What asks is no process of the user's session.
+            request.launch.rlimits = of_job.rlimits;
         }
         if request.spec.beside.is_some() {
             self.lend_surroundings(&mut request);
@@ -175,7 +185,12 @@ impl Driver {
         let is_front = matches!(request.launch.stdio, Stdio::FrontEnd { .. });
         let is_plain = request.launch.script.is_none() && request.launch.adopt.is_empty();
         let name = request.launch.name.len();
-        if !is_front || !is_plain || name > NAME_BYTES_MAX {
+        let spawned = request.spawned.as_ref();
+        let is_alike = request.spec.spawned_by.is_some() == spawned.is_some()
+            && (spawned.is_none() || request.spec.beside.is_none())
+            && spawned
+                .is_none_or(|it| it.is_within_limits() && it.tasks() == Some(request.spec.tasks));
+        if !is_front || !is_plain || !is_alike || name > NAME_BYTES_MAX {
             return Err(Problem::new(Code::Improper, "this is no proper request for a step"));
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
@@ -183,7 +198,7 @@ impl Driver {
         {
             return Err(Improper::SecondFront.into());
         }
-        if request.spec.beside.is_none() {
+        if request.spec.beside.is_none() && request.spec.spawned_by.is_none() {
             // Else they are those of its job.
             self.check_limits(token, uid, &request.launch)?;
         }
@@ -195,7 +210,8 @@ impl Driver {
         // What a step is to run is taken from the first request.
         let known = self.core.step_by_key(request.job, &request.key.0);
         let has_launch = known.and_then(|key| self.step(key)).is_some_and(|it| it.launch.is_some());
-        let more = if has_launch { 0 } else { request.launch.bytes() };
+        let spawned = request.spawned.as_ref().map_or(0, Spawned::bytes);
+        let more = if has_launch { 0 } else { request.launch.bytes() + spawned };
         let taken = self.jobs.get(&request.job).map_or(0, |entry| entry.step_bytes());
         let owner = self.jobs.get(&request.job).map_or(uid, |entry| entry.credentials.uid);
         let of_user = self.users.step_bytes.get(&owner).copied().unwrap_or(0);
@@ -260,13 +276,15 @@ impl Driver {
         *accepted = Some(key);
         let token = *token;
         let (memory, tasks) = (request.memory_per_task_bytes, request.spec.tasks);
-        let launch = request.launch.clone();
+        let (launch, spawned) = (request.launch.clone(), request.spawned.clone());
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };
         let step = entry.steps.entry(key.step).or_default();
         if step.launch.is_none() {
-            *self.users.step_bytes.entry(entry.credentials.uid).or_default() += launch.bytes();
             step.name.clone_from(&launch.name);
             (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
+            step.spawned = spawned;
+            let bytes = step.launch_bytes();
+            *self.users.step_bytes.entry(entry.credentials.uid).or_default() += bytes;
         }
         (step.tasks, step.front) = (tasks, Some(token));
         self.pending.steps_abandoned.remove(&key);
@@ -363,6 +381,7 @@ impl Driver {
             memory_per_task_bytes: own_memory.or(view.spec.memory_per_task_bytes),
             spec: step.launch.clone()?,
             beside: self.core.step_beside(key),
+            spawned: step.spawned.clone(),
         };
         let share = |(node_rank, part): (u32, &Part)| {
             (part.node, Share { tasks: part.placements(), node_rank, held: None })
@@ -671,6 +690,18 @@ fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
                 many(processors, "processor"),
                 many(nodes, "node"),
                 many(tasks, "task"),
+                spec.tasks
+            )
+        }
+        StepRefusal::NotFree { slots } => {
+            let free = match slots {
+                0 => "no free slot".to_owned(),
+                1 => "1 free slot".to_owned(),
+                slots => format!("{slots} free slots"),
+            };
+            format!(
+                "job {job} has {free}, and MPI_Comm_spawn asks for {}; start the job with room for \
+                 them (--max-tasks)",
                 spec.tasks
             )
         }

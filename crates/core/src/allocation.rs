@@ -10,6 +10,10 @@
 //! the tasks that it started with has ended: its nodes end what is left of it, and the
 //! job ends when all have said that nothing is.
 //!
+//! A job whose tasks may spawn others (`MPI_Comm_spawn`) has more slots than tasks at first. Its
+//! parts are held as those of a batch job. It is released when its tasks, and the steps that they
+//! have spawned, have ended.
+//!
 //! What is started in a job's slots later is a further step: see [`steps`](crate::steps).
 
 use crate::action::Action;
@@ -54,6 +58,12 @@ impl Core {
         self.allocations.get(&job).map_or(FirstStep::EachSlot, |allocation| allocation.first)
     }
 
+    /// Whether a step that the job's first tasks have spawned has not ended.
+    fn has_spawned(&self, job: JobId) -> bool {
+        let steps = self.allocations.get(&job).into_iter().flat_map(|it| it.steps.values());
+        steps.into_iter().any(|step| step.spec.spawned_by == Some(StepId::FIRST))
+    }
+
     /// Ends what is left of a job whose tasks have all ended, if it would be held for good.
     pub(crate) fn release_if_spent(
         &mut self,
@@ -62,7 +72,8 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let is_spent = || self.residence(job).is_some_and(Residence::is_spent);
-        if self.first_step(job) == FirstStep::Once && is_spent() {
+        let is_held = self.first_step(job) != FirstStep::EachSlot;
+        if is_held && is_spent() && !self.has_spawned(job) {
             let order = (EndReason::Completed, Deaths::Collateral);
             self.kill_resident(now, job, order, actions);
         }

@@ -7,6 +7,10 @@
 //! that starts a step and waits for it (the lender). A step of one task can also run beside a task
 //! of the job (`tutti exec`): on its node and processors, and without a wait.
 //!
+//! A step that tasks of the job have spawned (`MPI_Comm_spawn`) takes free slots at once, or is
+//! refused: the tasks wait for the answer. A slot is free while no task has it. Where slots share
+//! processors, so do their tasks. The failure of such a step ends the step that has spawned it.
+//!
 //! Steps change nothing of the matrix: they have their job's turns, and end with it. The tasks of a
 //! step end by the same rules as those of a job ([`Residence`]).
 
@@ -74,6 +78,10 @@ struct Room {
 }
 
 impl Step {
+    fn is_ending(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.ending())
+    }
+
     fn rules(&self) -> Rules {
         // What becomes of the job when a node is lost, the job says.
         Rules { on_bad_exit: self.spec.on_bad_exit, on_node_loss: OnNodeLoss::Kill }
@@ -147,19 +155,87 @@ impl Core {
             actions.push(StepAction::Accept { request, key }.into());
             return actions.push(StepAction::Ended { key, outcome: done.outcome }.into());
         }
-        if let Err(refusal) = self.admit_step(job, spec, count) {
-            return actions.push(StepAction::Decline { request, refusal }.into());
-        }
+        let spawned = self.admit_step(job, spec, count).and_then(|()| {
+            spec.spawned_by.map(|by| self.lay_out_spawned((job, by), spec.tasks)).transpose()
+        });
+        let spawned = match spawned {
+            Ok(parts) => parts,
+            Err(refusal) => {
+                return actions.push(StepAction::Decline { request, refusal }.into());
+            }
+        };
+        let spec = self.with_rules_of_job(job, *spec);
         let allocation = self.allocations.entry(job).or_default();
         allocation.made += 1;
         let step = StepId(allocation.made);
-        let made = Step { key: *key, spec: *spec, since: now, run: None };
-        allocation.steps.insert(step, made);
-        actions.push(StepAction::Accept { request, key: StepKey { job, step } }.into());
+        let run = spawned.map(|parts| Box::new(Residence::new(now, parts)));
+        let is_begun = run.is_some();
+        allocation.steps.insert(step, Step { key: *key, spec, since: now, run });
+        let key = StepKey { job, step };
+        actions.push(StepAction::Accept { request, key }.into());
         match spec.beside {
-            Some(rank) => self.start_beside_task(now, (StepKey { job, step }, rank), actions),
+            _ if is_begun => actions.push(StepAction::Launch { key }.into()),
+            Some(rank) => self.start_beside_task(now, (key, rank), actions),
             None => self.start_steps(now, job, actions),
         }
+    }
+
+    /// What was spawned ends as its job would.
+    fn with_rules_of_job(&self, job: JobId, spec: StepSpec) -> StepSpec {
+        match self.jobs.get(&job).filter(|_| spec.spawned_by.is_some()) {
+            Some(record) => {
+                let (on_bad_exit, grace) = (record.spec.on_bad_exit, record.spec.grace);
+                StepSpec { on_bad_exit, grace, ..spec }
+            }
+            None => spec,
+        }
+    }
+
+    /// The parts of a step that is spawned, in free slots of its job.
+    fn lay_out_spawned(
+        &self,
+        (job, by): (JobId, StepId),
+        tasks: u32,
+    ) -> Result<Vec<Part>, StepRefusal> {
+        let residence = self.residence(job).ok_or(StepRefusal::NoJob)?;
+        let is_ending = |key| self.step(key).is_none_or(Step::is_ending);
+        if by != StepId::FIRST && is_ending(StepKey { job, step: by }) {
+            return Err(StepRefusal::Ending);
+        }
+        let (mut parts, mut left, mut slots, mut first) = (Vec::new(), tasks, 0, 0);
+        for part in parts_left(residence) {
+            let (free, processors) = self.free_slots(job, part);
+            slots += free;
+            let taken = free.min(left);
+            if taken == 0 {
+                continue;
+            }
+            let each = part.processors_per_slot();
+            let (processors, binding) = match each {
+                0 => (processors, Binding::Shared),
+                _ => (processors.lowest(taken * each), Binding::Own(each)),
+            };
+            let of_step = Part::new(part.node, processors, first, taken);
+            parts.push(Part { binding, ..of_step });
+            (first, left) = (first + taken, left - taken);
+        }
+        if left > 0 { Err(StepRefusal::NotFree { slots }) } else { Ok(parts) }
+    }
+
+    /// How many slots of a part have no task, and the processors for tasks in them.
+    fn free_slots(&self, job: JobId, part: &Part) -> (u32, ProcessorSet) {
+        let each = part.processors_per_slot();
+        let free = self.room_in(job, part, None).free;
+        if let Some(slots) = free.count().checked_div(each) {
+            return (slots, free);
+        }
+        let steps = self.allocations.get(&job).into_iter().flat_map(|it| it.steps.values());
+        let steps = steps.filter(|step| !step.spec.shares()).filter_map(|it| it.run.as_ref());
+        let of_steps = steps.filter_map(|run| run.part(part.node).filter(|it| !it.cleared));
+        let taken = of_steps.fold(0, |sum: u32, it| sum.saturating_add(it.left));
+        let first = if matches!(part.binding, Binding::Held(_)) { 0 } else { part.left };
+        let free = part.tasks.saturating_sub(taken.saturating_add(first));
+        (free, part.processors.clone())
     }
 
     /// Starts a step that runs beside a task. It takes nothing from others, so it never waits.
@@ -197,6 +273,10 @@ impl Core {
             let found = part_beside(residence, rank);
             return found.map(|_| ()).ok_or(StepRefusal::NoRank { rank });
         }
+        if spec.spawned_by.is_some() {
+            // By the slots that are free now.
+            return Ok(());
+        }
         let all = parts_left(residence).map(|part| Room::of(part, part.processors.clone()));
         let all: Vec<Room> = all.collect();
         let each = self.processors_each(job, spec);
@@ -227,8 +307,9 @@ impl Core {
             let Some((&step, first)) = allocation.steps.iter().find(waits) else { return };
             let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { return };
             let each = self.processors_each(job, &first.spec);
-            let room: Vec<Room> =
-                parts_left(residence).map(|part| self.room_in(job, part, &first.spec)).collect();
+            let room: Vec<Room> = parts_left(residence)
+                .map(|part| self.room_in(job, part, Some(&first.spec)))
+                .collect();
             let Some(parts) = lay_out(&room, &first.spec, each) else {
                 let free: u64 = room.iter().map(|room| u64::from(room.free.count())).sum();
                 let asked = u64::from(first.spec.tasks) * u64::from(each);
@@ -251,8 +332,9 @@ impl Core {
         self.allocations.iter().find_map(|(&job, allocation)| {
             let (&step, first) = allocation.steps.iter().find(|(_, step)| step.run.is_none())?;
             let residence = self.residence(job).filter(|it| !it.ending())?;
-            let room: Vec<Room> =
-                parts_left(residence).map(|part| self.room_in(job, part, &first.spec)).collect();
+            let room: Vec<Room> = parts_left(residence)
+                .map(|part| self.room_in(job, part, Some(&first.spec)))
+                .collect();
             let each = self.processors_each(job, &first.spec);
             lay_out(&room, &first.spec, each).map(|_| StepKey { job, step })
         })
@@ -271,15 +353,16 @@ impl Core {
         }
     }
 
-    /// What a step may take of a part of its job.
-    fn room_in(&self, job: JobId, part: &Part, spec: &StepSpec) -> Room {
+    /// What a step may take of a part of its job; `None`: one that shares and borrows nothing.
+    fn room_in(&self, job: JobId, part: &Part, spec: Option<&StepSpec>) -> Room {
         let mut free = part.processors.clone();
-        if spec.shares() {
+        if spec.is_some_and(StepSpec::shares) {
             return Room::of(part, free);
         }
-        if let (Some(residence), false) = (self.residence(job), part.is_held()) {
-            let runs =
-                |rank: Rank| !residence.ended.contains_key(&rank) && spec.lender != Some(rank);
+        let lender = spec.and_then(|spec| spec.lender);
+        let is_script = matches!(part.binding, Binding::Held(_));
+        if let (Some(residence), false) = (self.residence(job), is_script) {
+            let runs = |rank: Rank| !residence.ended.contains_key(&rank) && lender != Some(rank);
             let tasks = part.placements();
             let running = tasks.iter().filter(|task| runs(task.rank));
             running.for_each(|task| free.subtract(&task.processors));
@@ -318,6 +401,7 @@ impl Core {
         }
         if let Some(reason) = fatal {
             self.kill_step(now, key, (reason, Deaths::Collateral), actions);
+            self.fail_spawner(now, (key.job, &spec), (reason, status), actions);
         } else if failing && run.present() {
             // The others may wait for it for ever.
             let at = now + grace;
@@ -326,6 +410,36 @@ impl Core {
         }
         let processors = ended * u64::from(self.processors_each(key.job, &spec));
         self.give_to_steps(now, (key.job, processors), actions);
+    }
+
+    /// What has spawned a step that failed waits for it: that ends, too.
+    fn fail_spawner(
+        &mut self,
+        now: ClusterTime,
+        (job, spec): (JobId, &StepSpec),
+        (reason, status): (EndReason, TaskStatus),
+        actions: &mut Vec<Action>,
+    ) {
+        let order = (reason, Deaths::Collateral);
+        match spec.spawned_by {
+            None => {}
+            Some(StepId::FIRST) => {
+                if let Some(residence) = self.residence_mut(job).filter(|it| !it.ending()) {
+                    residence.hear(status);
+                    self.kill_resident(now, job, order, actions);
+                }
+            }
+            Some(step) => {
+                let key = StepKey { job, step };
+                let run = self.step_mut(key).and_then(|step| step.run.as_mut());
+                let Some(run) = run.filter(|it| !it.ending()) else { return };
+                run.hear(status);
+                self.kill_step(now, key, order, actions);
+                if let Some(of) = self.step(key).map(|step| step.spec) {
+                    self.fail_spawner(now, (job, &of), (reason, status), actions);
+                }
+            }
+        }
     }
 
     pub(crate) fn on_step_cleared(
@@ -365,8 +479,18 @@ impl Core {
         let Some(run) = self.step(key).and_then(|step| step.run.as_ref()) else { return };
         if run.cleared() {
             let outcome = run.outcome(Nanos::ZERO);
+            let spec = self.step(key).map(|step| step.spec);
             self.forget_step(key, outcome);
             actions.push(StepAction::Ended { key, outcome }.into());
+            let has_failed =
+                matches!(outcome.reason, EndReason::TaskFailed | EndReason::OutOfMemory);
+            if let Some(spec) = spec.filter(|_| has_failed) {
+                let status = TaskStatus::Exited(outcome.exit_code);
+                let how = (outcome.reason, status);
+                self.fail_spawner(self.now, (key.job, &spec), how, actions);
+            }
+            // It may be what the job was held for.
+            self.release_if_spent(self.now, key.job, actions);
         }
     }
 

@@ -277,6 +277,9 @@ impl Keeper {
             Some(Watch::Adopted(job, index)) => self.with(job, |job, c| job.on_adopted(index, c)),
             Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
             Some(Watch::Pmix(job)) => self.with(job, Job::on_pmix),
+            Some(Watch::Spawner(job, number)) => {
+                self.with(job, |job, c| job.on_spawner(number, c));
+            }
         }
     }
 
@@ -318,7 +321,8 @@ impl Keeper {
             exposed,
         ];
         let pmix = self.jobs.values().filter_map(Job::pmix_due_ns);
-        let jobs = endings.chain(beside).chain(fronts).chain(writers).chain(pmix);
+        let spawners = self.jobs.values().filter_map(Job::spawners_due_ns);
+        let jobs = endings.chain(beside).chain(fronts).chain(writers).chain(pmix).chain(spawners);
         jobs.chain(waiting).chain(own.into_iter().flatten()).min()
     }
 
@@ -355,6 +359,7 @@ impl Keeper {
             job.give_up_front(now_ns, &mut self.context);
             job.look_at_writer(now_ns, &mut self.context);
             job.look_at_pmix(now_ns, &mut self.context);
+            job.look_at_spawners(now_ns);
         }
         self.lease.look(self.jobs.values(), &mut self.context);
     }
@@ -477,6 +482,7 @@ impl Keeper {
             return self.with(job, |job, c| match kind {
                 Kind::Writer => job.on_writer_reaped(pid, end, c),
                 Kind::Pmix => job.on_pmix_reaped(pid, end, usage, c),
+                Kind::Spawner(_) => job.on_spawner_reaped(pid, (end, usage), c),
             });
         }
         if let Some((job, index)) = self.context.children.roots.remove(&pid) {
@@ -900,6 +906,7 @@ impl Keeper {
             job.detach(&mut self.context);
             job.drop_pmi(&mut self.context);
             job.end_pmix_server(&mut self.context);
+            job.drop_spawners(&mut self.context);
         }
         self.context.endings.retain(|&(job, _), _| job != id);
         self.context.beside.remove(&id);

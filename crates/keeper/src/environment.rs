@@ -87,7 +87,7 @@ pub const VARIABLES: [(&str, &str); 40] = [
     ("MASTER_PORT", "A port for the job's tasks to meet at, for torch"),
     ("PMI_RANK, PMI_SIZE", "Rank and number of tasks, for MPICH"),
     ("PMI_FD", "Descriptor of the task's PMI server, for MPICH"),
-    ("PMI_SPAWNED", "0: the job was not spawned by another, for MPICH"),
+    ("PMI_SPAWNED", "1: other tasks have spawned the step (`MPI_Comm_spawn`), for MPICH"),
     (
         "OMPI_MCA_rmaps_base_oversubscribe, PRTE_MCA_rmaps_default_mapping_policy",
         "`mpirun` of Open MPI may start more processes than the job has slots",
@@ -210,7 +210,7 @@ pub(super) fn of_job(
     set("LOCAL_WORLD_SIZE", &launch.share.tasks.len().to_string());
     set("GROUP_RANK", &launch.share.node_rank.to_string());
     set("PMI_SIZE", &launch.size.to_string());
-    set("PMI_SPAWNED", "0");
+    set("PMI_SPAWNED", if launch.spawned.is_some() { "1" } else { "0" });
     set("MPI_LOCALNRANKS", &launch.share.tasks.len().to_string());
     set("TUTTI_PROCESSORS_PER_TASK", &launch.processors_per_task.max(1).to_string());
     for (name, value) in slurm_of_job(launch) {

@@ -114,6 +114,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             slurm: false,
         },
         beside: None,
+        spawned: None,
     }
 }
 

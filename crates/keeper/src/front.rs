@@ -266,6 +266,10 @@ impl Job {
         if !self.tasks[index].has_ended() || self.tasks[index].delivered {
             return;
         }
+        if self.has_spawner(index) {
+            // What it writes comes by the same way.
+            return;
+        }
         for stream in [Stream::Output, Stream::Error] {
             while let Some(pipe) = self.tasks[index].stream(stream) {
                 match pipe.reader() {

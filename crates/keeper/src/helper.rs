@@ -1,9 +1,9 @@
 //! A helper: a process of a job's user that the keeper starts beside the job's tasks.
 //!
-//! There are two kinds: the writer of output ([`super::writer`]) and the PMIx server
-//! ([`super::pmix`]). Both are this program, executed with another verb. A connection with the
-//! keeper is their first descriptor above the standard streams, and the keeper's order is the first
-//! message on it.
+//! There are three kinds: the writer of output ([`super::writer`]), the PMIx server
+//! ([`super::pmix`]) and spawners ([`super::spawner`]). All are this program, executed with another
+//! verb. A connection with the keeper is their first descriptor above the standard streams, and the
+//! keeper's order is the first message on it.
 //!
 //! A helper is no process of the job's group, so a switch does not stop it. The PMIx server has a
 //! group of its own beside that of its job: its memory and its threads are limited there, and the
@@ -11,6 +11,7 @@
 
 use super::context::{Context, chain};
 use super::program::Refusal;
+use super::start::Source;
 use super::watch::{Token, Watch};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use tracing::warn;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::reap::End;
-use tutti_linux::spawn::{Child, Identity, Report, Spawn, StdioFd, read_report};
+use tutti_linux::spawn::{Child, Identity, Report, Spawn, read_report};
 use tutti_node::executable::RUNNING;
 use tutti_node::link::{Interest, Link};
 use tutti_node::platform::groups::Cgroup;
@@ -38,6 +39,7 @@ use tutti_wire::code::Code;
 use tutti_wire::handover::HandedHelper;
 use tutti_wire::limits::FRONT_END_FRAME_BYTES_MAX;
 use tutti_wire::pmix::{PMIX_FD, PMIX_FRAME_BYTES_MAX};
+use tutti_wire::spawn::SPAWNER_FD;
 use tutti_wire::units::format_bytes;
 use tutti_wire::writer::WRITER_FD;
 
@@ -53,6 +55,8 @@ pub(super) enum Kind {
     Writer,
     /// Serves PMIx.
     Pmix,
+    /// Serves a spawn, by its number in the job.
+    Spawner(u32),
 }
 
 impl Kind {
@@ -60,6 +64,7 @@ impl Kind {
         match self {
             Self::Writer => "the process that writes the output",
             Self::Pmix => "the PMIx server",
+            Self::Spawner(_) => "the process that serves a spawn",
         }
     }
 
@@ -68,12 +73,13 @@ impl Kind {
         match self {
             Self::Writer => WRITER_FD,
             Self::Pmix => PMIX_FD,
+            Self::Spawner(_) => SPAWNER_FD,
         }
     }
 
     const fn frame_bytes_max(self) -> usize {
         match self {
-            Self::Writer => FRONT_END_FRAME_BYTES_MAX,
+            Self::Writer | Self::Spawner(_) => FRONT_END_FRAME_BYTES_MAX,
             Self::Pmix => PMIX_FRAME_BYTES_MAX,
         }
     }
@@ -82,6 +88,7 @@ impl Kind {
         match self {
             Self::Writer => Watch::Writer(job),
             Self::Pmix => Watch::Pmix(job),
+            Self::Spawner(number) => Watch::Spawner(job, number),
         }
     }
 }
@@ -98,6 +105,8 @@ pub(super) struct Start<'a> {
     pub(super) processors: &'a [u32],
     /// Its own group, with the limit on memory there.
     pub(super) group: Option<(Cgroup, u64)>,
+    /// Its standard streams.
+    pub(super) streams: [Source; 3],
 }
 
 /// A helper of a job on this node.
@@ -315,7 +324,7 @@ impl Start<'_> {
             limits_memory: self.group.is_some(),
             ipc: None,
             processors: (!self.processors.is_empty()).then_some(self.processors),
-            stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
+            stdio: [&self.streams[0], &self.streams[1], &self.streams[2]].map(Source::for_child),
             pass: &[(theirs.as_raw_fd(), self.kind.descriptor())],
             new_session: true,
             terminal: false,

@@ -25,6 +25,7 @@ use super::pmix::{self, Pmix};
 use super::program::{Program, Refusal};
 use super::scratch;
 use super::script;
+use super::spawner::Spawner;
 use super::starters;
 use super::stdio::{InPipe, OutPipe};
 use super::terminal::Terminal;
@@ -120,6 +121,10 @@ pub(super) struct Job {
     pub(super) ipc: Option<OwnedFd>,
     /// The size of the terminal of rank 0, if it is to have one.
     pub(super) terminal: Option<TerminalSize>,
+    /// What serves the tasks that its tasks have spawned.
+    pub(super) spawners: Vec<Spawner>,
+    /// When these are killed.
+    pub(super) spawners_until_ns: Option<u64>,
     began: SystemTime,
 }
 
@@ -274,6 +279,8 @@ impl Job {
             pmix_scratch: None,
             ipc,
             terminal: None,
+            spawners: Vec::new(),
+            spawners_until_ns: None,
             began: SystemTime::now(),
         }
     }
@@ -376,7 +383,7 @@ impl Job {
 
     /// Whether nothing of it needs to be kept.
     pub(super) fn is_over(&self) -> bool {
-        self.cleared.is_some() && self.forgotten && self.is_delivered()
+        self.cleared.is_some() && self.forgotten && self.is_delivered() && self.spawners.is_empty()
     }
 
     pub(super) const fn is_cleared(&self) -> bool {
@@ -661,8 +668,8 @@ impl Job {
         self.tasks[index].aborted.is_none() && self.tasks.iter().any(pending)
     }
 
-    /// Counts what its PMIx server has used.
-    pub(super) fn count_pmix(&mut self, usage: &Usage) {
+    /// Counts what a helper has used.
+    pub(super) fn count_helper(&mut self, usage: &Usage) {
         // What is whole of its tasks stays so, and its peak is not a task's.
         let used = &mut self.usage;
         used.user_us = used.user_us.saturating_add(usage.user_us);
@@ -725,6 +732,7 @@ impl Job {
             warn!("{}", chain(&error));
         }
         self.cgroup = None;
+        self.hurry_spawners();
         if self.launch.share.tasks.len() == self.launch.size as usize {
             // Other nodes would lack what was stored here, if the answer to a barrier was lost on its way to them.
             self.drop_pmi(context);

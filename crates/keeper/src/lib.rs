@@ -50,6 +50,7 @@ mod program;
 mod removal;
 mod scratch;
 mod script;
+mod spawner;
 mod start;
 mod starters;
 mod stdio;

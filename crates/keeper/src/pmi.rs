@@ -73,6 +73,8 @@ impl PmiJob {
                 },
                 process_mapping: process_mapping(of_ranks),
                 attributes: Vec::new(),
+                universe: launch.nodes.iter().fold(0, |sum: u32, it| sum.saturating_add(it.slots)),
+                spawned: launch.spawned.clone(),
             }),
             connections: launch.share.tasks.iter().map(|_| None).collect(),
             counted: 0,
@@ -240,7 +242,7 @@ impl Job {
     fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context) -> Option<Abort> {
         let key = self.key();
         let pmi = self.pmi.as_mut()?;
-        let mut abort = None;
+        let (mut abort, mut spawns) = (None, Vec::new());
         for effect in effects {
             match effect {
                 Effect::Reply { task, line } => {
@@ -262,10 +264,27 @@ impl Job {
                     pmi.close(task, context);
                 }
                 Effect::BarrierComplete { .. } => context.note_exchange(key),
+                Effect::Spawn { task, spawned } => spawns.push((task, spawned)),
                 Effect::Finalized { .. } => {}
             }
         }
+        for (task, spawned) in spawns {
+            self.spawn_tasks(task, spawned, context);
+        }
         abort
+    }
+
+    /// Answers a task that wants more tasks started; `refused`: why none are.
+    pub(super) fn answer_spawn(
+        &mut self,
+        task: usize,
+        refused: Option<&str>,
+        context: &mut Context,
+    ) {
+        let Some(pmi) = &mut self.pmi else { return };
+        let mut effects = Vec::new();
+        pmi.server.answer_spawn(task, refused, &mut effects);
+        pmi.send_replies(&mut effects, context);
     }
 
     /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that

@@ -17,6 +17,7 @@ use super::helper::{Helper, Kind, Start};
 use super::job::{Job, Phase, Task};
 use super::pmi::Abort;
 use super::program::{Refusal, identity, without_zero_byte};
+use super::start::Source;
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::io;
@@ -127,6 +128,7 @@ impl Job {
             identity: None,
             processors: &processors,
             group: self.make_group_of_pmix(&processors, context),
+            streams: Source::NONE,
         };
         Ok(Pmix {
             helper: Helper::start(start, &order, self.key(), context)?,
@@ -370,7 +372,7 @@ impl Job {
             return;
         };
         let reason = pmix.helper.end(end);
-        self.count_pmix(usage);
+        self.count_helper(usage);
         // What it has said last may be a better reason.
         self.on_pmix(context);
         let has_failed = self.program.is_err() || self.killed;

@@ -14,9 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tutti_linux::rt;
 use tutti_linux::spawn::{Identity, program_candidates};
-use tutti_types::{ControlMethod, TaskStatus};
-use tutti_wire::handover::HandedProgram;
+use tutti_types::{ControlMethod, Rank, TaskStatus};
+use tutti_wire::handover::{HandedCommand, HandedProgram};
 use tutti_wire::launch::{Credentials, Launch};
+use tutti_wire::spawn::Spawned;
 
 /// Why a task can't be started.
 #[derive(Clone, Debug)]
@@ -35,12 +36,20 @@ impl Refusal {
     }
 }
 
-/// What all tasks of a job run, in the form that starting a process wants.
-pub(super) struct Program {
+/// A command, in the form that starting a process wants.
+pub(super) struct Command {
     pub(super) argv: Vec<CString>,
     pub(super) candidates: Vec<CString>,
-    pub(super) environment: Vec<CString>,
     pub(super) directory: CString,
+}
+
+/// What all tasks of a job run, in the form that starting a process wants.
+pub(super) struct Program {
+    /// What those run that are not in `others`.
+    pub(super) command: Command,
+    /// What spawned tasks run of the programs behind the first, each with the lowest rank.
+    pub(super) others: Vec<(u32, Command)>,
+    pub(super) environment: Vec<CString>,
     pub(super) rlimits: Vec<(i32, u64, u64)>,
     pub(super) identity: Option<Identity>,
 }
@@ -79,16 +88,53 @@ impl Program {
             Some(_) => vec![name],
             None => program_candidates(&name, environment::value_of(launch, "PATH")),
         };
+        let directory = without_zero_byte("the directory's name", &spec.directory)?;
+        let (command, others) = match &launch.spawned {
+            None => (Command { argv, candidates, directory }, Vec::new()),
+            Some(spawned) => commands(launch, spawned)?,
+        };
         Ok(Self {
-            argv,
-            candidates,
+            command,
+            others,
             environment: environment::of_job(launch, scratch, Some(&context.launching.spool)),
-            directory: without_zero_byte("the directory's name", &spec.directory)?,
             rlimits: rlimits(launch, context.launching.descriptors, |resource| {
                 context.limit_most(resource)
             }),
             identity,
         })
+    }
+}
+
+/// The programs of tasks that others have spawned.
+fn commands(launch: &Launch, spawned: &Spawned) -> Result<(Command, Vec<(u32, Command)>), Refusal> {
+    let mut from = 0_u32;
+    let mut all = Vec::new();
+    for program in &spawned.programs {
+        let name = program.argv.first().map_or(&b""[..], |name| name);
+        let name = without_zero_byte("the program's name", name)?;
+        let words = program.argv.iter().map(|word| without_zero_byte("an argument", word));
+        let directory = program.directory.as_ref().unwrap_or(&launch.spec.directory);
+        let command = Command {
+            argv: words.collect::<Result<_, _>>()?,
+            candidates: program_candidates(&name, environment::value_of(launch, "PATH")),
+            directory: without_zero_byte("the directory's name", directory)?,
+        };
+        all.push((from, command));
+        from = from.saturating_add(program.tasks);
+    }
+    if all.is_empty() {
+        return Err(Refusal::new("nothing is named that was to be spawned".into()));
+    }
+    let others = all.split_off(1);
+    all.pop().map(|(_, command)| (command, others)).ok_or_else(|| Refusal::new(String::new()))
+}
+
+impl Program {
+    /// What a task runs.
+    pub(super) fn command_of(&self, rank: Rank) -> &Command {
+        let others = self.others.iter().rev();
+        let found = others.map(|(from, command)| (*from, command)).find(|it| it.0 <= rank.0);
+        found.map_or(&self.command, |(_, command)| command)
     }
 }
 
@@ -101,14 +147,35 @@ fn from_bytes(texts: Vec<ByteBuf>) -> io::Result<Vec<CString>> {
     texts.into_iter().map(|text| Ok(CString::new(text.into_vec())?)).collect()
 }
 
+impl Command {
+    fn hand_over(&self, from: u32) -> HandedCommand {
+        HandedCommand {
+            from,
+            argv: to_bytes(&self.argv),
+            candidates: to_bytes(&self.candidates),
+            directory: ByteBuf::from(self.directory.as_bytes()),
+        }
+    }
+
+    fn take_over(handed: HandedCommand) -> io::Result<(u32, Self)> {
+        let command = Self {
+            argv: from_bytes(handed.argv)?,
+            candidates: from_bytes(handed.candidates)?,
+            directory: CString::new(handed.directory.into_vec())?,
+        };
+        Ok((handed.from, command))
+    }
+}
+
 impl Program {
     /// What another program must know to start more of it.
     pub(super) fn hand_over(&self) -> HandedProgram {
         HandedProgram {
-            argv: to_bytes(&self.argv),
-            candidates: to_bytes(&self.candidates),
+            argv: to_bytes(&self.command.argv),
+            candidates: to_bytes(&self.command.candidates),
             environment: to_bytes(&self.environment),
-            directory: ByteBuf::from(self.directory.as_bytes()),
+            directory: ByteBuf::from(self.command.directory.as_bytes()),
+            others: self.others.iter().map(|(from, command)| command.hand_over(*from)).collect(),
             rlimits: self.rlimits.clone(),
             identity: self.identity.as_ref().map(|it| (it.uid, it.gid, it.groups.clone())),
         }
@@ -117,10 +184,13 @@ impl Program {
     /// Goes on with one of another program.
     pub(super) fn take_over(handed: HandedProgram) -> io::Result<Self> {
         Ok(Self {
-            argv: from_bytes(handed.argv)?,
-            candidates: from_bytes(handed.candidates)?,
+            command: Command {
+                argv: from_bytes(handed.argv)?,
+                candidates: from_bytes(handed.candidates)?,
+                directory: CString::new(handed.directory.into_vec())?,
+            },
+            others: handed.others.into_iter().map(Command::take_over).collect::<io::Result<_>>()?,
             environment: from_bytes(handed.environment)?,
-            directory: CString::new(handed.directory.into_vec())?,
             rlimits: handed.rlimits,
             identity: handed.identity.map(|(uid, gid, groups)| Identity { uid, gid, groups }),
         })

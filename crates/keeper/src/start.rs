@@ -40,7 +40,10 @@ pub(super) enum Source {
 }
 
 impl Source {
-    fn for_child(&self) -> StdioFd<'_> {
+    /// No stream at all.
+    pub(super) const NONE: [Self; 3] = [Self::Null, Self::Null, Self::Null];
+
+    pub(super) fn for_child(&self) -> StdioFd<'_> {
         match self {
             Self::Null => StdioFd::Null,
             Self::Pipe(theirs) => StdioFd::Fd(theirs.as_fd()),
@@ -164,11 +167,12 @@ impl Job {
 
     fn spawn_of<'a>(&'a self, task: &'a Ready, program: &'a Program) -> Spawn<'a> {
         let group = self.tasks[task.index].group.as_ref();
+        let command = program.command_of(self.tasks[task.index].rank);
         Spawn {
-            argv: &program.argv,
+            argv: &command.argv,
             env: [&program.environment, &task.environment],
-            program: &program.candidates,
-            cwd: &program.directory,
+            program: &command.candidates,
+            cwd: &command.directory,
             umask: self.launch.spec.umask & 0o777,
             nice: Some(self.nice()),
             rlimits: &program.rlimits,
@@ -207,7 +211,8 @@ impl Job {
     /// What a task that can't be executed says in its file; with a front end, that says it.
     fn complaint(&self, index: usize) -> Option<CString> {
         let Stdio::Files { .. } = self.launch.spec.stdio else { return None };
-        let program = self.program.as_ref().ok()?.argv.first()?.to_string_lossy();
+        let command = self.program.as_ref().ok()?.command_of(self.tasks[index].rank);
+        let program = command.argv.first()?.to_string_lossy();
         let rank = match self.launch.size {
             1 => String::new(),
             _ => format!("rank {}: ", self.tasks[index].rank),
@@ -350,12 +355,12 @@ impl Job {
         let quoted = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let files = &self.tasks[index].files;
         let detail = match step {
-            Step::Execute => return Some(self.execute_failure(errno, why)),
+            Step::Execute => return Some(self.execute_failure(index, errno, why)),
             Step::Directory if errno == libc::ENOENT => {
-                format!("no such directory: {}", quoted(&self.launch.spec.directory))
+                format!("no such directory: {}", quoted(self.directory_of(index)))
             }
             Step::Directory => {
-                format!("cannot enter directory '{}': {why}", quoted(&self.launch.spec.directory))
+                format!("cannot enter directory '{}': {why}", quoted(self.directory_of(index)))
             }
             Step::Stdin => {
                 let name = match &self.launch.spec.stdio {
@@ -375,15 +380,24 @@ impl Job {
         Some((TaskStatus::NotExecutable, detail))
     }
 
-    fn execute_failure(&self, errno: i32, why: &str) -> (TaskStatus, String) {
+    /// Where a task starts.
+    fn directory_of(&self, index: usize) -> &[u8] {
+        let program = self.program.as_ref().ok();
+        let command = program.map(|program| program.command_of(self.tasks[index].rank));
+        command.map_or(&self.launch.spec.directory, |command| command.directory.to_bytes())
+    }
+
+    fn execute_failure(&self, index: usize, errno: i32, why: &str) -> (TaskStatus, String) {
         let spec = &self.launch.spec;
         let program = self.program.as_ref().ok();
-        let first = program.and_then(|program| program.candidates.first());
+        let command = program.map(|program| program.command_of(self.tasks[index].rank));
+        let first = command.and_then(|command| command.candidates.first());
         let first = first.map_or(&b""[..], |path| path.to_bytes());
         let name = if spec.script.is_some() {
             first
         } else {
-            spec.argv.first().map_or(&b""[..], |name| name)
+            let named = command.and_then(|command| command.argv.first());
+            named.map_or(&b""[..], |name| name.to_bytes())
         };
         let shown = String::from_utf8_lossy(name);
         if errno != libc::ENOENT && errno != libc::ENOTDIR {
@@ -397,7 +411,8 @@ impl Job {
             let detail = format!("no such program: {shown} (searched for in PATH)");
             return (TaskStatus::NotFound, detail);
         }
-        let path = Path::new(OsStr::from_bytes(&spec.directory)).join(OsStr::from_bytes(name));
+        let directory = Path::new(OsStr::from_bytes(self.directory_of(index)));
+        let path = directory.join(OsStr::from_bytes(name));
         if path.exists() {
             let detail =
                 format!("cannot execute '{shown}': the interpreter it needs does not exist");

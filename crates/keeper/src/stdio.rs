@@ -135,6 +135,12 @@ impl OutPipe {
             .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
+    /// The end that the task has, once more.
+    pub(super) fn open_to_write(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(OpenOptions::new().write(true).open(path)?.into())
+    }
+
     /// Leaves the reading to another.
     pub(super) fn leave_to(&mut self, reader: Reader, watches: &mut Watches) {
         self.park(watches);

@@ -15,7 +15,7 @@ use super::stdio::{InPipe, OutPipe};
 use super::watch::Watch;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::LazyLock;
 use tutti_linux::inherited::Inherited;
@@ -57,6 +57,11 @@ impl Terminal {
     ) -> io::Result<Self> {
         let (slave, master) = (inherited.take(slave)?, inherited.take(master)?);
         Ok(Self::new(Pty { master, slave }, user))
+    }
+
+    /// The end that the task has, once more; `None`: it has hung up.
+    pub(super) fn slave(&self) -> Option<io::Result<OwnedFd>> {
+        self.ends.as_ref().map(|ends| ends.slave.try_clone())
     }
 
     /// It has hung up, perhaps: then its size is of no use.

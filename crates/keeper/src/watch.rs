@@ -39,6 +39,8 @@ pub(super) enum Watch {
     Viewer(StepKey, u64),
     /// The PMIx server of a job.
     Pmix(StepKey),
+    /// A spawner of a job, by its number.
+    Spawner(StepKey, u32),
 }
 
 /// Names a watched descriptor.

@@ -13,6 +13,7 @@ use super::helper::{Helper, Kind, Start};
 use super::job::{Job, Phase};
 use super::outlet::Outlet;
 use super::program::{Refusal, identity};
+use super::start::Source;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -105,6 +106,7 @@ impl Job {
             identity,
             processors: &[],
             group: None,
+            streams: Source::NONE,
         };
         Ok(Writer {
             helper: Helper::start(start, &order, self.key(), context)?,

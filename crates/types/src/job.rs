@@ -1,7 +1,7 @@
 //! What a job asks for, and how it can end.
 
 use crate::constraints::{NodeWish, OnNodeLoss};
-use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, UserId};
+use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, StepId, UserId};
 use crate::node_performance::Weights;
 use crate::resource::ResourceWish;
 use crate::time::Nanos;
@@ -61,6 +61,9 @@ pub enum FirstStep {
     EachSlot,
     /// One task, on its first node, which starts others itself: a batch script.
     Once,
+    /// So many tasks, in the lowest of its slots. The other slots are free for tasks that these
+    /// start.
+    Tasks(u32),
 }
 
 impl FirstStep {
@@ -70,6 +73,13 @@ impl FirstStep {
         match self {
             Self::EachSlot => slots,
             Self::Once => 1,
+            Self::Tasks(tasks) => {
+                if tasks < slots {
+                    tasks
+                } else {
+                    slots
+                }
+            }
         }
     }
 }
@@ -105,6 +115,9 @@ pub struct StepSpec {
     /// The task of the first step beside which the only task of this one runs: on its node, on its
     /// processors. Such a step never waits.
     pub beside: Option<Rank>,
+    /// The step whose tasks have spawned it (`MPI_Comm_spawn`). Such a step takes free slots of its
+    /// job at once, or is refused. If it fails as a job would, that step ends, too.
+    pub spawned_by: Option<StepId>,
 }
 
 impl StepSpec {
@@ -145,6 +158,11 @@ pub enum StepRefusal {
     },
     /// It is to run beside a task, and the job is suspended or preempted.
     Suspended,
+    /// It was spawned, and asks for more slots than are free.
+    NotFree {
+        /// How many are.
+        slots: u32,
+    },
 }
 
 /// What happens to the other tasks when one ends badly.

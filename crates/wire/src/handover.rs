@@ -24,7 +24,7 @@ use tutti_types::{Rank, StepKey, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to
 /// that.
-pub const FORM: u16 = 5;
+pub const FORM: u16 = 6;
 
 /// How what is handed over begins.
 pub const MAGIC: [u8; 8] = *b"TUTTIKEE";
@@ -257,6 +257,21 @@ pub struct HandedJob {
     pub pmix_scratch: Option<ByteBuf>,
     /// The size of the terminal that rank 0 is to have, or has.
     pub terminal: Option<TerminalSize>,
+    /// What its tasks have spawned.
+    pub spawners: Vec<HandedSpawner>,
+}
+
+/// What a task has spawned.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedSpawner {
+    /// The process that serves it.
+    pub helper: HandedHelper,
+    /// Its number in the job on this node.
+    pub number: u32,
+    /// The task's place.
+    pub task: u32,
+    /// Whether the task was answered.
+    pub is_answered: bool,
 }
 
 /// A process of a job's user that the keeper has started beside the job's tasks.
@@ -317,6 +332,21 @@ pub struct HandedProgram {
     pub rlimits: Vec<(i32, u64, u64)>,
     /// User, group and further groups to become.
     pub identity: Option<(u32, u32, Vec<u32>)>,
+    /// Programs of spawned tasks but the first, each with the lowest rank that runs it.
+    pub others: Vec<HandedCommand>,
+}
+
+/// What some of the tasks of a job run. No text has a zero byte in it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedCommand {
+    /// The lowest rank.
+    pub from: u32,
+    /// Its arguments.
+    pub argv: Vec<ByteBuf>,
+    /// Where it may be.
+    pub candidates: Vec<ByteBuf>,
+    /// Where it runs.
+    pub directory: ByteBuf,
 }
 
 /// A task.

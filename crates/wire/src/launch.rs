@@ -4,6 +4,7 @@
 //! need not be UTF-8.
 
 use crate::pattern::{names_node, names_rank};
+use crate::spawn::Spawned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -223,6 +224,9 @@ pub struct Launch {
     pub spec: LaunchSpec,
     /// The task of the job's first step whose place and environment the only task of this step has.
     pub beside: Option<Rank>,
+    /// What the tasks run, in place of the program of `spec`, if tasks of the job have spawned
+    /// them.
+    pub spawned: Option<Spawned>,
 }
 
 impl Launch {
@@ -437,6 +441,7 @@ mod tests {
                 slurm: false,
             },
             beside: None,
+            spawned: None,
         }
         .written()
     }

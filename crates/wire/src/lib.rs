@@ -44,6 +44,7 @@ pub mod pmix;
 pub mod report;
 pub mod script;
 pub mod show;
+pub mod spawn;
 pub mod tree;
 pub mod units;
 pub mod writer;

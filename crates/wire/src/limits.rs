@@ -98,6 +98,14 @@ pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 /// One line of a PMI connection; MPICH's own limit is 1,024 bytes a value and 256 a key.
 pub const PMI_LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Programs, arguments and values that one spawn of an MPI program may name (`MPI_Comm_spawn`).
+pub const SPAWN_BYTES_MAX: usize = 256 << 10;
+/// Programs that are started together by one spawn.
+pub const SPAWN_PROGRAMS_MAX: usize = 64;
+/// Spawns of one step on one node whose tasks have not ended. Each has a process that passes their
+/// output on.
+pub const SPAWNS_PER_STEP_MAX: usize = 64;
+
 /// Processes that one job adopts; all that descends from them comes with them.
 pub const ADOPTED_MAX: usize = 1_000;
 

@@ -13,6 +13,7 @@ use crate::report::{
     Target, TaskReport, TimetableReport, WeightReport,
 };
 use crate::show::ShowReport;
+use crate::spawn::Spawned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -548,6 +549,8 @@ pub struct StepRequest {
     pub memory_per_task_bytes: Option<u64>,
     /// What to run.
     pub launch: LaunchSpec,
+    /// What its tasks run, if tasks of the job have spawned it.
+    pub spawned: Option<Spawned>,
 }
 
 /// Where a front end finds a keeper.

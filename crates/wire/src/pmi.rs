@@ -16,6 +16,7 @@ mod exchange;
 mod line;
 mod names;
 mod server;
+mod spawn;
 
 pub use exchange::{Collected, Exchange, Values, packed};
 pub use line::{Command, LineBuffer, PmiError, parse_line};

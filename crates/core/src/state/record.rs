@@ -112,6 +112,9 @@ pub enum Binding {
     /// The part is held until it is released, whatever its tasks do. So many tasks begin in it, and
     /// all processors are theirs; there may be none.
     Held(u32),
+    /// As [`Self::Held`], but each task has the processors of its slot. Those of the other slots
+    /// are free for tasks that these start.
+    HeldSlots(u32),
 }
 
 /// The slots of a job on one node, and the tasks that begin there: ranks without a gap.
@@ -145,28 +148,37 @@ impl Part {
 
     /// Has the part be held until it is released, with the tasks that begin in it.
     pub fn hold(&mut self, first: FirstStep) {
-        let launched = match first {
+        let binding = match first {
             FirstStep::EachSlot => return,
-            FirstStep::Once => u32::from(self.first == 0),
+            FirstStep::Once => Binding::Held(u32::from(self.first == 0)),
+            FirstStep::Tasks(tasks) => {
+                Binding::HeldSlots(tasks.saturating_sub(self.first).min(self.tasks))
+            }
         };
-        self.binding = Binding::Held(launched);
-        self.left = launched;
+        self.binding = binding;
+        self.left = self.launched();
     }
 
     /// Whether it is held until it is released.
     #[must_use]
     pub const fn is_held(&self) -> bool {
         match self.binding {
-            Binding::Held(_) => true,
+            Binding::Held(_) | Binding::HeldSlots(_) => true,
             Binding::Own(_) | Binding::Shared => false,
         }
+    }
+
+    /// The processors of each slot alone; none if slots share them.
+    #[must_use]
+    pub fn processors_per_slot(&self) -> u32 {
+        self.processors.count().checked_div(self.tasks).unwrap_or(0)
     }
 
     /// How many tasks begin in it.
     #[must_use]
     pub const fn launched(&self) -> u32 {
         match self.binding {
-            Binding::Held(launched) => launched,
+            Binding::Held(launched) | Binding::HeldSlots(launched) => launched,
             Binding::Own(_) | Binding::Shared => self.tasks,
         }
     }
@@ -192,10 +204,12 @@ impl Part {
         let is_even = count > 0 && self.tasks.is_multiple_of(count);
         let mut own = self.processors.iter();
         let mut dealt = core::iter::repeat_with(|| self.processors.iter()).flatten();
+        let each = self.processors_per_slot() as usize;
         let mut next = || match self.binding {
             Binding::Own(count) => own.by_ref().take(count as usize).collect(),
-            Binding::Shared if is_even => dealt.by_ref().take(1).collect(),
-            Binding::Shared | Binding::Held(_) => self.processors.clone(),
+            Binding::HeldSlots(_) if each > 0 => own.by_ref().take(each).collect(),
+            Binding::Shared | Binding::HeldSlots(_) if is_even => dealt.by_ref().take(1).collect(),
+            Binding::Shared | Binding::Held(_) | Binding::HeldSlots(_) => self.processors.clone(),
         };
         self.ranks().map(|rank| TaskPlacement { rank, processors: next() }).collect()
     }
@@ -505,7 +519,7 @@ impl Residence {
     }
 
     /// What a task's status says for the whole job.
-    fn hear(&mut self, status: TaskStatus) {
+    pub(crate) fn hear(&mut self, status: TaskStatus) {
         let silent = Deaths::Collateral;
         if !matches!(self.course, Course::Killed { deaths, .. } if deaths == silent) {
             self.exit_code = self.exit_code.max(status.exit_code());

@@ -150,6 +150,7 @@ const fn tasks(tasks: u32) -> StepSpec {
         on_bad_exit: OnBadExit::KillOnSignal,
         lender: None,
         beside: None,
+        spawned_by: None,
     }
 }
 
@@ -417,4 +418,108 @@ fn a_lost_node_ends_what_steps_had_there_where_the_job_goes_on() {
     assert_eq!(cluster.step_outcomes[&nth(all, 2)].reason, EndReason::NodeLost(NodeId(1)));
     assert_eq!(cluster.step_outcomes[&nth(all, 3)].reason, EndReason::Cancelled, "too large now");
     assert_eq!(placed(&cluster, nth(all, 1)), [(0, 2)]);
+}
+
+/// A job that starts with fewer tasks than it has slots is submitted, and accepted.
+fn with_room(cluster: &mut Cluster, slots: u32, tasks: u32) -> JobId {
+    let first = FirstStep::Tasks(tasks);
+    let options = SubmitOptions { first, ..SubmitOptions::default() };
+    cluster.submits(|request| Event::submit(request, job(slots), options)).expect("accepted")
+}
+
+const fn spawned(count: u32, by: u32) -> StepSpec {
+    StepSpec { spawned_by: Some(StepId(by)), ..tasks(count) }
+}
+
+fn refusal_of(action: Option<Action>) -> Option<StepRefusal> {
+    match action {
+        Some(Action::Step(StepAction::Decline { refusal, .. })) => Some(refusal),
+        _ => None,
+    }
+}
+
+#[test]
+fn spawned_tasks_take_free_slots_at_once_or_are_refused() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let job = with_room(&mut cluster, 4, 1);
+    let four = step(&mut cluster, job, 1, spawned(4, 0));
+    assert_eq!(refusal_of(four), Some(StepRefusal::NotFree { slots: 3 }));
+    let launched = Some(Action::Step(StepAction::Launch { key: nth(job, 1) }));
+    assert_eq!(step(&mut cluster, job, 2, spawned(3, 0)), launched);
+    assert_eq!(placed(&cluster, nth(job, 1)), [(0, 1), (1, 2)]);
+    let of_first = cluster.core.parts(job)[0].placements()[0].processors.clone();
+    let mut of_child = cluster.core.step_parts(nth(job, 1))[0].processors.clone();
+    let before = of_child.count();
+    of_child.subtract(&of_first);
+    assert_eq!((before, of_child.count()), (1, 1), "none is shared");
+    let none = step(&mut cluster, job, 3, spawned(1, 0));
+    assert_eq!(refusal_of(none), Some(StepRefusal::NotFree { slots: 0 }), "it does not wait");
+    assert_eq!(refusal_of(step(&mut cluster, job, 4, spawned(0, 0))), Some(StepRefusal::Nothing));
+    finish_step(&mut cluster, nth(job, 1), TaskStatus::Exited(0));
+    step(&mut cluster, job, 5, spawned(3, 0));
+    assert_eq!(placed(&cluster, nth(job, 2)), [(0, 1), (1, 2)]);
+}
+
+#[test]
+fn a_job_is_released_when_its_tasks_and_what_they_spawned_have_ended() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let job = with_room(&mut cluster, 4, 2);
+    step(&mut cluster, job, 1, spawned(1, 0));
+    for rank in [0, 1] {
+        cluster.end_task(job, rank, TaskStatus::Exited(0));
+    }
+    assert!(killed_on(&cluster, job).is_empty(), "a child is left");
+    finish_step(&mut cluster, nth(job, 1), TaskStatus::Exited(0));
+    assert_eq!(killed_on(&cluster, job), [0, 1]);
+    cluster.deliver_kills();
+    let outcome = cluster.outcomes[&job];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Completed, 0));
+}
+
+#[test]
+fn the_failure_of_spawned_tasks_is_that_of_the_step_that_spawned_them() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let job = with_room(&mut cluster, 4, 1);
+    step(&mut cluster, job, 1, spawned(1, 0));
+    step(&mut cluster, job, 2, spawned(1, 1));
+    finish_step(&mut cluster, nth(job, 2), TaskStatus::Signaled(11));
+    assert_eq!(killed_on(&cluster, job), [0, 1], "a child of a child");
+    cluster.deliver_kills();
+    let outcome = cluster.outcomes[&job];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::TaskFailed, 139));
+    // One that leaves MPI without a word is given its grace, and then has failed.
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let job = with_room(&mut cluster, 4, 1);
+    step(&mut cluster, job, 1, spawned(2, 0));
+    let (key, ranks) = (nth(job, 1), vec![Rank(0)]);
+    cluster.event(Event::StepTasksEnded { key, ranks, status: TaskStatus::Unfinalized(3) });
+    cluster.advance_ms(5_000);
+    finish_step(&mut cluster, key, TaskStatus::Signaled(9));
+    assert_eq!(killed_on(&cluster, job), [0, 1]);
+    cluster.deliver_kills();
+    let outcome = cluster.outcomes[&job];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::TaskFailed, 3));
+    // In a batch job it is a step's failure.
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let script = batch(&mut cluster, self::job(4));
+    step(&mut cluster, script, 1, tasks(1));
+    step(&mut cluster, script, 2, spawned(1, 1));
+    finish_step(&mut cluster, nth(script, 2), TaskStatus::Signaled(11));
+    assert!(killed_on(&cluster, script).is_empty());
+    let is_ending = |it: tutti_core::StepView<'_>| it.key == nth(script, 1) && it.is_ending;
+    assert!(cluster.core.steps(script).any(is_ending));
+    assert_eq!(refusal_of(step(&mut cluster, script, 3, spawned(1, 1))), Some(StepRefusal::Ending));
+}
+
+#[test]
+fn where_slots_share_processors_spawned_tasks_do() {
+    let mut cluster = Cluster::with_nodes(&[2]);
+    let first = FirstStep::Tasks(1);
+    let options = SubmitOptions { first, ..SubmitOptions::default() };
+    let spec = JobSpec { processors_per_task: None, ..job(4) };
+    let shared = cluster.submits(|it| Event::submit(it, spec, options)).expect("accepted");
+    step(&mut cluster, shared, 1, spawned(2, 0));
+    assert_eq!(placed(&cluster, nth(shared, 1)), [(0, 2)]);
+    let two = step(&mut cluster, shared, 2, spawned(2, 0));
+    assert_eq!(refusal_of(two), Some(StepRefusal::NotFree { slots: 1 }));
 }

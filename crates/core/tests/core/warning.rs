@@ -74,6 +74,7 @@ fn in_a_batch_job_it_goes_to_the_steps_or_to_the_shell_alone() {
             on_bad_exit: Default::default(),
             lender: None,
             beside: None,
+            spawned_by: None,
         };
         let request = RequestId(77);
         c.event(Event::SubmitStep { request, job: batch, key: [1; 16], spec });

@@ -7,6 +7,7 @@ use crate::front::Front;
 use crate::pmi::PmiJob;
 use crate::pmix::Pmix;
 use crate::program::{Program, Refusal};
+use crate::spawner::{LAST_OUTPUT_NS, Spawner};
 use crate::stdio::{InPipe, OutPipe};
 use crate::terminal::Terminal;
 use crate::watch::Watch;
@@ -23,6 +24,7 @@ use tutti_linux::inherited::Inherited;
 use tutti_node::layout;
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
+use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{StepId, StepKey};
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::{
@@ -61,6 +63,7 @@ impl Job {
             pmix: self.pmix.as_ref().map(Pmix::hand_over),
             pmix_scratch: self.pmix_scratch.as_ref().map(path),
             terminal: self.terminal,
+            spawners: self.spawners.iter().map(Spawner::hand_over).collect(),
         }
     }
 
@@ -84,6 +87,10 @@ impl Job {
         for (index, task) in handed.tasks.into_iter().enumerate() {
             let place = (step.as_deref(), handed.launch.credentials.uid);
             tasks.push(Task::take_over(task, (job, index), place, context, inherited)?);
+        }
+        let mut spawners = Vec::new();
+        for spawner in handed.spawners {
+            spawners.push(Spawner::take_over(spawner, job, context, inherited)?);
         }
         let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
         let (seconds, nanos) = handed.began;
@@ -129,6 +136,10 @@ impl Job {
             ipc: handed.ipc.map(|fd| inherited.take(fd)).transpose()?,
             began: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999)),
             terminal: handed.terminal,
+            spawners,
+            // They may take as long once more.
+            spawners_until_ns: (handed.killed && handed.cleared.is_some())
+                .then(|| monotonic_ns() + LAST_OUTPUT_NS),
             launch: handed.launch,
             tasks,
         })

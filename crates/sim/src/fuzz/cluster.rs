@@ -12,8 +12,8 @@ use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
     ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
     Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, ProcessorSet,
-    QueueName, Rank, Refusal, RequestId, RowId, StepKey, StepSpec, TaskStatus, Timetable, UserId,
-    default_classes,
+    QueueName, Rank, Refusal, RequestId, RowId, StepId, StepKey, StepSpec, TaskStatus, Timetable,
+    UserId, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -318,6 +318,7 @@ impl Cluster {
             on_bad_exit: OnBadExit::KillOnSignal,
             lender: tasks.is_multiple_of(2).then_some(Rank(0)),
             beside: (overlap && tasks == 1).then_some(Rank(each)),
+            spawned_by: (each == 0 && !overlap).then_some(StepId(tasks % 3)),
         };
         let mut key = [0; 16];
         key[..8].copy_from_slice(&self.requests.to_le_bytes());

@@ -253,7 +253,10 @@ impl Step {
             }
             Self::SubmitBatch(spec) => {
                 let spec = (**spec).clone();
-                let first = FirstStep::Once;
+                let first = match spec.tasks {
+                    tasks if tasks.is_multiple_of(3) => FirstStep::Tasks(tasks / 3),
+                    _ => FirstStep::Once,
+                };
                 let options = SubmitOptions { first, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }

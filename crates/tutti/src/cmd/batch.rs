@@ -89,6 +89,11 @@ pub(crate) fn batch_request(
     }
     let mut request = job_request(&options.job, "production", &argv, Some(text), options.stdio())?;
     options.fill(&mut request)?;
+    if options.job.max_tasks.is_some() {
+        let reason = "--max-tasks is for run and submit: a batch job starts its script once, and what \
+                      the script runs may fill and spawn in all slots of the job (-n)";
+        return Err(coded(Code::BadValue, reason));
+    }
     request.first = FirstStep::Once;
     Ok(request)
 }

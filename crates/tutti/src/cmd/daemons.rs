@@ -142,6 +142,11 @@ pub(crate) fn writer() -> anyhow::Result<Exit> {
     tutti_client::write()
 }
 
+/// The process that a keeper starts for tasks that a task spawns.
+pub(crate) fn spawner() -> anyhow::Result<Exit> {
+    tutti_client::spawn()
+}
+
 /// Arguments of the process that serves PMIx.
 #[derive(Args, Debug)]
 pub(crate) struct PmixArgs {

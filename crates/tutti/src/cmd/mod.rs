@@ -187,6 +187,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Writer,
     #[command(hide = true)]
+    Spawner,
+    #[command(hide = true)]
     PmixServer(daemons::PmixArgs),
     #[command(hide = true)]
     Supervise(upgrade::SuperviseArgs),
@@ -314,6 +316,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Keeper(args) => daemons::keeper(args),
         Verb::Notifier(args) => daemons::notifier(&args),
         Verb::Writer => daemons::writer(),
+        Verb::Spawner => daemons::spawner(),
         Verb::PmixServer(args) => daemons::pmix_server(&args),
         Verb::Supervise(args) => upgrade::supervise(args),
         Verb::MakeStartable => daemons::make_startable(),

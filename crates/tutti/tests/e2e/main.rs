@@ -79,6 +79,7 @@ mod sharing;
 mod show;
 mod sim;
 mod slurm;
+mod spawn;
 mod squatters;
 mod stalls;
 mod stdio;

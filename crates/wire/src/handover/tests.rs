@@ -56,6 +56,7 @@ fn launch() -> Launch {
             slurm: false,
         },
         beside: None,
+        spawned: None,
     }
 }
 
@@ -70,6 +71,8 @@ fn pmi() -> (HandedPmi, Names) {
         space_name: "kvs_7".into(),
         process_mapping: Some("(vector,(0,1,2))".into()),
         attributes: Vec::new(),
+        universe: 8,
+        spawned: None,
     });
     let mut out = Vec::new();
     for line in
@@ -163,6 +166,12 @@ fn program() -> HandedProgram {
         directory: bytes("/tmp"),
         rlimits: vec![(7, 1, 2)],
         identity: Some((1000, 100, vec![4])),
+        others: vec![HandedCommand {
+            from: 2,
+            argv: vec![bytes("other")],
+            candidates: vec![bytes("/bin/other")],
+            directory: bytes("/tmp"),
+        }],
     }
 }
 
@@ -208,6 +217,12 @@ fn sample() -> Handover {
         pmix: Some(pmix()),
         pmix_scratch: Some(bytes("/tmp/tutti-0-job-7.1")),
         terminal: Some(TerminalSize { rows: 21, columns: 91 }),
+        spawners: vec![HandedSpawner {
+            helper: HandedHelper { pid: Some(77), report: 25, link: None, group: None },
+            number: 3,
+            task: 1,
+            is_answered: true,
+        }],
     };
     let newcomer = HeldNewcomer {
         link: link(13),
@@ -243,7 +258,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (5, 985, "1e5ca36dd6685abc"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1024, "1488daaf1791a168"));
 }
 
 #[test]
@@ -257,7 +272,7 @@ fn what_is_read_is_what_was_written_and_nothing_else_is_read() {
     let mut other = bytes.clone();
     other[8] = 9;
     assert_eq!(error(&other), HandoverError::OtherForm { theirs: 9 });
-    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 5");
+    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 6");
     let short = &bytes[..bytes.len() - 1];
     assert_eq!(error(short), HandoverError::Broken { bytes: short.len() });
     assert_eq!(

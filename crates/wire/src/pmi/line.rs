@@ -128,8 +128,8 @@ pub enum Command<'a> {
     },
     /// Start more tasks; one part of several if several programs are to be started.
     Spawn {
-        /// How many tasks of this program.
-        tasks: u32,
+        /// All lines of the command.
+        lines: &'a [u8],
         /// Whether it is the last part, after which the client waits for the answer.
         last: bool,
     },
@@ -227,11 +227,10 @@ fn spawn(lines: &[u8]) -> Result<Command<'_>, PmiError> {
             line.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
         })
     };
-    let tasks = number("spawn", "nprocs", field("nprocs"))?;
     // A client that does not say how many parts there are sends one.
     let part = |name| field(name).map_or(Ok(1u32), |text| number("spawn", name, Some(text)));
     let last = part("spawnssofar")? >= part("totspawns")?;
-    Ok(Command::Spawn { tasks, last })
+    Ok(Command::Spawn { lines, last })
 }
 
 /// The values of some fields, in the order in which clients write them. A value goes on until
@@ -271,7 +270,7 @@ fn close<'a>(values: &mut [Option<&'a [u8]>], open: Option<(usize, usize)>, text
     }
 }
 
-fn needed<'a>(
+pub(super) fn needed<'a>(
     command: &'static str,
     field: &'static str,
     value: Option<&'a [u8]>,
@@ -279,7 +278,7 @@ fn needed<'a>(
     value.ok_or(PmiError::NoField { command, field })
 }
 
-fn number<T: core::str::FromStr>(
+pub(super) fn number<T: core::str::FromStr>(
     command: &'static str,
     field: &'static str,
     value: Option<&[u8]>,
@@ -390,6 +389,8 @@ mod tests {
     #[test]
     fn commands_are_read() {
         let text: &[u8] = b"name with = and  blanks ";
+        let first_of_two = "mcmd=spawn\nnprocs=3\nexecname=./x\ntotspawns=2\nspawnssofar=1\nendcmd";
+        let only = "mcmd=spawn\nnprocs=3\narg1=nprocs=4\nendcmd";
         for (line, command) in [
             (
                 "cmd=init pmi_version=1 pmi_subversion=1",
@@ -423,14 +424,8 @@ mod tests {
                 "cmd=lookup_name service=name with = and  blanks ",
                 Command::LookupName { service: text },
             ),
-            (
-                "mcmd=spawn\nnprocs=3\nexecname=./x\ntotspawns=2\nspawnssofar=1\nendcmd",
-                Command::Spawn { tasks: 3, last: false },
-            ),
-            (
-                "mcmd=spawn\nnprocs=3\narg1=nprocs=4\nendcmd",
-                Command::Spawn { tasks: 3, last: true },
-            ),
+            (first_of_two, Command::Spawn { lines: first_of_two.as_bytes(), last: false }),
+            (only, Command::Spawn { lines: only.as_bytes(), last: true }),
         ] {
             assert_eq!(parse_line(line.as_bytes()), Ok(command), "{line}");
         }
@@ -455,7 +450,10 @@ mod tests {
                 "cmd=abort exitcode=99999999999",
                 "'exitcode' of the PMI command 'abort' is no number",
             ),
-            ("mcmd=spawn\nendcmd", "the PMI command 'spawn' lacks 'nprocs'"),
+            (
+                "mcmd=spawn\ntotspawns=x\nendcmd",
+                "'totspawns' of the PMI command 'spawn' is no number",
+            ),
             ("mcmd=sp\nendcmd", "the PMI command 'sp' is unknown"),
         ] {
             assert_eq!(parse_line(line.as_bytes()).unwrap_err().to_string(), message, "{line}");

@@ -14,10 +14,12 @@ mod fences;
 
 use super::line::{Command, PmiError, parse_line};
 use super::names::{NameError, Names};
+use super::spawn::{Collected, Spawning};
 use super::{
     BARRIERS_PER_TASK_MAX, KEY_BYTES_MAX, SPACE_NAME_BYTES_MAX, SPACES_MAX, STORE_BYTES_MAX,
     VALUE_BYTES_MAX,
 };
+use crate::spawn::Spawned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -46,6 +48,10 @@ pub struct ServerSpec {
     /// What the tasks find besides, with names that begin with `PMI_`: a file with the hardware's
     /// description as `PMI_hwloc_xmlfile` saves each of them the time to make it.
     pub attributes: Vec<(String, String)>,
+    /// How many tasks there could be, with those that these may spawn.
+    pub universe: u32,
+    /// What these tasks are, if others have spawned them.
+    pub spawned: Option<Spawned>,
 }
 
 /// What a server asks its keeper to do.
@@ -81,6 +87,13 @@ pub enum Effect {
     Full {
         /// The task that stored the last of it; the first one if another node's values did.
         task: usize,
+    },
+    /// A task wants more tasks started, and waits for [`Server::answer_spawn`].
+    Spawn {
+        /// Which.
+        task: usize,
+        /// What.
+        spawned: Spawned,
     },
     /// A task does not keep to the protocol: close its connection.
     Close {
@@ -127,13 +140,13 @@ pub enum TaskState {
     Finalized,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Task {
     state: TaskState,
     /// Barriers that it waits in.
     waiting: u32,
-    /// Tasks that the parts of an unfinished spawn have asked for.
-    spawning: u32,
+    /// The tasks that it wants started.
+    spawning: Spawning,
 }
 
 /// The server of one job on one node. Written as it is for a keeper that takes another's place: a
@@ -164,6 +177,11 @@ pub struct Server {
     barriers: BTreeMap<Barrier, BTreeSet<usize>>,
     /// How often the barriers of each group and tag have opened.
     rounds: BTreeMap<(BarrierGroup, u32), u32>,
+    /// How many tasks there could be.
+    universe: u32,
+    /// How many tasks run each of the programs that were spawned together, in the order of their
+    /// ranks.
+    programs: Vec<u32>,
 }
 
 impl Server {
@@ -179,6 +197,11 @@ impl Server {
             attributes.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
         }
         let space_name = spec.space_name.into_bytes();
+        let spawned = spec.spawned.unwrap_or_default();
+        let preput =
+            spawned.preput.into_iter().map(|(key, value)| (key.into_vec(), value.into_vec()));
+        let preput: BTreeMap<Vec<u8>, Vec<u8>> = preput.collect();
+        let bytes = preput.iter().map(|(key, value)| entry_bytes(key, value)).sum();
         Self {
             job: spec.job,
             user: spec.user,
@@ -186,16 +209,18 @@ impl Server {
             tasks: vec![Task::default(); spec.ranks.len()],
             ranks: spec.ranks,
             attributes,
-            spaces: BTreeMap::from([(space_name.clone(), BTreeMap::new())]),
+            spaces: BTreeMap::from([(space_name.clone(), preput)]),
             space_name,
             spaces_created: 0,
-            bytes: 0,
+            bytes,
             is_full: false,
             fresh: BTreeSet::new(),
             sent: BTreeMap::new(),
             cursor: None,
             barriers: BTreeMap::new(),
             rounds: BTreeMap::new(),
+            universe: spec.universe.max(spec.size),
+            programs: spawned.programs.iter().map(|program| program.tasks).collect(),
         }
     }
 
@@ -237,10 +262,8 @@ impl Server {
                 .number("kvsname_max", SPACE_NAME_BYTES_MAX)
                 .number("keylen_max", KEY_BYTES_MAX)
                 .number("vallen_max", VALUE_BYTES_MAX),
-            // A job is of one program.
-            Command::GetAppnum => Answer::done("appnum").number("appnum", 0u32),
-            // Nothing can be spawned, so there is no room for more than there are.
-            Command::GetUniverseSize => Answer::done("universe_size").number("size", self.size),
+            Command::GetAppnum => Answer::done("appnum").number("appnum", self.program_of(task)),
+            Command::GetUniverseSize => Answer::done("universe_size").number("size", self.universe),
             Command::GetMyKvsname => Answer::done("my_kvsname").text("kvsname", &self.space_name),
             Command::Put { space, key, value } => self.put(task, (space, key, value), out),
             Command::Get { space, key } => self.get(space, key),
@@ -268,10 +291,7 @@ impl Server {
                 return;
             }
             Command::BarrierIn { group } => return self.enter(task, group, out),
-            Command::Spawn { tasks, last } => match self.spawn(task, tasks, last) {
-                Some(answer) => answer,
-                None => return,
-            },
+            Command::Spawn { lines, last } => return self.spawn(task, (lines, last), out),
             // Its process was not started as a task; a task has no need of it.
             Command::SingletonInit => Answer::done("singinit_info").text("versionok", b"no"),
         };
@@ -440,18 +460,70 @@ impl Server {
         }
     }
 
-    /// Nothing is started; the client waits for an answer after the last part. It wants an error
-    /// code for each task that it asked for.
-    fn spawn(&mut self, task: usize, tasks: u32, last: bool) -> Option<Answer> {
-        const CODES_MAX: usize = 256;
-        let asked = self.tasks[task].spawning.saturating_add(tasks);
-        self.tasks[task].spawning = if last { 0 } else { asked };
-        if !last {
-            return None;
+    /// The number of the program that a task runs, of those that were spawned together.
+    fn program_of(&self, task: usize) -> usize {
+        let mut end = 0_u32;
+        let rank = self.ranks.get(task).map_or(0, |rank| rank.0);
+        let holds = |tasks: &u32| {
+            end = end.saturating_add(*tasks);
+            rank < end
+        };
+        self.programs.iter().position(holds).unwrap_or(0)
+    }
+
+    /// A part of a spawn: the client waits for an answer after the last one.
+    fn spawn(&mut self, task: usize, (lines, last): (&[u8], bool), out: &mut Vec<Effect>) {
+        let mut asked = match core::mem::take(&mut self.tasks[task].spawning) {
+            Spawning::None => Collected::default(),
+            Spawning::Collecting(asked) => asked,
+            Spawning::Waiting => {
+                self.tasks[task].spawning = Spawning::Waiting;
+                if last {
+                    out.push(Answer::refused(SPAWN_RESULT, "another_spawn_is_under_way").to(task));
+                }
+                return;
+            }
+        };
+        self.bytes -= asked.bytes();
+        if let Err(error) = asked.add(lines) {
+            out.push(Effect::Close { task, error });
+            return;
         }
-        let codes = vec!["-1"; CODES_MAX.min(asked as usize)].join(",");
-        let answer = Answer::refused("spawn_result", "tasks_can_not_start_further_tasks");
-        Some(if codes.is_empty() { answer } else { answer.text("errcodes", codes.as_bytes()) })
+        if !last {
+            if self.bytes + asked.bytes() > STORE_BYTES_MAX {
+                asked.refuse("no_room_for_its_arguments");
+            }
+            self.bytes += asked.bytes();
+            self.tasks[task].spawning = Spawning::Collecting(asked);
+            return;
+        }
+        match asked.finish() {
+            Ok(spawned) => {
+                self.tasks[task].spawning = Spawning::Waiting;
+                out.push(Effect::Spawn { task, spawned });
+            }
+            Err(reason) => out.push(Answer::refused(SPAWN_RESULT, &reason).to(task)),
+        }
+    }
+
+    /// Answers a task's [`Effect::Spawn`]; `refused`: why nothing is started. Clients take an
+    /// answer without error codes as one for all tasks.
+    pub fn answer_spawn(&mut self, task: usize, refused: Option<&str>, out: &mut Vec<Effect>) {
+        let Some(asks) = self.tasks.get_mut(task) else { return };
+        if !matches!(asks.spawning, Spawning::Waiting) {
+            // Its program has ended meanwhile.
+            return;
+        }
+        asks.spawning = Spawning::None;
+        let answer = match refused {
+            None => Answer::done(SPAWN_RESULT),
+            Some(reason) => {
+                let word = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
+                let reason = reason.chars().map(word).take(SPAWN_REASON_MAX).collect::<String>();
+                Answer::refused(SPAWN_RESULT, &reason)
+            }
+        };
+        out.push(answer.to(task));
     }
 
     /// A task enters a barrier, and waits until it opens.
@@ -496,7 +568,10 @@ impl Server {
 
     /// A program begins. One before it may have ended while it waited, or in the midst of a spawn.
     fn leave_barriers(&mut self, task: usize) {
-        self.tasks[task] = Task::default();
+        let before = core::mem::take(&mut self.tasks[task]);
+        if let Spawning::Collecting(asked) = before.spawning {
+            self.bytes -= asked.bytes();
+        }
         for inside in self.barriers.values_mut() {
             inside.remove(&task);
         }
@@ -597,6 +672,11 @@ impl Server {
         Barrier { group: key.0, tag, round }
     }
 }
+
+const SPAWN_RESULT: &str = "spawn_result";
+
+/// Letters of the reason why nothing is spawned: a client's line has 1,024.
+const SPAWN_REASON_MAX: usize = 256;
 
 /// Why a value is not stored.
 enum Unstored {

@@ -186,8 +186,9 @@ fn submitted_with(options: &SubmitOptions) -> String {
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
     let first = match first {
-        FirstStep::EachSlot => "",
-        FirstStep::Once => ", with one task that starts the others",
+        FirstStep::EachSlot => String::new(),
+        FirstStep::Once => ", with one task that starts the others".into(),
+        FirstStep::Tasks(tasks) => format!(", with {tasks} tasks at first"),
     };
     let after = after.as_ref().map_or(String::new(), after_words);
     let warning = warning.map_or(String::new(), |it| {

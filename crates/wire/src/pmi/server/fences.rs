@@ -80,6 +80,8 @@ mod tests {
                 space_name: "kvs_7".into(),
                 process_mapping: None,
                 attributes: Vec::new(),
+                universe: 8,
+                spawned: None,
             })
         })
     }

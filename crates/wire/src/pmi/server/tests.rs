@@ -17,6 +17,8 @@ fn server(job: u64, size: u32, elsewhere: u32) -> Server {
         space_name: format!("kvs_{job}"),
         process_mapping: crate::pmi::process_mapping((0..size).map(|_| 0)),
         attributes: vec![],
+        universe: 0,
+        spawned: None,
     })
 }
 
@@ -47,6 +49,9 @@ fn shown(effect: &Effect) -> String {
         Effect::Finalized { task } => format!("finalized {task}"),
         Effect::BarrierComplete { barrier } => format!("complete {}", barrier.tag),
         Effect::Full { task } => format!("full {task}"),
+        Effect::Spawn { task, spawned } => {
+            format!("spawn {task} {} of {}", spawned.programs.len(), spawned.tasks().unwrap())
+        }
         Effect::Close { task, error } => format!("close {task}: {error}"),
     }
 }
@@ -164,20 +169,91 @@ fn aborts_and_what_breaks_the_protocol() {
 }
 
 #[test]
-fn spawn_is_answered_after_its_last_part() {
+fn a_spawn_is_passed_on_after_its_last_part_and_one_at_a_time() {
     let session = "
         0> mcmd=spawn\\nnprocs=2\\nexecname=./a\\ntotspawns=2\\nspawnssofar=1\\nendcmd
         0> mcmd=spawn\\nnprocs=1\\nexecname=./b\\ntotspawns=2\\nspawnssofar=2\\nendcmd
-        0< cmd=spawn_result rc=-1 msg=tasks_can_not_start_further_tasks errcodes=-1,-1,-1
-        0> mcmd=spawn\\nnprocs=4000000000\\nendcmd
+        spawn 0 2 of 3
+        0> mcmd=spawn\\nnprocs=1\\nexecname=./a\\nendcmd
+        0< cmd=spawn_result rc=-1 msg=another_spawn_is_under_way
     ";
     let mut server = server(7, 1, 0);
+    play(&mut server, &mut Names::new(), session);
+    let answer = |server: &mut Server, refused| {
+        let mut effects = Vec::new();
+        server.answer_spawn(0, refused, &mut effects);
+        effects.iter().map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(answer(&mut server, None), ["0< cmd=spawn_result rc=0"]);
+    assert!(answer(&mut server, None).is_empty(), "it is answered");
+    let one = "
+        0> mcmd=spawn\\nnprocs=1\\nexecname=./a\\nendcmd
+        spawn 0 1 of 1
+    ";
+    play(&mut server, &mut Names::new(), one);
+    let long = "no room\nat all".repeat(99);
+    let said = answer(&mut server, Some(&long)).remove(0);
+    assert!(said.starts_with("0< cmd=spawn_result rc=-1 msg=no_room_at_all"), "{said}");
+    assert!(said.len() < 400 && server.bytes() == 0);
+    // A program that begins anew has none under way.
+    play(&mut server, &mut Names::new(), one);
+    let anew = "
+        0> cmd=init pmi_version=1 pmi_subversion=1
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+    ";
+    play(&mut server, &mut Names::new(), anew);
+    assert!(answer(&mut server, None).is_empty());
+}
+
+#[test]
+fn parts_of_spawns_are_counted_until_they_are_passed_on() {
+    let mut server = server(7, 1, 0);
+    let part = |number: u32| {
+        let name = "a".repeat(60 << 10);
+        format!("mcmd=spawn\nnprocs=1\nexecname={name}\ntotspawns=9\nspawnssofar={number}\nendcmd")
+    };
     let mut effects = Vec::new();
-    let (parts, huge) = session.trim_end().rsplit_once("0> ").unwrap();
-    play(&mut server, &mut Names::new(), parts);
-    let huge = huge.replace("\\n", "\n");
-    server.handle(0, huge.as_bytes(), &mut Names::new(), &mut effects);
-    assert!(matches!(&effects[..], [Effect::Reply { line, .. }] if line.len() < 1024));
+    let mut most = 0;
+    for number in 1..=9 {
+        server.handle(0, part(number).as_bytes(), &mut Names::new(), &mut effects);
+        most = most.max(server.bytes());
+    }
+    assert!(most > 100 << 10 && most <= crate::limits::SPAWN_BYTES_MAX, "{most}");
+    let said: Vec<String> = effects.iter().map(shown).collect();
+    assert_eq!(said, ["0< cmd=spawn_result rc=-1 msg=arguments_are_too_long"]);
+    assert_eq!(server.bytes(), 0);
+}
+
+#[test]
+fn spawned_tasks_find_what_was_put_for_them_and_their_program() {
+    let text = |text: &str| serde_bytes::ByteBuf::from(text.as_bytes());
+    let program =
+        |tasks| crate::spawn::SpawnedProgram { tasks, argv: vec![text("p")], ..Default::default() };
+    let mut server = Server::new(ServerSpec {
+        job: JobId(7),
+        user: UserId(1000),
+        size: 3,
+        ranks: vec![Rank(0), Rank(2)],
+        space_name: "kvs_7_1".into(),
+        process_mapping: None,
+        attributes: vec![],
+        universe: 6,
+        spawned: Some(Spawned {
+            programs: vec![program(2), program(1)],
+            preput: vec![(text("PARENT_ROOT_PORT_NAME"), text("tag#0$x"))],
+        }),
+    });
+    let session = "
+        0> cmd=get kvsname=kvs_7_1 key=PARENT_ROOT_PORT_NAME
+        0< cmd=get_result rc=0 value=tag#0$x
+        0> cmd=get_appnum
+        0< cmd=appnum rc=0 appnum=0
+        1> cmd=get_appnum
+        1< cmd=appnum rc=0 appnum=1
+        0> cmd=get_universe_size
+        0< cmd=universe_size rc=0 size=6
+    ";
+    play(&mut server, &mut Names::new(), session);
 }
 
 #[test]
@@ -379,6 +455,8 @@ fn one_of_two(node: u32) -> Server {
         space_name: "kvs_7".into(),
         process_mapping: None,
         attributes: vec![],
+        universe: 0,
+        spawned: None,
     })
 }
 

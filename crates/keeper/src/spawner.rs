@@ -1,0 +1,250 @@
+//! Spawners: processes of the job's user that serve `MPI_Comm_spawn`.
+//!
+//! A task asks its PMI server for further tasks. The keeper starts a spawner, which asks the
+//! controller for a step as `tutti run` inside the job does, and is the front end of that step
+//! ([`tutti_wire::spawn`]). What the step writes goes where the output of the task goes that asked
+//! for it. So the end of that task's output waits for the spawner.
+//!
+//! A spawner is no process of the job's group: a switch stops the step, and not its output. It ends
+//! with its step. When the job was killed, it has a moment for the last of the output.
+
+use super::context::Context;
+use super::helper::{Helper, Kind, Start};
+use super::job::Job;
+use super::program::{Refusal, identity, without_zero_byte};
+use super::start::Source;
+use nix::libc;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use tutti_linux::inherited::Inherited;
+use tutti_linux::reap::End;
+use tutti_node::platform::time::monotonic_ns;
+use tutti_types::StepKey;
+use tutti_wire::attach::Stream;
+use tutti_wire::handover::HandedSpawner;
+use tutti_wire::launch::{InputTo, LaunchSpec, Stdio, Usage, cut};
+use tutti_wire::limits::{NAME_BYTES_MAX, SPAWNS_PER_STEP_MAX};
+use tutti_wire::spawn::{SpawnAnswer, SpawnOrder, Spawned};
+
+/// How long spawners have for the output of a job that was killed.
+pub(super) const LAST_OUTPUT_NS: u64 = 5_000_000_000;
+
+/// A spawner.
+#[derive(Debug)]
+pub(super) struct Spawner {
+    helper: Helper,
+    /// Tells it from the others of its job.
+    number: u32,
+    /// The place of the task that has asked for it.
+    task: usize,
+    is_answered: bool,
+}
+
+impl Spawner {
+    /// What another program must know to go on with it.
+    pub(super) fn hand_over(&self) -> HandedSpawner {
+        HandedSpawner {
+            helper: self.helper.hand_over(),
+            number: self.number,
+            task: u32::try_from(self.task).unwrap_or(u32::MAX),
+            is_answered: self.is_answered,
+        }
+    }
+
+    /// Goes on with one of another program.
+    ///
+    /// # Errors
+    /// If a descriptor of it was not left.
+    pub(super) fn take_over(
+        handed: HandedSpawner,
+        job: StepKey,
+        context: &mut Context,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let HandedSpawner { helper, number, task, is_answered } = handed;
+        let kind = Kind::Spawner(number);
+        let helper = Helper::take_over(helper, (kind, job), context, inherited)?;
+        Ok(Self { helper, number, task: task as usize, is_answered })
+    }
+}
+
+impl Job {
+    /// A task wants more tasks started.
+    pub(super) fn spawn_tasks(&mut self, task: usize, spawned: Spawned, context: &mut Context) {
+        let made = match self.objection_to_spawn() {
+            Some(reason) => Err(reason),
+            None => self.start_spawner(task, spawned, context).map_err(|it| it.detail),
+        };
+        match made {
+            Ok(spawner) => self.spawners.push(spawner),
+            Err(reason) => self.answer_spawn(task, Some(&reason), context),
+        }
+    }
+
+    fn objection_to_spawn(&self) -> Option<String> {
+        if self.killed {
+            return Some("the job is ending".into());
+        }
+        (self.spawners.len() >= SPAWNS_PER_STEP_MAX)
+            .then(|| format!("at most {SPAWNS_PER_STEP_MAX} spawns of a step run at a time"))
+    }
+
+    fn start_spawner(
+        &self,
+        task: usize,
+        spawned: Spawned,
+        context: &mut Context,
+    ) -> Result<Spawner, Refusal> {
+        let order = self.spawn_order(spawned);
+        let number = self.spawners.iter().map(|it| it.number + 1).max().unwrap_or(0);
+        let streams = self.streams_of_spawner(task)?;
+        let directory = context.launching.directory.as_os_str().as_bytes();
+        let directory = [b"TUTTI_DIR=", directory].concat();
+        let start = Start {
+            kind: Kind::Spawner(number),
+            argv: &[CString::from(c"tutti"), CString::from(c"spawner")],
+            environment: &[without_zero_byte("the state directory", &directory)?],
+            umask: self.launch.spec.umask & 0o777,
+            identity: identity(&self.launch.credentials, context.launching.uid)?,
+            processors: &[],
+            group: None,
+            streams,
+        };
+        let helper = Helper::start(start, &order, self.key(), context)?;
+        Ok(Spawner { helper, number, task, is_answered: false })
+    }
+
+    fn spawn_order(&self, spawned: Spawned) -> SpawnOrder {
+        let launch = &self.launch;
+        let first = spawned.programs.first().and_then(|program| program.argv.first());
+        let path = first.map_or(&b""[..], |path| path);
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        SpawnOrder {
+            job: launch.job,
+            step: launch.step,
+            launch: LaunchSpec {
+                name: cut(String::from_utf8_lossy(name).into_owned(), NAME_BYTES_MAX),
+                argv: Vec::new(),
+                script: None,
+                stdio: Stdio::FrontEnd { input: InputTo::Nobody },
+                adopt: Vec::new(),
+                ..launch.spec.clone()
+            },
+            spawned,
+        }
+    }
+
+    /// Where the output of what a task spawns goes: where its own does.
+    fn streams_of_spawner(&self, index: usize) -> Result<[Source; 3], Refusal> {
+        let task = &self.tasks[index];
+        if let Some(terminal) = &task.terminal {
+            let end = || terminal.slave().map_or(Ok(Source::Null), |end| end.map(Source::Pipe));
+            let failed = |error| Refusal::io("cannot share the terminal", &error);
+            let ends = end().and_then(|output| Ok([Source::Null, output, end()?]));
+            return ends.map_err(failed);
+        }
+        let end = |stream: Stream| {
+            let pipe = match stream {
+                Stream::Output => task.output.as_ref(),
+                Stream::Error => task.error.as_ref(),
+            };
+            let failed = |error| Refusal::io("cannot share the output", &error);
+            let end = pipe.map_or(Ok(Source::Null), |it| it.open_to_write().map(Source::Pipe));
+            end.map_err(failed)
+        };
+        let written = self.launch.written();
+        let Stdio::Files { output, error, .. } = &self.launch.spec.stdio else {
+            return Ok([Source::Null, end(Stream::Output)?, end(Stream::Error)?]);
+        };
+        let file = |pattern: &[u8]| {
+            let path = without_zero_byte("a file's name", &self.file_name(index, pattern)?)?;
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+            Ok(Source::File { path, flags })
+        };
+        let error = match error.as_ref().filter(|error| *error != output) {
+            _ if written.error => end(Stream::Error)?,
+            Some(error) => file(error)?,
+            None => Source::Stdout,
+        };
+        let output = if written.output { end(Stream::Output)? } else { file(output)? };
+        Ok([Source::Null, output, error])
+    }
+
+    /// A spawner has said what became of its order.
+    pub(super) fn on_spawner(&mut self, number: u32, context: &mut Context) {
+        let found = self.spawners.iter_mut().find(|spawner| spawner.number == number);
+        let Some(spawner) = found else { return };
+        spawner.helper.settle(context);
+        let Some(link) = spawner.helper.link() else { return };
+        let received = link.receive();
+        let refused = match link.next::<SpawnAnswer>() {
+            Ok(Some(SpawnAnswer::Started)) => None,
+            Ok(Some(SpawnAnswer::Refused { reason })) => Some(reason),
+            // Its end says why.
+            Ok(None) if received.is_ok() => return,
+            Ok(None) | Err(_) => return spawner.helper.drop_link(context),
+        };
+        spawner.helper.drop_link(context);
+        let (task, is_new) = (spawner.task, !std::mem::replace(&mut spawner.is_answered, true));
+        if is_new {
+            self.answer_spawn(task, refused.as_deref(), context);
+        }
+    }
+
+    /// A process was reaped that was started as a spawner of this job.
+    pub(super) fn on_spawner_reaped(
+        &mut self,
+        pid: i32,
+        (end, usage): (End, &Usage),
+        context: &mut Context,
+    ) {
+        let Some(at) = self.spawners.iter().position(|spawner| spawner.helper.is_its(pid)) else {
+            return;
+        };
+        // Its answer may have come just before.
+        self.on_spawner(self.spawners[at].number, context);
+        let mut spawner = self.spawners.remove(at);
+        spawner.helper.drop_link(context);
+        let reason = spawner.helper.end(end);
+        self.count_helper(usage);
+        if !spawner.is_answered {
+            self.answer_spawn(spawner.task, Some(&reason), context);
+        }
+        self.deliver_end(spawner.task, context);
+        context.touched.insert(self.key());
+    }
+
+    /// Whether what a task has spawned may still write to where it writes.
+    pub(super) fn has_spawner(&self, task: usize) -> bool {
+        self.spawners.iter().any(|spawner| spawner.task == task)
+    }
+
+    /// Nothing is left of the job's tasks. If they were killed, so is what they have spawned.
+    pub(super) fn hurry_spawners(&mut self) {
+        if self.killed && !self.spawners.is_empty() {
+            self.spawners_until_ns = Some(monotonic_ns() + LAST_OUTPUT_NS);
+        }
+    }
+
+    /// When the spawners are killed, if they are to be.
+    pub(super) fn spawners_due_ns(&self) -> Option<u64> {
+        self.spawners_until_ns.filter(|_| !self.spawners.is_empty())
+    }
+
+    /// Kills spawners that do not end.
+    pub(super) fn look_at_spawners(&mut self, now_ns: u64) {
+        if self.spawners_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.spawners_until_ns = None;
+            self.spawners.iter().for_each(|spawner| spawner.helper.kill());
+        }
+    }
+
+    /// Nothing is to be known of the job any more.
+    pub(super) fn drop_spawners(&mut self, context: &mut Context) {
+        for mut spawner in self.spawners.drain(..) {
+            spawner.helper.drop_link(context);
+            spawner.helper.kill();
+        }
+    }
+}
