@@ -147,6 +147,9 @@ class JobInfo:
     started_ms: Optional[int] = None
     ended_ms: Optional[int] = None
     details: Optional[Dict[str, Any]] = None
+    front_end: Optional[str] = None
+    processors_in_use: Optional[int] = None
+    used_on: Optional[List[Dict[str, Any]]] = None
     environment: Optional[List[str]] = None
     steps: Optional[List[Dict[str, Any]]] = None
 

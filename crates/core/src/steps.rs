@@ -601,7 +601,10 @@ impl Core {
                     self.kill_step(now, key, order, actions);
                 }
                 Some(Course::Terminating { reason, kill_at, .. }) if kill_at <= now => {
-                    self.kill_step(now, key, (reason, Deaths::Meant), actions);
+                    // The failure is that of the task that the others waited for, as in a job.
+                    let is_failure = reason == EndReason::TaskFailed;
+                    let deaths = if is_failure { Deaths::Collateral } else { Deaths::Meant };
+                    self.kill_step(now, key, (reason, deaths), actions);
                 }
                 Some(
                     Course::Orphaned { .. }

@@ -493,7 +493,7 @@ fn the_failure_of_spawned_tasks_is_that_of_the_step_that_spawned_them() {
     step(&mut cluster, job, 1, spawned(2, 0));
     let (key, ranks) = (nth(job, 1), vec![Rank(0)]);
     cluster.event(Event::StepTasksEnded { key, ranks, status: TaskStatus::Unfinalized(3) });
-    cluster.advance_ms(5_000);
+    cluster.advance_ms(60_000);
     finish_step(&mut cluster, key, TaskStatus::Signaled(9));
     assert_eq!(killed_on(&cluster, job), [0, 1]);
     cluster.deliver_kills();

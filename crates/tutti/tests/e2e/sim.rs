@@ -155,7 +155,7 @@ fn what_is_wrong_with_a_trace_is_named_or_passed_over() {
     instance.tutti(&["sim"]).expect(1).says("--generate lublin");
     instance.tutti(&["sim", "--generate", "lublim"]).expect(1).says("there are lublin");
     let unknown = ["sim", "--generate", "t3d", "--policy", "spade"];
-    instance.tutti(&unknown).expect(1).says("gang, space, classes or deadline");
+    instance.tutti(&unknown).expect(1).says("gang, space, classes, deadline or external");
     let cost = ["sim", "--generate", "t3d", "--switch-cost", "1s"];
     instance.tutti(&cost).expect(1).says("leaves nothing of a quantum");
 }
