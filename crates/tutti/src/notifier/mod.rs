@@ -2,7 +2,7 @@
 //! when the first job asks for one.
 //!
 //! It reads the stream of events and delivers each `job_notification`. Every delivery is a process
-//! of the job's user ([`deliver`]), with a bounded time. So a command, a mail program or a web
+//! of the job's user ([`mod@deliver`]), with a bounded time. So a command, a mail program or a web
 //! server that hangs holds up nothing, and no URL reaches what its user could not.
 //!
 //! A thread reads the events; this one keeps what is outstanding ([`Outstanding`]) and the place in

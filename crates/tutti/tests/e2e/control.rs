@@ -198,7 +198,10 @@ fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
         .tutti(&["params", "--class", "x", "colour=red"])
         .expect(1)
         .says("share, empty, control");
-    instance.tutti(&["params", "policy=spice"]).expect(1).says("gang, space, classes, deadline or external");
+    instance
+        .tutti(&["params", "policy=spice"])
+        .expect(1)
+        .says("gang, space, classes, deadline or external");
     instance.tutti(&["params", "policy=space:best"]).expect(1).says("sjbf");
     instance.tutti(&["params", "policy=space:easy"]).expect(0);
     assert!(instance.tutti(&["params", "discipline"]).expect(0).text().contains("easy"));
