@@ -303,40 +303,33 @@ impl Switch {
         self.order(Order::Settings(settings));
     }
 
-    /// Asks for the record.
-    pub(crate) fn report(&self, count: usize) -> Report {
+    /// Gives the thread an order that it answers; `None`: it does not within this time.
+    fn ask<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order, patience: Duration) -> Option<T> {
         let (answer, wait) = sync_channel(1);
-        self.order(Order::Report { count, answer });
+        self.order(order(answer));
         #[cfg(feature = "simulation")]
         if let Some(stepped) = &self.stepped {
             stepped.hear();
         }
-        wait.recv_timeout(Duration::from_secs(5)).unwrap_or_default()
+        wait.recv_timeout(patience).ok()
+    }
+
+    /// Asks for the record.
+    pub(crate) fn report(&self, count: usize) -> Report {
+        self.ask(|answer| Order::Report { count, answer }, PATIENCE).unwrap_or_default()
     }
 
     /// How long the thread takes to answer; `None`: it does not within a quarter of a second, which
     /// is less than others wait for the agent.
     pub(crate) fn answers_after_ns(&self) -> Option<u64> {
-        let (answer, wait) = sync_channel(1);
         let asked_ns = monotonic_ns();
-        self.order(Order::Report { count: 0, answer });
-        #[cfg(feature = "simulation")]
-        if let Some(stepped) = &self.stepped {
-            stepped.hear();
-        }
-        wait.recv_timeout(SIGN_OF_LIFE).ok()?;
+        self.ask(|answer| Order::Report { count: 0, answer }, SIGN_OF_LIFE)?;
         Some(monotonic_ns().saturating_sub(asked_ns))
     }
 
     /// Asks for the timetable in force, without the node's name.
     pub(crate) fn timetable_report(&self) -> TimetableReport {
-        let (answer, wait) = sync_channel(1);
-        self.order(Order::TellTimetable { answer });
-        #[cfg(feature = "simulation")]
-        if let Some(stepped) = &self.stepped {
-            stepped.hear();
-        }
-        wait.recv_timeout(Duration::from_secs(5)).unwrap_or_default()
+        self.ask(|answer| Order::TellTimetable { answer }, PATIENCE).unwrap_or_default()
     }
 
     /// Ends the thread.
@@ -817,7 +810,10 @@ fn halt(member: &mut Member, settings: Settings) {
 /// A timetable that arrives so long after its activation counts as late.
 const LATE_NS: u64 = 1_000_000;
 
-/// How long the thread may take for a sign of life.
+/// How long the thread may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same for a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(250);
 
 /// How long one further attempt to stop a job may take.

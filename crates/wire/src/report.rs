@@ -349,7 +349,7 @@ pub struct NodeReport {
     pub load_averages_milli: Option<[u32; 3]>,
     /// Its memory that can be had without swapping, in bytes; `null` if it does not answer.
     pub memory_free_bytes: Option<u64>,
-    /// Its processes, whosever they are; `null` if it does not answer.
+    /// All processes on it, of any user; `null` if it does not answer.
     pub processes: Option<u32>,
     /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average since that was
     /// last looked at, for a second at least: users' own programs, daemons, the jobs of other clusters. `null` where
@@ -479,8 +479,8 @@ pub struct TimetableReport {
 /// One slot of a node's timetable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimetableSlotReport {
-    /// The row of the matrix that it comes from, from 1; `null`: the matrix has it no more. An
-    /// agent answers with the row's own number.
+    /// The row of the matrix that it comes from, from 1; `null`: the matrix has it no more.
+    // An agent answers with the row's own number.
     pub row: Option<u64>,
     /// How long it lasts, in nanoseconds.
     pub length_ns: u64,
