@@ -18,6 +18,7 @@ mod nested;
 mod node_loss;
 mod order;
 mod orders;
+mod outside;
 mod overrun;
 mod packing;
 mod periods;
