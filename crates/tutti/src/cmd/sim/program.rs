@@ -1,5 +1,6 @@
 //! A policy program in a simulation: the same protocol as live, in simulated time.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use tutti_core::{Core, Event};
@@ -33,11 +34,14 @@ impl SimulatedPolicy {
     pub(super) fn new(path: &str) -> anyhow::Result<Self> {
         let path: PathBuf = std::fs::canonicalize(path)
             .map_err(|error| anyhow::anyhow!("policy program {path}: {error}"))?;
-        let variable = |(name, value): (String, String)| format!("{name}={value}");
+        // One that is no text is left out.
+        let variable = |(name, value): (OsString, OsString)| {
+            Some(format!("{}={}", name.to_str()?, value.to_str()?))
+        };
         let start = Start {
             path: path.to_string_lossy().into_owned(),
             identity: None,
-            environment: std::env::vars().map(variable).collect(),
+            environment: std::env::vars_os().filter_map(variable).collect(),
             nice: 0,
         };
         let session = Session::new(Mode::Simulation);
