@@ -964,7 +964,7 @@ mod tests {
         let says = |name, word| params.clone().choose(name, word).unwrap_err().to_string();
         assert_eq!(
             says("policy", "spice"),
-            "policy can't be \"spice\"; it may be gang, space, classes or deadline"
+            "policy can't be \"spice\"; it may be gang, space, classes, deadline or external"
         );
         assert_eq!(
             says("policy", "space:best"),
