@@ -38,7 +38,7 @@ pub struct JobOptions {
 
     /// Admit the job with room for N tasks: beyond -n, for those that its tasks spawn
     /// (`MPI_Comm_spawn`)
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = SCHEDULING)]
     pub max_tasks: Option<u32>,
 
     /// Processors for each task alone [default: one each, shared where the machine has fewer]
