@@ -11,7 +11,7 @@ use std::path::Path;
 use tutti_core::Core;
 use tutti_journal::{
     Append, EndedJob, EndedSize, EndedSpan, Entry, Job, Journal, JournalError, Keeper, Loaded,
-    Number, Published, Row, Store, Sync, cut, join,
+    Number, Published, Row, Store, Sync, Used, cut, join,
 };
 use tutti_types::{JobId, Params, default_classes};
 use tutti_wire::event::Event;
@@ -111,6 +111,14 @@ impl Store for Torn {
 
     fn published(&mut self, _: Number, _: usize) -> Result<Vec<Published>, JournalError> {
         Ok(Vec::new())
+    }
+
+    fn used(&mut self, _: u64, _: u64, _: usize) -> Result<Vec<Used>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    fn forget_used(&mut self, _: u64, _: u64) -> Result<(), JournalError> {
+        Ok(())
     }
 
     fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {

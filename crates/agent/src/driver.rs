@@ -16,6 +16,7 @@ use super::switch::Switch;
 use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
 use super::upgrade::{SUPERVISOR, UnderWay};
+use super::usage::UsageReports;
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -120,11 +121,12 @@ pub(super) struct Leases {
     pub(super) former: Former,
 }
 
-/// Load reports and external load.
+/// Load reports, external load, and what processors were used for.
 pub(super) struct External {
     pub(super) load: LoadReports,
     pub(super) taken: Taken,
     pub(super) foreign: Foreign,
+    pub(super) used: UsageReports,
 }
 
 /// Genealogy, affinity, and work beside the loop.
@@ -208,6 +210,7 @@ pub(super) fn first_settings() -> Settings {
         retry_interval: Nanos::from_millis(1),
         traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
+        usage_interval: Nanos::ZERO,
         foreign_milli: 0,
         held_count: false,
         orphans: Orphans::default(),
@@ -272,7 +275,12 @@ impl Agent {
             },
             groups: Groups { hierarchy, no_cgroup },
             settings: first_settings(),
-            external: External { load: LoadReports::default(), taken, foreign: Foreign::default() },
+            external: External {
+                load: LoadReports::default(),
+                taken,
+                foreign: Foreign::default(),
+                used: UsageReports::default(),
+            },
             keeping: Keeping {
                 held_back: BTreeMap::new(),
                 keeper: None,
@@ -334,6 +342,17 @@ impl Agent {
         if let Some(averages) = self.external.load.news(began_ns) {
             self.tell_controller(FromAgent::Load(averages));
         }
+        let groups = self.groups.hierarchy.as_ref();
+        if self.external.used.news(began_ns, self.tree.clock(), groups) {
+            match &self.keeping.keeper {
+                Some(_) => self.tell_keeper(&ToKeeper::AskCarried),
+                None => {
+                    if let Some(used) = self.external.used.measured() {
+                        self.tell_controller(FromAgent::Used(used));
+                    }
+                }
+            }
+        }
         if let Some(taken) = self.external.taken.news(began_ns, self.groups.hierarchy.as_ref()) {
             self.tell_controller(FromAgent::Foreign(taken));
         }
@@ -386,6 +405,7 @@ impl Agent {
             self.lease_due_ns(),
             self.leases.former.due_ns(),
             self.external.load.due_ns(),
+            self.external.used.due_ns(),
             self.external.taken.due_ns(),
             self.processes.tracker.due_ns(),
             self.processes.affinity.due_ns(),
@@ -630,8 +650,9 @@ impl Agent {
         self.settings = settings;
         self.tree.take_settings(&settings);
         self.switch.settings(settings);
-        self.external.load.every(settings.load_interval, clock::monotonic_ns());
         let now_ns = clock::monotonic_ns();
+        self.external.load.every(settings.load_interval, now_ns);
+        self.external.used.every(settings.usage_interval, now_ns);
         self.external.taken.settings(settings.foreign_milli, settings.held_count, now_ns);
         self.processes.tracker.set_orphans(settings.orphans);
     }

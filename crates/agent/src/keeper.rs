@@ -96,6 +96,11 @@ impl Agent {
             }
             FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
             FromKeeper::Alive => self.on_keeper_alive(),
+            FromKeeper::Carried(carried) => {
+                if let Some(used) = self.external.used.carried(carried) {
+                    self.tell_controller(FromAgent::Used(used));
+                }
+            }
             FromKeeper::Lapsed => self.on_keeper_lapse(),
         }
     }

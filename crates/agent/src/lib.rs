@@ -45,6 +45,7 @@ mod transport;
 mod tree;
 mod tunnels;
 mod upgrade;
+mod usage;
 mod waker;
 
 pub use driver::{AgentOptions, main};

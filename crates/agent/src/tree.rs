@@ -340,6 +340,11 @@ impl Tree {
         (self.routes.counts().values().sum(), self.branch.passing.jobs())
     }
 
+    /// Cluster time.
+    pub(super) const fn clock(&self) -> &ClusterClock {
+        &self.time.clock
+    }
+
     /// On the controller's machine: cluster time is so far ahead of the clock that both have.
     pub(super) fn learn_time(&mut self, ahead_ns: u64) {
         self.time.era = boot() ^ ahead_ns;

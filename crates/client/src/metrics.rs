@@ -219,6 +219,11 @@ fn add_instance(text: &mut Text, figures: &Figures) {
     }
     text.family("tutti_events", "counter", "", "Number of the latest event.");
     text.series("tutti_events_total", &[], &metrics.events.to_string());
+    let help = "Standard input and output carried between tasks and front ends.";
+    text.family("tutti_stdio_bytes", "counter", "bytes", help);
+    for (stream, bytes) in [("input", metrics.carried.input), ("output", metrics.carried.output)] {
+        text.series("tutti_stdio_bytes_total", &[("stream", stream)], &bytes.to_string());
+    }
     text.family("tutti_journal_bytes", "gauge", "bytes", "Size of the journal on disk.");
     text.series("tutti_journal_bytes", &[], &metrics.journal_bytes.to_string());
     let name = "tutti_controller_start_time_seconds";

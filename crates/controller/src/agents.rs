@@ -298,6 +298,7 @@ impl Driver {
                 true => LOAD_INTERVAL,
                 false => Nanos::ZERO,
             },
+            usage_interval: params.usage_interval(),
             foreign_milli: params.foreign_milli(),
             held_count: !self.core.avoids_external_load(),
             orphans: params.orphans(),
@@ -422,6 +423,7 @@ impl Driver {
             }
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
+            FromAgent::Used(used) => self.on_used(node, used),
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => {

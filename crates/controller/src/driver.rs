@@ -204,6 +204,7 @@ pub(super) struct Driver {
     pub(super) events: super::events::Events,
     /// Figures for monitoring.
     pub(super) metrics: super::metrics::Metrics,
+    pub(super) usage: super::usage::Gathering,
     /// When something is due: a wish of the core, the calendar, the end.
     pub(super) due: Due,
 }
@@ -322,6 +323,7 @@ impl Driver {
             forecasts: super::forecasts::Forecasts::default(),
             events: super::events::Events::default(),
             metrics: super::metrics::Metrics::default(),
+            usage: super::usage::Gathering::default(),
             due: Due {
                 wake_at: ClusterTime::NEVER,
                 calendar_due: ClusterTime::NEVER,
@@ -408,7 +410,7 @@ impl Driver {
         deadline = deadline.min(self.due.history_due).min(self.time_due());
         deadline = deadline.min(self.ends.forgetting.due()).min(self.pending.questions.due());
         deadline = deadline.min(self.forecasts_due()).min(self.events_due());
-        deadline = deadline.min(self.policy_due());
+        deadline = deadline.min(self.policy_due()).min(self.usage_due());
         if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -464,6 +466,9 @@ impl Driver {
         }
         if now >= self.due.history_due {
             self.forget_history();
+        }
+        if now >= self.usage_due() {
+            self.store_usage();
         }
         if self.pending.waits_for_nodes && now >= self.nodes_due() {
             self.stop_waiting_for_nodes();

@@ -52,6 +52,7 @@ mod stepped;
 mod steps;
 mod time_base;
 mod upgrade;
+mod usage;
 mod waits;
 mod weight;
 

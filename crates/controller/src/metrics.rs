@@ -10,6 +10,7 @@ use tutti_wire::history::Ending;
 use tutti_wire::local::Reply;
 use tutti_wire::metrics::{Histogram, JobsCount, LAUNCH_BOUNDS_MS, MetricsReport, WAIT_BOUNDS_MS};
 use tutti_wire::report::JobReport;
+use tutti_wire::usage::CarriedBytes;
 
 /// Classes whose service is counted one by one; that of others is counted under `other`.
 const CLASSES_MAX: usize = 100;
@@ -25,6 +26,7 @@ pub(super) struct Metrics {
     queue_wait: Histogram,
     launch: Histogram,
     service_ms: BTreeMap<String, u64>,
+    carried: CarriedBytes,
 }
 
 impl Default for Metrics {
@@ -37,6 +39,7 @@ impl Default for Metrics {
             queue_wait: Histogram::default(),
             launch: Histogram::default(),
             service_ms: BTreeMap::new(),
+            carried: CarriedBytes::default(),
         }
     }
 }
@@ -58,6 +61,11 @@ impl Metrics {
     /// The first task of a job that was started at this time has begun.
     pub(super) fn count_begun(&mut self, started: ClusterTime, now: ClusterTime) {
         self.launch.add(now.since(started).0 / MS, &LAUNCH_BOUNDS_MS);
+    }
+
+    /// A node's keeper has carried so much standard input and output in an interval.
+    pub(super) const fn count_carried(&mut self, carried: CarriedBytes) {
+        self.carried.add(carried);
     }
 
     pub(super) fn count_ended(&mut self, report: &JobReport, ending: Ending) {
@@ -95,6 +103,7 @@ impl Driver {
             service_ms: metrics.service_ms.clone().into_iter().collect(),
             rows_used_milli: rows_used(&self.core),
             events: self.memory.journal.published_until(),
+            carried: metrics.carried,
             journal_bytes: self.memory.journal.bytes(),
         };
         self.reply(token, &Reply::Metrics(Box::new(report)));

@@ -11,6 +11,7 @@ use super::jobs::{ENDED_MAX, Ended};
 use super::report;
 use super::requests::Forbidden;
 use super::show::ended_report;
+use super::usage::used_page;
 use std::path::Path;
 use tutti_core::Core;
 use tutti_journal::{EndedJob, EndedSpan, JournalError, ReadOnly};
@@ -52,6 +53,9 @@ impl Offline {
             Request::Params | Request::StandingParams => report::settings(&self.core),
             Request::Queues => super::site::queues(&self.core),
             Request::Past(query) => self.past(query)?,
+            Request::Usage(query) => {
+                used_page(query, |since, until, most| self.journal.used(since, until, most))?
+            }
             Request::Jobs { ended: true, from } | Request::JobsWithUsage { from } => {
                 self.jobs(*from)?
             }

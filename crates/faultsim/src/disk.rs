@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tutti_journal::{
     Append, ChunkId, EndedSize, EndedSpan, JournalError, Loaded, Number, Published, Row, Snapshot,
-    Store, Sync,
+    Store, Sync, Used,
 };
 use tutti_node::simulated::machine::is_cut_off;
 use tutti_types::{JobId, NodeId};
@@ -23,6 +23,7 @@ struct Content {
     keepers: BTreeMap<NodeId, Vec<u8>>,
     ended: BTreeMap<JobId, (u64, u32, Vec<u8>)>,
     published: BTreeMap<Number, Published>,
+    used: BTreeMap<u64, Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +118,7 @@ impl Content {
         for _ in 0..append.published_gone {
             self.published.pop_first();
         }
+        self.used.extend(append.used.iter().cloned());
         if let Some(snapshot) = &append.snapshot {
             self.snapshots.insert(snapshot.number, snapshot.clone());
         }
@@ -239,6 +241,30 @@ impl Store for SimulatedDisk {
         let state = self.state();
         let behind = state.written.published.range(after.saturating_add(1)..);
         Ok(behind.take(most).map(|(_, event)| event.clone()).collect())
+    }
+
+    fn used(
+        &mut self,
+        since_ms: u64,
+        until_ms: u64,
+        most: usize,
+    ) -> Result<Vec<Used>, JournalError> {
+        let state = self.state();
+        let within = state.written.used.range(since_ms..until_ms.max(since_ms)).take(most);
+        Ok(within.map(|(&until_ms, body)| (until_ms, body.clone())).collect())
+    }
+
+    fn forget_used(&mut self, before_ms: u64, bytes_max: u64) -> Result<(), JournalError> {
+        let mut state = self.state();
+        let used = &mut state.written.used;
+        let count = used.len();
+        used.retain(|&until_ms, _| until_ms >= before_ms);
+        while used.values().map(|body| body.len() as u64).sum::<u64>() > bytes_max {
+            used.pop_first();
+        }
+        let is_less = used.len() < count;
+        state.has_less |= is_less;
+        Ok(())
     }
 
     fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {

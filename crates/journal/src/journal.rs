@@ -6,7 +6,7 @@ use crate::entry::{EndedJob, Entry, Job, Keeper, encode};
 use crate::replay::play;
 use crate::seal::seal;
 use crate::store::{
-    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync,
+    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync, Used,
 };
 use crate::wal::Power;
 use crate::{JournalError, SqliteStore};
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use tutti_core::{Action, Core, Event, FormerCore};
 use tutti_types::{ClusterTime, JobId, NodeId};
 use tutti_wire::show::JobDetails;
+use tutti_wire::usage::UsageSample;
 
 /// After so many entries the state is stored: replaying them takes a fraction of a second.
 const SNAPSHOT_EVERY: u64 = 20_000;
@@ -28,6 +29,9 @@ const FORGET_AT_ONCE: u64 = 1_000;
 
 /// Published events that are taken out in one go, and how many more than wanted there may be.
 const PUBLISHED_GONE_AT_ONCE: u64 = 1_000;
+
+/// How many intervals of the use of processors wait to be stored.
+const UNSTORED_USED_MAX: usize = 12;
 
 /// Bytes of published events that are kept: no user can fill the journal with them.
 pub const PUBLISHED_BYTES_MAX: u64 = 64 << 20;
@@ -358,6 +362,39 @@ impl Journal {
         self.ended.jobs += 1;
         self.ended.bytes += body.len() as u64;
         self.gathered.ended.push((number, job.ended_ms, job.uid, body));
+    }
+
+    /// What the processors of nodes were used for in an interval.
+    pub fn note_used(&mut self, sample: &UsageSample) {
+        let used = &mut self.gathered.used;
+        if used.len() >= UNSTORED_USED_MAX {
+            // While nothing can be stored.
+            used.remove(0);
+        }
+        used.push((sample.until_ms, encode(sample)));
+    }
+
+    /// Such intervals that ended then or later, and before, earliest first, at most so many; times
+    /// are milliseconds since 1970.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn used(
+        &mut self,
+        since_ms: u64,
+        until_ms: u64,
+        most: usize,
+    ) -> Result<Vec<UsageSample>, JournalError> {
+        used_within(&mut *self.store, &self.path, (since_ms, until_ms), most)
+    }
+
+    /// Forgets intervals that ended before this moment, in milliseconds since 1970, and the earliest
+    /// ones while they have more bytes than these.
+    ///
+    /// # Errors
+    /// If that can't be written.
+    pub fn forget_used(&mut self, before_ms: u64, bytes_max: u64) -> Result<(), JournalError> {
+        self.store.forget_used(before_ms, bytes_max)
     }
 
     /// Stores what was noted, for a process that is killed afterwards. If it can't be written it
@@ -724,6 +761,19 @@ pub(crate) fn details_of(
     job: JobId,
 ) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
     store.ended_job(job)?.map(|body| ended_and_details(path, &body)).transpose()
+}
+
+/// See [`Journal::used`].
+pub(crate) fn used_within(
+    store: &mut dyn Store,
+    path: &Path,
+    (since_ms, until_ms): (u64, u64),
+    most: usize,
+) -> Result<Vec<UsageSample>, JournalError> {
+    let found = store.used(since_ms, until_ms, most)?;
+    let decoded =
+        |(until_ms, body): &Used| decode(path, "the use of processors until", *until_ms, body);
+    found.iter().map(decoded).collect()
 }
 
 /// A job that has ended, and the details that may follow, which have its queue and its slots.

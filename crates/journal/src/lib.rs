@@ -44,7 +44,7 @@ pub use read_only::ReadOnly;
 pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::{SqliteStore, in_use};
 pub use store::{
-    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync,
+    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync, Used,
 };
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.

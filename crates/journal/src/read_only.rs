@@ -1,7 +1,9 @@
 //! The journal of a controller that does not run, for a verb that only reads it.
 
 use crate::entry::EndedJob;
-use crate::journal::{bad_job, check, decode_state, details_of, ended_of, ended_within};
+use crate::journal::{
+    bad_job, check, decode_state, details_of, ended_of, ended_within, used_within,
+};
 use crate::replay::play;
 use crate::store::{EndedSpan, Store};
 use crate::{JournalError, SqliteStore};
@@ -9,6 +11,7 @@ use std::path::{Path, PathBuf};
 use tutti_core::Core;
 use tutti_types::JobId;
 use tutti_wire::show::JobDetails;
+use tutti_wire::usage::UsageSample;
 
 /// A journal that stays as it is.
 pub struct ReadOnly {
@@ -64,6 +67,19 @@ impl ReadOnly {
     /// If it can't be read.
     pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
         ended_of(&mut self.store, &self.path, job)
+    }
+
+    /// What the processors of nodes were used for; see [`crate::Journal::used`].
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn used(
+        &mut self,
+        since_ms: u64,
+        until_ms: u64,
+        most: usize,
+    ) -> Result<Vec<UsageSample>, JournalError> {
+        used_within(&mut self.store, &self.path, (since_ms, until_ms), most)
     }
 
     /// A job that ended, with what it was; see [`crate::Journal::ended_details`].

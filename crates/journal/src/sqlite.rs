@@ -14,7 +14,7 @@ use crate::entry::{Job, encode};
 use crate::rows::JobRow4;
 use crate::seal::own_seal;
 use crate::store::{
-    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync,
+    Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync, Used,
 };
 use crate::wal::{self, Power};
 use crate::{JournalError, SCHEMA_VERSION};
@@ -96,6 +96,11 @@ const ADD_PUBLISHED: &str = "
     CREATE TABLE IF NOT EXISTS published (
         number INTEGER PRIMARY KEY, entry INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER NOT NULL
     )
+";
+
+/// Makes room for what the processors of nodes were used for, where there is none yet.
+const ADD_USED: &str = "
+    CREATE TABLE IF NOT EXISTS used (until_ms INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER NOT NULL)
 ";
 
 /// What is sealed by itself: in which table, and by what it is found; first by the number of its
@@ -261,6 +266,7 @@ impl SqliteStore {
         }
         if writes {
             self.connection.execute_batch(ADD_PUBLISHED)?;
+            self.connection.execute_batch(ADD_USED)?;
         }
         Ok(Ok(()))
     }
@@ -477,6 +483,10 @@ impl SqliteStore {
                 take.execute([stored(chunk.0)])?;
             }
             write_published(&all, append)?;
+            let mut put = all.prepare_cached("INSERT OR REPLACE INTO used VALUES (?, ?, ?)")?;
+            for (until_ms, body) in &append.used {
+                put.execute(params![stored(*until_ms), body, own_seal(&[*until_ms], body)])?;
+            }
             if let Some(Snapshot { number, seal, body }) = &append.snapshot {
                 let put = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)";
                 let own = own_seal(&[*number, u64::from(*seal)], body);
@@ -527,6 +537,41 @@ impl SqliteStore {
             found.push(Published { number, entry, body });
         }
         Ok(Ok(found))
+    }
+
+    /// See [`Store::used`]. A journal that only earlier releases have written has none.
+    fn read_used(&self, since_ms: i64, until_ms: i64, most: usize) -> rusqlite::Result<Vec<Used>> {
+        let there = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'used'";
+        if self.connection.query_row(there, [], |row| row.get::<_, i64>(0))? == 0 {
+            return Ok(Vec::new());
+        }
+        let mut rows = self.connection.prepare_cached(
+            "SELECT until_ms, body, own_seal FROM used WHERE until_ms >= ? AND until_ms < ?
+             ORDER BY until_ms LIMIT ?",
+        )?;
+        let mut rows = rows.query(params![since_ms, until_ms, limited(most as u64)])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (until_ms, body): (u64, Vec<u8>) = (number(row.get(0)?), row.get(1)?);
+            if row.get::<_, u32>(2)? == own_seal(&[until_ms], &body) {
+                found.push((until_ms, body));
+            }
+        }
+        Ok(found)
+    }
+
+    /// See [`Store::forget_used`].
+    fn take_out_used(&self, before_ms: i64, bytes_max: i64) -> rusqlite::Result<()> {
+        let old = "DELETE FROM used WHERE until_ms < ?";
+        self.connection.prepare_cached(old)?.execute([before_ms])?;
+        // Sums up from the latest back; as far as that is too much, it goes.
+        let too_much = "DELETE FROM used WHERE until_ms <= (
+                SELECT MAX(until_ms) FROM (
+                    SELECT until_ms, SUM(LENGTH(body)) OVER (ORDER BY until_ms DESC) AS kept FROM used
+                ) WHERE kept > ?
+            )";
+        self.connection.prepare_cached(too_much)?.execute([bytes_max])?;
+        Ok(())
     }
 
     /// Those of them that were not known are reported.
@@ -782,6 +827,21 @@ impl Store for SqliteStore {
     fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError> {
         let found = self.explain("read", self.read_published(after, most))?;
         found.map_err(|number| self.damaged(format!("event {number} is not what was written")))
+    }
+
+    fn used(
+        &mut self,
+        since_ms: u64,
+        until_ms: u64,
+        most: usize,
+    ) -> Result<Vec<Used>, JournalError> {
+        let found = self.read_used(limited(since_ms), limited(until_ms), most);
+        self.explain("read", found)
+    }
+
+    fn forget_used(&mut self, before_ms: u64, bytes_max: u64) -> Result<(), JournalError> {
+        let forgotten = self.take_out_used(limited(before_ms), limited(bytes_max));
+        self.explain("written", forgotten)
     }
 
     fn left_out(&mut self) -> Vec<JobId> {

@@ -56,6 +56,9 @@ pub struct Append {
     pub published: Vec<Published>,
     /// How many of the earliest of those are not kept any more.
     pub published_gone: u64,
+    /// What the processors of nodes were used for, by the end of the interval, in milliseconds since
+    /// 1970.
+    pub used: Vec<Used>,
 }
 
 /// What readers of events are shown of an entry: one of the events that it led to.
@@ -80,11 +83,11 @@ impl Append {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { rows, chunks, accepted, launched, keepers, ended, .. } = self;
-        let Self { dropped_jobs, dropped_chunks, snapshot, published, .. } = self;
+        let Self { dropped_jobs, dropped_chunks, snapshot, published, used, .. } = self;
         let new = accepted.is_empty() && launched.is_empty() && chunks.is_empty();
         let gone = ended.is_empty() && dropped_jobs.is_empty() && dropped_chunks.is_empty();
         let other = keepers.is_empty() && snapshot.is_none() && published.is_empty();
-        rows.is_empty() && new && gone && other
+        rows.is_empty() && new && gone && other && used.is_empty()
     }
 }
 
@@ -119,6 +122,10 @@ pub struct EndedSpan {
     /// Those that come behind the job that ended then.
     pub after: Option<(u64, JobId)>,
 }
+
+/// What the processors of nodes were used for in an interval: when it ended, in milliseconds since
+/// 1970, and the rest.
+pub type Used = (u64, Vec<u8>);
 
 /// How much is kept of jobs that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -218,6 +225,26 @@ pub trait Store: Send {
     /// # Errors
     /// If they can't be read, or one is not what was written.
     fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError>;
+
+    /// What the processors of nodes were used for in intervals that ended then or later, and before;
+    /// times are milliseconds since 1970. The earliest first, at most so many; what is not what was
+    /// written is left out.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn used(
+        &mut self,
+        since_ms: u64,
+        until_ms: u64,
+        most: usize,
+    ) -> Result<Vec<Used>, JournalError>;
+
+    /// Takes out intervals that ended before, and the earliest ones while they have more bytes than
+    /// these; some at a time.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    fn forget_used(&mut self, before_ms: u64, bytes_max: u64) -> Result<(), JournalError>;
 
     /// Jobs that were left out, and were not told before.
     fn left_out(&mut self) -> Vec<JobId> {

@@ -14,6 +14,7 @@ use tutti_types::{
     OnBadExit, OnNodeLoss, Params, Rank, RequestId, TaskStatus, UserId, default_classes,
 };
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
+use tutti_wire::usage::{NodeUsage, UsageSample};
 
 fn blank() -> Core {
     Core::new(Params::default(), default_classes())
@@ -923,4 +924,44 @@ fn published_events_of_entries_that_are_cut_off_go_with_them_and_damaged_ones_ar
     assert_eq!(published(&mut next, 5).len(), 14);
     let error = next.journal.published::<u64>(0, 10).unwrap_err();
     assert!(error.to_string().contains("event 5 is not what was written"), "{error}");
+}
+
+/// The ends of the intervals of the use of processors that are kept, in seconds.
+fn used(controller: &mut Controller) -> Vec<u64> {
+    let found = controller.journal.used(0, u64::MAX, 100).unwrap();
+    found.iter().map(|sample| sample.until_ms / 1000).collect()
+}
+
+#[test]
+fn the_use_of_processors_is_kept_until_it_is_too_old_or_too_much() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let sample = |until_s: u64| UsageSample {
+        until_ms: until_s * 1000,
+        interval_ms: 1000,
+        nodes: vec![NodeUsage {
+            node: "n".repeat(100),
+            processors: 4,
+            busy_milli: 2500,
+            jobs_milli: Some(2000),
+            carried: None,
+        }],
+    };
+    let (mut first, _) = Controller::at(&path);
+    (1..=5).for_each(|until_s| first.journal.note_used(&sample(until_s)));
+    first.journal.store(&first.core);
+    drop(first);
+    let (mut second, _) = Controller::at(&path);
+    assert_eq!(used(&mut second), [1, 2, 3, 4, 5]);
+    assert_eq!(second.journal.used(2000, 4000, 100).unwrap(), [sample(2), sample(3)]);
+    assert_eq!(second.journal.used(0, u64::MAX, 2).unwrap().len(), 2);
+    second.journal.forget_used(2000, u64::MAX).unwrap();
+    assert_eq!(used(&mut second), [2, 3, 4, 5]);
+    // Two have more than 100 bytes each, and fit.
+    second.journal.forget_used(0, 300).unwrap();
+    assert_eq!(used(&mut second), [4, 5]);
+    drop(second);
+    change(&path, "UPDATE used SET body = zeroblob(9) WHERE until_ms = 4000");
+    let (mut third, _) = Controller::at(&path);
+    assert_eq!(used(&mut third), [5], "what is not what was written is left out");
 }

@@ -16,6 +16,7 @@ use tutti_types::StepKey;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
+use tutti_wire::usage::CarriedBytes;
 
 /// Processes that the keeper reaps: roots and minders, helpers, adopted ones.
 pub(super) struct Children {
@@ -84,6 +85,8 @@ pub(super) struct Context {
     pub(super) launching: Launching,
     /// Whether much was freed that the allocator does not give back by itself.
     pub(super) is_heap_loose: bool,
+    /// Standard input and output that was carried so far.
+    pub(super) carried: CarriedBytes,
     pub(super) agent_connected: bool,
 }
 
@@ -172,6 +175,7 @@ impl Context {
             },
             scratch: vec![0; 64 << 10],
             is_heap_loose: false,
+            carried: CarriedBytes::default(),
             agent_connected: false,
         })
     }

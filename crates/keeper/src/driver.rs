@@ -871,6 +871,10 @@ impl Keeper {
             }),
             ToKeeper::Lease { until_ns } => self.lease.renew(until_ns),
             ToKeeper::SignOfLife => self.context.reports.push(FromKeeper::Alive),
+            ToKeeper::AskCarried => {
+                let carried = FromKeeper::Carried(self.context.carried);
+                self.context.reports.push(carried);
+            }
             ToKeeper::Stop => self.stop(),
         }
     }

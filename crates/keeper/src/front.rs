@@ -16,6 +16,7 @@ use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::code::Code;
+use tutti_wire::usage::CarriedBytes;
 
 /// How often one round of the loop fills a front end's outlet, so that a fast reader does not keep
 /// the keeper from other jobs.
@@ -228,6 +229,7 @@ impl Job {
             }
         };
         pipe.learn(pumped);
+        context.carried.add(CarriedBytes { input: 0, output: count as u64 });
         if count > 0 && !self.viewers.is_empty() {
             context.touched.insert(self.key());
         }
@@ -496,8 +498,12 @@ impl Job {
 
     fn write_input(&mut self, index: usize, context: &mut Context) {
         let slot = &mut self.tasks[index].input;
-        if let Some(input) = slot
-            && input.write(&mut context.watches) == InputState::Closed
+        let Some(input) = slot else { return };
+        let waited = input.pending_bytes();
+        let state = input.write(&mut context.watches);
+        let written = waited.saturating_sub(input.pending_bytes());
+        context.carried.add(CarriedBytes { input: written as u64, output: 0 });
+        if state == InputState::Closed
             && let Some(input) = slot.take()
         {
             input.close(&mut context.watches);

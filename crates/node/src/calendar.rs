@@ -113,6 +113,18 @@ fn period_began(period: BankPeriod, now_ms: u64, zone: TimeZone) -> Option<u64> 
     u64::try_from(date.to_zoned(zone).ok()?.timestamp().as_millisecond()).ok()
 }
 
+/// When the hour began that a moment is in, by this machine's time zone; both in milliseconds since
+/// 1970.
+pub fn hour_began_ms(now_ms: u64) -> u64 {
+    let began = || {
+        let at = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?;
+        let into = u64::try_from(at.to_zoned(TimeZone::system()).minute()).ok()? * 60_000;
+        let minute_ms = now_ms - now_ms % 60_000;
+        minute_ms.checked_sub(into)
+    };
+    began().unwrap_or(now_ms)
+}
+
 /// The time of day here, to the second.
 pub fn local_clock(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());

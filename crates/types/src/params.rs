@@ -132,7 +132,10 @@ mod at {
     pub(super) const NOTIFY_TRIES: usize = 40;
     pub(super) const NOTIFY_TIME: usize = 41;
     pub(super) const POLICY_LIMIT: usize = 42;
-    pub(super) const COUNT: usize = 43;
+    pub(super) const USAGE_INTERVAL: usize = 43;
+    pub(super) const KEEP_USAGE: usize = 44;
+    pub(super) const USAGE_SIZE: usize = 45;
+    pub(super) const COUNT: usize = 46;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -542,6 +545,34 @@ pub const TABLE: &[Param; at::COUNT] = &[
         help: "How long an answer of the policy program may take before the built-in policy goes on.",
         takes: Takes::Live,
     },
+    Param {
+        name: "usage_interval",
+        kind: ParamKind::Duration,
+        min: SEC,
+        max: DAY,
+        default: 300 * SEC,
+        help: "How long the intervals are for which it is kept what the processors of each node were used \
+               for.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "keep_usage",
+        kind: ParamKind::Duration,
+        min: 0,
+        max: HISTORY_MAX.0,
+        default: 30 * DAY,
+        help: "How long that is kept for tutti history --usage. 0: it is not measured.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "usage_size",
+        kind: ParamKind::Count,
+        min: 1,
+        max: HISTORY_MIB_MAX,
+        default: 64,
+        help: "How much of the journal that may take, in MiB; the earliest is forgotten before that.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -663,6 +694,27 @@ impl Params {
     #[must_use]
     pub const fn history_bytes(&self) -> u64 {
         self.values[at::HISTORY_SIZE] << 20
+    }
+
+    /// How long the intervals are for which the use of processors is kept; zero: it is not measured.
+    #[must_use]
+    pub const fn usage_interval(&self) -> Nanos {
+        match self.keep_usage().0 {
+            0 => Nanos::ZERO,
+            _ => Nanos(self.values[at::USAGE_INTERVAL]),
+        }
+    }
+
+    /// How long the use of processors is kept.
+    #[must_use]
+    pub const fn keep_usage(&self) -> Nanos {
+        Nanos(self.values[at::KEEP_USAGE])
+    }
+
+    /// How many bytes may be kept of it.
+    #[must_use]
+    pub const fn usage_bytes(&self) -> u64 {
+        self.values[at::USAGE_SIZE] << 20
     }
 
     /// How long an answer of the policy program may take.

@@ -37,6 +37,7 @@ pub(crate) const FILES: &[File] = &[
     file!("job.js", SCRIPT, "job.js"),
     file!("submit.js", SCRIPT, "submit.js"),
     file!("gantt.js", SCRIPT, "gantt.js"),
+    file!("reports.js", SCRIPT, "reports.js"),
 ];
 
 /// A file, or that the browser has it.

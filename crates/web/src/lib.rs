@@ -27,7 +27,7 @@ pub use auth::Gate;
 pub use listen::{Listening, Place};
 pub use source::{
     Action, Answer, EventLine, EventLines, Events, Failure, HistoryQuery, Output, OutputQuery,
-    ReportQuery, Source,
+    ReportQuery, Source, UsageQuery,
 };
 pub use submission::{Submission, Work};
 

@@ -2,7 +2,7 @@
 
 use crate::answer::{answer, failed, json};
 use crate::app::App;
-use crate::source::{Action, Answer, Failure, HistoryQuery, OutputQuery, ReportQuery};
+use crate::source::{Action, Answer, Failure, HistoryQuery, OutputQuery, ReportQuery, UsageQuery};
 use crate::submission::Submission;
 use crate::{events, openapi, output};
 use axum::body::{Body, Bytes};
@@ -253,6 +253,24 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
+        path: "/v1/usage",
+        help: "What nodes' processors were used for, as `tutti history --usage --json` prints it.",
+        params: &[
+            Param { name: "by", kind: "string", help: "interval, hour, day or node." },
+            Param {
+                name: "since_ms",
+                kind: "integer",
+                help: "From this time on, in ms since 1970; a day ago otherwise.",
+            },
+            Param { name: "until_ms", kind: "integer", help: "Before this time." },
+            Param { name: "node", kind: "string", help: "Only this node." },
+        ],
+        body: None,
+        shape: Shape::Json("json.md"),
+        handler: handler!(usage),
+    },
+    Route {
+        method: Method::GET,
         path: "/v1/starts",
         help: "When waiting jobs will start, as `tutti ps --start --json` prints it.",
         params: &[],
@@ -442,6 +460,17 @@ async fn report(call: Call) -> Answer<Response<Body>> {
     };
     let key = format!("report {query:?}");
     call.app.fresh(key, move |source| source.report(&query)).await.map(json)
+}
+
+async fn usage(call: Call) -> Answer<Response<Body>> {
+    let query = UsageQuery {
+        by: call.query.get("by").cloned().unwrap_or_else(|| "hour".into()),
+        since_ms: call.number("since_ms")?,
+        until_ms: call.number("until_ms")?,
+        node: call.query.get("node").cloned(),
+    };
+    let key = format!("usage {query:?}");
+    call.app.fresh(key, move |source| source.usage(&query)).await.map(json)
 }
 
 async fn starts(call: Call) -> Answer<Response<Body>> {

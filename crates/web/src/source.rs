@@ -55,6 +55,19 @@ pub struct ReportQuery {
     pub until_ms: Option<u64>,
 }
 
+/// Which use of processors is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageQuery {
+    /// `interval`, `hour`, `day` or `node`.
+    pub by: String,
+    /// From this time on, in milliseconds since 1970; a day ago otherwise.
+    pub since_ms: Option<u64>,
+    /// Before this time.
+    pub until_ms: Option<u64>,
+    /// Of this node; of all otherwise.
+    pub node: Option<String>,
+}
+
 /// Which ended jobs are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryQuery {
@@ -185,6 +198,11 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// Also if there is no such report.
     fn report(&self, query: &ReportQuery) -> Answer<String>;
+    /// What processors of nodes were used for, as `tutti history --usage --json` prints it.
+    ///
+    /// # Errors
+    /// Also if there are no such rows.
+    fn usage(&self, query: &UsageQuery) -> Answer<String>;
     /// Submits a job; its number.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 use crate::launch::{Launch, Usage};
 use crate::pmi::Exchange;
 use crate::report::Target;
+use crate::usage::CarriedBytes;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem::take;
@@ -78,6 +79,8 @@ pub enum ToKeeper {
     },
     /// Answer with `Alive` at once.
     SignOfLife,
+    /// Answer with `Carried`.
+    AskCarried,
 }
 
 /// What a keeper tells its agent.
@@ -139,6 +142,8 @@ pub enum FromKeeper {
     Held(Vec<HeldJob>),
     /// The answer to `SignOfLife`.
     Alive,
+    /// The answer to `AskCarried`: what this keeper has carried since it began.
+    Carried(CarriedBytes),
 }
 
 /// A part of a job that its user has suspended by signals.

@@ -47,6 +47,7 @@ pub mod show;
 pub mod spawn;
 pub mod tree;
 pub mod units;
+pub mod usage;
 pub mod writer;
 
 pub use frame::{DecodeError, FrameBuffer, Hello, Role, TooLong};

@@ -14,6 +14,7 @@ use crate::report::{
 };
 use crate::show::ShowReport;
 use crate::spawn::Spawned;
+use crate::usage::{UsageQuery, UsageSample};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,6 +65,8 @@ pub enum Request {
     },
     /// Jobs that have ended, latest first, and as many as fit: `Past`.
     Past(EndedQuery),
+    /// What the processors of nodes were used for, earliest first, and as much as fits: `Usage`.
+    Usage(UsageQuery),
     /// The processes of a job, a task, or a process and all below it: a page of `Tasks`.
     Processes {
         /// Of which.
@@ -387,6 +390,7 @@ impl Request {
             | Self::JobsWithUsage { .. }
             | Self::History { .. }
             | Self::Past(_)
+            | Self::Usage(_)
             | Self::Processes { .. }
             | Self::Nodes { .. }
             | Self::NodesClosely { .. }
@@ -622,6 +626,13 @@ pub enum Reply {
         jobs: Vec<EndedReport>,
         /// Where the page ends, if others may follow.
         next: Option<PageEnd>,
+    },
+    /// What the processors of nodes were used for, earliest first.
+    Usage {
+        /// The intervals.
+        samples: Vec<UsageSample>,
+        /// Whether others may follow, from the end of the last one on.
+        more: bool,
     },
     /// A page of tasks with their processes, by node and rank.
     Tasks {

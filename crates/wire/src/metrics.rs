@@ -1,6 +1,7 @@
 //! Figures for monitoring: what `tutti metrics` prints.
 
 use crate::history::Ending;
+use crate::usage::CarriedBytes;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,9 @@ pub struct MetricsReport {
     pub rows_used_milli: Vec<u32>,
     /// The number of the latest event of the stream.
     pub events: u64,
+    /// Standard input and output that nodes' keepers have carried, as told at the end of each interval
+    /// of [`crate::usage`].
+    pub carried: CarriedBytes,
     /// How much the journal takes on disk.
     pub journal_bytes: u64,
 }

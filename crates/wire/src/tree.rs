@@ -4,6 +4,7 @@ use crate::frame::{encoded_len, pack};
 use crate::launch::{Launch, Share, Usage};
 use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport, TimetableReport};
+use crate::usage::UsedProcessors;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -265,6 +266,9 @@ pub struct Settings {
     pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
+    /// How long the intervals are of which it is told what the processors were used for; zero: none
+    /// is.
+    pub usage_interval: Nanos,
     /// How much of a processor external load must use to be reported, in thousandths; zero: the
     /// agent does not look.
     pub foreign_milli: u32,
@@ -337,6 +341,8 @@ pub enum FromAgent {
     Leaving,
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),
+    /// What its processors were used for in an interval.
+    Used(UsedProcessors),
     /// Processors with external load, if they are others than those reported before.
     Foreign(ProcessorSet),
     /// The answer to `Ask`.

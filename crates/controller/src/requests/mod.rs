@@ -151,6 +151,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::JobsWithUsage { .. }
         | Request::History { .. }
         | Request::Past(_)
+        | Request::Usage(_)
         | Request::Processes { .. }
         | Request::Nodes { .. }
         | Request::NodesClosely { .. }
@@ -204,6 +205,7 @@ impl Driver {
             Request::UsageByNode { job } => self.on_usage_by_node(token, job),
             Request::History { job } => self.on_history(token, uid, job),
             Request::Past(query) => self.on_past(token, &query),
+            Request::Usage(query) => self.on_usage(token, &query),
             Request::Processes { target, from } => {
                 let page = Page::of_nodes(from);
                 self.on_page_of_part(token, uid, target, (Question::Processes(target), page));

@@ -1,6 +1,7 @@
 //! `tutti report`: what users, groups and classes got.
 
-use crate::harness::Instance;
+use crate::harness::{Instance, eventually};
+use serde_json::Value;
 
 #[test]
 fn report_adds_up_jobs_that_have_ended() {
@@ -29,4 +30,51 @@ fn report_adds_up_jobs_that_have_ended() {
     assert_eq!(empty["rows"], serde_json::json!([]));
     let wrong = ["report", "--since", "2026-01-02", "--until", "2026-01-01"];
     instance.tutti(&wrong).expect(1).says("give an earlier --since");
+}
+
+/// Waits until an interval was measured in which jobs had some of the processors.
+pub(crate) fn wait_for_usage(instance: &Instance) {
+    eventually("a measured interval", || {
+        let rows = instance.tutti(&["history", "--usage", "--json"]).expect(0).json();
+        let has_jobs = |row: &Value| row["jobs_ms"].as_u64().is_some_and(|it| it > 0);
+        rows.as_array().unwrap().iter().any(has_jobs).then_some(())
+    });
+}
+
+fn usage(instance: &Instance, by: &str) -> Vec<Value> {
+    let rows = instance.tutti(&["history", "--usage", "--by", by, "--json"]).expect(0).json();
+    rows.as_array().unwrap().clone()
+}
+
+#[test]
+fn what_processors_were_used_for_is_kept_and_read_also_without_an_instance() {
+    let instance = Instance::new().up();
+    instance.tutti(&["history", "--usage"]).expect(0).says("nothing was measured");
+    instance.tutti(&["params", "usage_interval=1s"]).expect(0);
+    instance.submit_spinner(1);
+    wait_for_usage(&instance);
+    let node = instance.tutti(&["nodes", "--json"]).expect(0).json()[0].clone();
+    let measured = usage(&instance, "node");
+    assert_eq!((measured.len(), &measured[0]["node"]), (1, &node["name"]));
+    for row in &measured {
+        let of = |field: &str| row[field].as_u64().unwrap();
+        assert!(of("jobs_ms") > 0 && of("jobs_ms") <= of("busy_ms"), "{row}");
+        // Ticks are coarse.
+        assert!(of("busy_ms") <= of("processor_ms") * 11 / 10, "{row}");
+        assert_eq!(row["processors"], node["processors"], "{row}");
+    }
+    eventually("several intervals", || (usage(&instance, "interval").len() > 2).then_some(()));
+    let other = instance.tutti(&["history", "--usage", "--node", "nonesuch"]).expect(0);
+    other.says("of node nonesuch");
+    instance.tutti(&["history", "--usage", "-u", "root"]).expect(1).says("cannot be used with");
+    // What is too old goes, and nothing is measured any more.
+    let first = usage(&instance, "interval")[0]["since_ms"].clone();
+    instance.tutti(&["params", "keep_usage=2s"]).expect(0);
+    eventually("the first is gone", || {
+        usage(&instance, "interval").iter().all(|row| row["since_ms"] != first).then_some(())
+    });
+    instance.tutti(&["params", "keep_usage=1h"]).expect(0);
+    eventually("another", || (usage(&instance, "interval").len() > 1).then_some(()));
+    instance.tutti(&["down", "--yes"]).expect(0);
+    assert_eq!(usage(&instance, "node").len(), 1);
 }

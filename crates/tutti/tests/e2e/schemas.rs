@@ -31,7 +31,7 @@ fn busy() -> (Instance, String) {
         &["queue", "short", "user_jobs=2"],
         &["resource", "licence=2"],
         &["params", "--during", "mon-fri 08:00-18:00", "quantum=50ms"],
-        &["params", "quantum=20ms"],
+        &["params", "quantum=20ms", "usage_interval=1s"],
     ] {
         instance.tutti(settings).expect(0);
     }
@@ -51,6 +51,7 @@ fn busy() -> (Instance, String) {
 fn json_of_verbs_validates_against_its_schema() {
     let schema = schema();
     let (instance, node) = busy();
+    crate::report::wait_for_usage(&instance);
     crate::harness::eventually("a switch", || (instance.switches().len() > 2).then_some(()));
     let cases: &[(&str, &[&str])] = &[
         ("access", &["access"]),
@@ -71,6 +72,7 @@ fn json_of_verbs_validates_against_its_schema() {
         ("doctor --cluster", &["doctor", "--cluster"]),
         ("doctor --leftovers", &["doctor", "--leftovers"]),
         ("report", &["report"]),
+        ("history --usage", &["history", "--usage"]),
         ("bench node", &["bench", "node", "--quick"]),
         ("sim", &["sim", "--generate", "poisson", "--jobs", "50"]),
     ];

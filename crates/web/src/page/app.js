@@ -6,11 +6,12 @@ import * as matrix from './matrix.js';
 import * as lists from './lists.js';
 import * as job from './job.js';
 import * as gantt from './gantt.js';
+import * as reports from './reports.js';
 import * as submit from './submit.js';
 
 const main = byId('main');
-const KEYS = { m: '#/', j: '#/jobs', n: '#/nodes', h: '#/history', s: '#/submit' };
-const TITLES = { matrix: 'Matrix', jobs: 'Jobs', nodes: 'Nodes', history: 'History', job: 'Job', submit: 'New job' };
+const KEYS = { m: '#/', j: '#/jobs', n: '#/nodes', h: '#/history', r: '#/reports', s: '#/submit' };
+const TITLES = { matrix: 'Matrix', jobs: 'Jobs', nodes: 'Nodes', history: 'History', reports: 'Reports', job: 'Job', submit: 'New job' };
 let leave = () => {};
 let isFirst = true;
 
@@ -23,6 +24,7 @@ function show() {
   else if (view === 'nodes') { name = 'nodes'; leave = lists.nodes(main); }
   else if (view === 'submit') { name = 'submit'; leave = submit.view(main); }
   else if (view === 'history') { name = 'history'; leave = gantt.view(main); }
+  else if (view === 'reports') { name = 'reports'; leave = reports.view(main); }
   else if (view === 'job' && Number.isSafeInteger(number) && number > 0) { name = 'job'; leave = job.view(main, number); }
   else leave = matrix.view(main);
   document.title = name === 'job' ? `Job ${number} - Tutti` : `${TITLES[name]} - Tutti`;

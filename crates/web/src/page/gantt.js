@@ -16,7 +16,7 @@ function spanOf(job, now) {
   return { accepted, begin: Math.min(now, accepted + job.waited_ms), end: now, open: true };
 }
 
-function ticks(from, until, width) {
+export function ticks(from, until, width) {
   const steps = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400].map((it) => it * 1000);
   const step = steps.find((it) => ((until - from) / it) * 80 < width) ?? steps[steps.length - 1];
   const zone = new Date(from).getTimezoneOffset() * 60000;

@@ -237,6 +237,7 @@ fn report(report: FromAgent) -> FromAgent {
         | FromAgent::Cleared { .. }
         | FromAgent::Leaving
         | FromAgent::Load(_)
+        | FromAgent::Used(_)
         | FromAgent::Foreign(_)
         | FromAgent::Keeper(_)
         | FromAgent::Lease(_)) => fixed,
@@ -331,6 +332,7 @@ fn to_keeper(message: ToKeeper) -> ToKeeper {
         | ToKeeper::Kill { .. }
         | ToKeeper::Forget { .. }
         | ToKeeper::SignOfLife
+        | ToKeeper::AskCarried
         | ToKeeper::SendExchanges { .. }
         | ToKeeper::Lease { .. }
         | ToKeeper::Stop) => fixed,
@@ -372,6 +374,7 @@ fn from_keeper(message: FromKeeper) -> FromKeeper {
         | FromKeeper::TaskStarted { .. }
         | FromKeeper::Cleared { .. }
         | FromKeeper::Alive
+        | FromKeeper::Carried(_)
         | FromKeeper::Lapsed) => fixed,
     }
 }

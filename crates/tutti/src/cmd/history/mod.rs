@@ -1,6 +1,10 @@
 //! `tutti history`: jobs that have ended, and what they used.
 
 mod swf;
+mod usage;
+
+#[cfg(feature = "web")]
+pub(super) use usage::usage_json_of;
 
 use super::ask_of_the_past;
 use super::job_range::{Several, by_number, check_found};
@@ -26,6 +30,8 @@ Examples:
   tutti history 7              job 7, with each of its tasks
   tutti history -u ada -s failed --since yesterday
   tutti history --swf a.swf    a trace for `tutti sim`
+  tutti history --usage        what nodes' processors were used for, by hour
+  tutti history --usage --by node --since 7d
 
 TIME:
   90m, 2d                      that long ago
@@ -37,6 +43,7 @@ Columns:";
 
 /// The heading of options that choose jobs.
 const WHICH: &str = "Which jobs";
+const USAGE: &str = "Use of processors";
 
 fn help() -> String {
     format!("{TIMES_HELP}\n{}", account::COLUMNS_HELP)
@@ -75,6 +82,21 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     swf: Option<PathBuf>,
 
+    /// What processors of nodes were used for, since --since [default: a day ago], until --until
+    #[arg(long, help_heading = USAGE, conflicts_with_all = ["user", "states", "last", "swf", "jobs"])]
+    usage: bool,
+
+    /// What a row stands for
+    #[arg(
+        long, value_enum, value_name = "WHAT", default_value_t, requires = "usage",
+        help_heading = USAGE
+    )]
+    by: usage::By,
+
+    /// Only this node
+    #[arg(long, value_name = "NODE", requires = "usage", help_heading = USAGE)]
+    node: Option<String>,
+
     /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver; a single job is shown
     /// with each of its tasks
     #[arg(
@@ -85,6 +107,9 @@ pub(crate) struct HistoryArgs {
 }
 
 pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
+    if args.usage {
+        return usage::execute(args);
+    }
     let wanted = by_number(&args.jobs, true)?;
     let [Several::One(target)] = wanted[..] else { return all(args, &wanted) };
     if args.swf.is_some() {

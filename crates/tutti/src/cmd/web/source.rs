@@ -18,7 +18,7 @@ use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClassName, JobId, NodeId};
 use tutti_web::{
     Action, Answer, EventLine, EventLines, Events, Failure, HistoryQuery, Output, OutputQuery,
-    ReportQuery, Source, Submission,
+    ReportQuery, Source, Submission, UsageQuery,
 };
 use tutti_wire::code::Code;
 use tutti_wire::event::EventQuery;
@@ -129,6 +129,11 @@ impl Source for Instance {
 
     fn report(&self, query: &ReportQuery) -> Answer<String> {
         text(report::json_of(&query.by, query.since_ms, query.until_ms))
+    }
+
+    fn usage(&self, query: &UsageQuery) -> Answer<String> {
+        let UsageQuery { by, since_ms, until_ms, node } = query;
+        text(history::usage_json_of(by, *since_ms, *until_ms, node.clone()))
     }
 
     fn submit(&self, submission: &Submission) -> Answer<u64> {

@@ -148,6 +148,7 @@ fn decoded(text: &str) -> Vec<u8> {
 #[ignore = "needs Chromium: tests/web installs it and runs this"]
 fn the_page_shows_the_matrix_and_its_buttons_act() {
     let instance = Instance::new().up();
+    instance.tutti(&["params", "usage_interval=1s"]).expect(0);
     let web = Web::start(&instance);
     web.running.wait_for_err("for another browser: ");
     let said = web.running.err();
@@ -220,6 +221,16 @@ fn lists(browser: &Browser) {
     browser.click("nav a[data-view=history]");
     browser.wait("return document.querySelectorAll('#gantt .job').length >= 2");
     browser.picture("history");
+    browser.click("nav a[data-view=reports]");
+    browser.wait("return document.querySelectorAll('#usage .by-jobs').length > 0");
+    browser.wait("return document.querySelectorAll('#usage-nodes tbody tr').length >= 1");
+    browser.wait("return document.querySelector('#report').innerText.includes('total')");
+    browser.run(
+        "const by = document.querySelector('#report-by'); by.value = 'class'; \
+         by.dispatchEvent(new Event('change'))",
+    );
+    browser.wait("return document.querySelector('#report').innerText.includes('Class')");
+    browser.picture("reports");
 }
 
 /// The form of a new job: an error, then a job that is held, and released by a button.
@@ -279,6 +290,7 @@ fn narrow(browser: &Browser, job: u64) {
         ("jobs", "#/jobs".to_owned()),
         ("nodes", "#/nodes".to_owned()),
         ("history", "#/history".to_owned()),
+        ("reports", "#/reports".to_owned()),
         ("submit", "#/submit".to_owned()),
         ("job", format!("#/job/{job}")),
     ] {

@@ -1,0 +1,138 @@
+//! What the processors of nodes were used for, interval by interval: kept in the journal for
+//! `tutti history --usage`.
+//!
+//! All agents tell of an interval at its end, which is the same cluster time everywhere. What has come
+//! is gathered for a while and stored as one row. A controller that is killed meanwhile loses that
+//! interval, and no other.
+
+use super::driver::Driver;
+use std::collections::BTreeMap;
+use tracing::warn;
+use tutti_journal::JournalError;
+use tutti_node::codes::code_of_journal;
+use tutti_node::platform::time::wall_ms;
+use tutti_types::{ClusterTime, Nanos, NodeId};
+use tutti_wire::limits::USAGE_BYTES_MAX;
+use tutti_wire::local::Reply;
+use tutti_wire::usage::{NodeUsage, UsageQuery, UsageSample, UsedProcessors};
+
+/// After the end of an interval, what nodes tell of it is awaited for a tenth of it, at most so long.
+const GATHER_MAX: Nanos = Nanos::from_secs(10);
+
+/// Intervals that are gathered at once. Beyond that, clocks are far off.
+const OPEN_MAX: usize = 4;
+
+/// Intervals that are read for one page: reading them takes a few milliseconds, in which no other
+/// client is answered.
+const PAGE_SAMPLES: usize = 300;
+
+/// Intervals of which not all has been told.
+#[derive(Default)]
+pub(super) struct Gathering {
+    /// By their ends.
+    open: BTreeMap<ClusterTime, BTreeMap<NodeId, UsedProcessors>>,
+    stored: ClusterTime,
+}
+
+impl Gathering {
+    fn due(&self, interval: Nanos) -> ClusterTime {
+        let wait = Nanos(interval.0 / 10).min(GATHER_MAX);
+        self.open.first_key_value().map_or(ClusterTime::NEVER, |(&until, _)| until + wait)
+    }
+}
+
+impl Driver {
+    /// When an interval is stored next.
+    pub(super) fn usage_due(&self) -> ClusterTime {
+        self.usage.due(self.core.params().usage_interval())
+    }
+
+    pub(super) fn on_used(&mut self, node: NodeId, used: UsedProcessors) {
+        if let Some(carried) = used.carried {
+            self.metrics.count_carried(carried);
+        }
+        let (interval, now) = (self.core.params().usage_interval(), self.now());
+        let is_now = used.until <= now + GATHER_MAX && now.since(used.until).0 < interval.0;
+        if !is_now || used.until <= self.usage.stored {
+            return;
+        }
+        let open = &mut self.usage.open;
+        if open.contains_key(&used.until) || open.len() < OPEN_MAX {
+            open.entry(used.until).or_default().insert(node, used);
+        }
+    }
+
+    /// Stores the intervals that are over, and forgets those that are too old.
+    pub(super) fn store_usage(&mut self) {
+        let interval = self.core.params().usage_interval();
+        let now = self.now();
+        while self.usage.due(interval) <= now {
+            let Some((until, told)) = self.usage.open.pop_first() else { break };
+            self.usage.stored = until;
+            let sample = self.sample(until, interval, &told);
+            self.memory.journal.note_used(&sample);
+        }
+        let params = self.core.params();
+        let before_ms = wall_ms().saturating_sub(params.keep_usage().0 / 1_000_000);
+        if let Err(error) = self.memory.journal.forget_used(before_ms, params.usage_bytes()) {
+            warn!(code = %code_of_journal(&error), "{error}");
+        }
+    }
+
+    fn sample(
+        &self,
+        until: ClusterTime,
+        interval: Nanos,
+        told: &BTreeMap<NodeId, UsedProcessors>,
+    ) -> UsageSample {
+        let of_each = self.core.nodes().filter(|view| told.contains_key(&view.id));
+        let of_each = of_each.map(|view| (view.id, view.spec.processors.count()));
+        let processors: BTreeMap<NodeId, u32> = of_each.collect();
+        let of_node = |(&node, used): (&NodeId, &UsedProcessors)| NodeUsage {
+            node: self.node_name(node),
+            processors: processors.get(&node).copied().unwrap_or(0),
+            busy_milli: used.busy_milli,
+            jobs_milli: used.jobs_milli,
+            carried: used.carried,
+        };
+        let mut nodes: Vec<NodeUsage> = told.iter().map(of_node).collect();
+        nodes.sort_by(|one, other| one.node.cmp(&other.node));
+        UsageSample {
+            until_ms: wall_ms().saturating_sub(self.now().since(until).0 / 1_000_000),
+            interval_ms: interval.0 / 1_000_000,
+            nodes,
+        }
+    }
+
+    pub(super) fn on_usage(&mut self, token: u64, query: &UsageQuery) {
+        let found = used_page(query, |since_ms, until_ms, most| {
+            self.memory.journal.used(since_ms, until_ms, most)
+        });
+        match found {
+            Ok(page) => self.reply(token, &page),
+            Err(error) => self.fail(token, error),
+        }
+    }
+}
+
+/// The answer to a query, of intervals that `read` gives from one time to another, at most so many.
+pub(super) fn used_page(
+    query: &UsageQuery,
+    read: impl FnOnce(u64, u64, usize) -> Result<Vec<UsageSample>, JournalError>,
+) -> Result<Reply, JournalError> {
+    let (since_ms, until_ms) = (query.since_ms.unwrap_or(0), query.until_ms.unwrap_or(u64::MAX));
+    let found = read(since_ms, until_ms, PAGE_SAMPLES)?;
+    let (mut bytes, mut samples, mut more) = (0, Vec::new(), found.len() == PAGE_SAMPLES);
+    for mut sample in found {
+        if let Some(wanted) = &query.node {
+            sample.nodes.retain(|it| it.node == *wanted);
+        }
+        bytes += 20 + sample.nodes.iter().map(NodeUsage::bytes).sum::<usize>();
+        if bytes > USAGE_BYTES_MAX && !samples.is_empty() {
+            more = true;
+            break;
+        }
+        samples.push(sample);
+    }
+    Ok(Reply::Usage { samples, more })
+}
