@@ -1,6 +1,6 @@
-//! What the node's processors were used for, told to the controller interval by interval: `tutti
-//! history --usage`. The intervals of all nodes end at the same cluster times, which are multiples of
-//! their length.
+//! What the node's processors were used for, told to the controller interval by interval:
+//! `tutti history --usage`. The intervals of all nodes end at the same cluster times, which are
+//! multiples of their length.
 
 use super::clock::ClusterClock;
 use super::processor_time::Reading;
@@ -17,7 +17,7 @@ pub(super) struct UsageReports {
     /// On the monotonic clock.
     due_ns: Option<u64>,
     began: Option<Began>,
-    /// What is told when the keeper has said what it carried.
+    /// What goes to the controller when the keeper has said what it carried.
     measured: Option<UsedProcessors>,
     /// What the keeper had carried when it was asked last.
     carried: CarriedBytes,
@@ -54,8 +54,8 @@ impl UsageReports {
         self.due_ns
     }
 
-    /// Measures, if an interval has ended. Whether it has: then the keeper is asked what it carried,
-    /// and what it says goes to [`Self::carried`].
+    /// Measures, if an interval has ended, and says whether it has: then the keeper is asked what it
+    /// carried, and its answer goes to [`Self::carried`].
     pub(super) fn news(
         &mut self,
         now_ns: u64,

@@ -1,8 +1,8 @@
 //! What the processors of nodes were used for, interval by interval: kept in the journal for
 //! `tutti history --usage`.
 //!
-//! All agents tell of an interval at its end, which is the same cluster time everywhere. What has come
-//! is gathered for a while and stored as one row. A controller that is killed meanwhile loses that
+//! All agents tell of an interval at its end, which is the same cluster time everywhere. That is
+//! gathered for a while and stored as one row. A controller that is killed meanwhile loses that
 //! interval, and no other.
 
 use super::driver::Driver;
@@ -16,7 +16,7 @@ use tutti_wire::limits::USAGE_BYTES_MAX;
 use tutti_wire::local::Reply;
 use tutti_wire::usage::{NodeUsage, UsageQuery, UsageSample, UsedProcessors};
 
-/// After the end of an interval, what nodes tell of it is awaited for a tenth of it, at most so long.
+/// What nodes tell of an interval is awaited for a tenth of its length, at most so long.
 const GATHER_MAX: Nanos = Nanos::from_secs(10);
 
 /// Intervals that are gathered at once. Beyond that, clocks are far off.

@@ -388,8 +388,8 @@ impl Journal {
         used_within(&mut *self.store, &self.path, (since_ms, until_ms), most)
     }
 
-    /// Forgets intervals that ended before this moment, in milliseconds since 1970, and the earliest
-    /// ones while they have more bytes than these.
+    /// Forgets intervals that ended before this moment, in milliseconds since 1970, and the
+    /// earliest ones while they have more bytes than these.
     ///
     /// # Errors
     /// If that can't be written.

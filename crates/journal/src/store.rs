@@ -56,8 +56,8 @@ pub struct Append {
     pub published: Vec<Published>,
     /// How many of the earliest of those are not kept any more.
     pub published_gone: u64,
-    /// What the processors of nodes were used for, by the end of the interval, in milliseconds since
-    /// 1970.
+    /// What the processors of nodes were used for, by the end of the interval, in milliseconds
+    /// since 1970.
     pub used: Vec<Used>,
 }
 
@@ -226,9 +226,9 @@ pub trait Store: Send {
     /// If they can't be read, or one is not what was written.
     fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError>;
 
-    /// What the processors of nodes were used for in intervals that ended then or later, and before;
-    /// times are milliseconds since 1970. The earliest first, at most so many; what is not what was
-    /// written is left out.
+    /// What the processors of nodes were used for in intervals that ended then or later, and
+    /// before; times are milliseconds since 1970. The earliest first, at most so many; what is not
+    /// what was written is left out.
     ///
     /// # Errors
     /// If it can't be read.

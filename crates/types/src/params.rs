@@ -696,7 +696,8 @@ impl Params {
         self.values[at::HISTORY_SIZE] << 20
     }
 
-    /// How long the intervals are for which the use of processors is kept; zero: it is not measured.
+    /// How long the intervals are for which the use of processors is kept; zero: it is not
+    /// measured.
     #[must_use]
     pub const fn usage_interval(&self) -> Nanos {
         match self.keep_usage().0 {

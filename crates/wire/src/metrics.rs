@@ -94,8 +94,8 @@ pub struct MetricsReport {
     pub rows_used_milli: Vec<u32>,
     /// The number of the latest event of the stream.
     pub events: u64,
-    /// Standard input and output that nodes' keepers have carried, as told at the end of each interval
-    /// of [`crate::usage`].
+    /// Standard input and output that nodes' keepers have carried, as told at the end of each
+    /// interval of [`crate::usage`].
     pub carried: CarriedBytes,
     /// How much the journal takes on disk.
     pub journal_bytes: u64,

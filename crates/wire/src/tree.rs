@@ -266,8 +266,7 @@ pub struct Settings {
     pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
-    /// How long the intervals are of which it is told what the processors were used for; zero: none
-    /// is.
+    /// How long the intervals are for which the use of processors is measured; zero: it is not.
     pub usage_interval: Nanos,
     /// How much of a processor external load must use to be reported, in thousandths; zero: the
     /// agent does not look.

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ClusterTime;
 
-/// Bytes of standard input and output that passed the keeper. What tasks read from files or write to
-/// them by themselves, and what a front end reads from a task by itself, is not among them.
+/// Bytes of standard input and output that passed the keeper. What tasks read from files or write
+/// to them by themselves, and what a front end reads from a task by itself, is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedBytes {
     /// To tasks.
@@ -22,7 +22,7 @@ impl CarriedBytes {
         self.output = self.output.saturating_add(more.output);
     }
 
-    /// What was carried since the earlier of two answers; all of it by a keeper that has begun since.
+    /// What was carried since the earlier of two answers: all of it, by a keeper that began since.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         if self.input < before.input || self.output < before.output {

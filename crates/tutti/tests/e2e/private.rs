@@ -140,6 +140,16 @@ fn jobs_that_ended_too_long_ago_are_not_read_from_the_journal() {
 }
 
 #[test]
+fn what_processors_were_used_for_is_read_from_the_journal() {
+    let place = Place::new();
+    let measured = "\"$TUTTI\" params usage_interval=1s && \"$TUTTI\" run sleep 4";
+    place.script(&format!("{measured} && \"$TUTTI\" down")).expect(0);
+    let rows = place.script("\"$TUTTI\" history --usage --by node --json").expect(0).json();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    assert_eq!(place.daemons(), [0; 0]);
+}
+
+#[test]
 fn forgetting_leaves_only_the_number_of_the_last_job() {
     let place = Place::new();
     place.script("\"$TUTTI\" run true && \"$TUTTI\" down --forget").expect(0);

@@ -45,7 +45,8 @@ impl By {
     }
 }
 
-/// A row, as JSON shows it. Times are in milliseconds; those of processors are sums over processors.
+/// A row, as JSON shows it. Times are in milliseconds; those of processors are sums over
+/// processors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Row {
     /// The node, if each has a row.
