@@ -103,6 +103,9 @@ enum Round {
 /// If the job is not to be seen.
 pub fn attach(seen: Seen, options: AttachOptions) -> anyhow::Result<Exit> {
     let signals = detach_signals()?;
+    if options.panes {
+        panes::check_count(seen.tasks)?;
+    }
     let terminal = options.panes.then(|| Terminal::new(Purpose::Panes)).transpose()?;
     have_descriptors();
     let job = seen.job;

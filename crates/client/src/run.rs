@@ -168,6 +168,9 @@ impl Work {
     }
 
     fn run(self, options: RunOptions) -> anyhow::Result<Exit> {
+        if options.panes {
+            panes::check_count(self.size)?;
+        }
         let purpose = if options.panes { Purpose::Panes } else { Purpose::Pty };
         let has_terminal = options.terminal || options.panes;
         let terminal = has_terminal.then(|| Terminal::new(purpose)).transpose()?;
@@ -409,7 +412,7 @@ impl Front {
         !self.intake.keepers.iter().any(|keeper| keeper.owes(outcome.reason, at))
     }
 
-    /// Shows what is in panes until a key is pressed.
+    /// Shows what is in panes until a key is pressed, or this process is to end by a signal.
     fn linger(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
         let Some((outcome, _)) = self.ended.as_ref().filter(|_| self.failed.is_none()) else {
@@ -418,7 +421,8 @@ impl Front {
         let key = self.intake.key;
         let text = format!("job {key} has ended, exit code {}", outcome.exit_code);
         let last = self.signals.last();
-        let is_over = || self.signals.last() != last;
+        let ends = [Signal::SIGTERM, Signal::SIGHUP].map(|signal| signal as u8);
+        let is_over = || self.signals.last() != last || ends.contains(&last);
         panes::linger(&mut self.intake.output, terminal, text, None, is_over);
     }
 

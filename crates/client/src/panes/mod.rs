@@ -14,15 +14,17 @@ mod screen;
 use super::sink::Output;
 use super::terminal::Terminal;
 use cell::{DIM, Frame, Style};
-use commands::{Command, Keys, Scroll, Target};
+use commands::{Command, Keys, Mode, Scroll, Target};
 use layout::Layout;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use screen::Screen;
 use serde_bytes::ByteBuf;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use tutti_node::codes::coded;
 use tutti_types::{JobId, Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, TerminalSize};
+use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::show::NodeShare;
@@ -45,6 +47,24 @@ const PAST_CELLS_MAX: usize = 4 << 20;
 
 /// Rows of the past of one pane.
 const PAST_ROWS_MAX: usize = 5000;
+
+/// Panes of one job.
+const PANES_MAX: u32 = 1000;
+
+/// Checks that so many ranks can be shown.
+///
+/// # Errors
+/// If there are more than [`PANES_MAX`]: each pane takes memory.
+pub(super) fn check_count(ranks: u32) -> anyhow::Result<()> {
+    if ranks <= PANES_MAX {
+        return Ok(());
+    }
+    let reason = format!(
+        "--panes shows at most {PANES_MAX} ranks, and the job has {ranks}; `-l` shows the rank \
+         before each line instead"
+    );
+    Err(coded(Code::Improper, reason))
+}
 
 /// What a command comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +198,8 @@ impl Panes {
 
     /// The terminal has this size, and shows nothing that is known.
     pub(super) fn resize(&mut self, size: TerminalSize) {
-        (self.width, self.height) = (usize::from(size.columns), usize::from(size.rows));
+        let limited = |length: u16| usize::from(length).min(screen::SIZE_MAX);
+        (self.width, self.height) = (limited(size.columns), limited(size.rows));
         self.shown = None;
         self.lay_out();
     }
@@ -210,6 +231,12 @@ impl Panes {
     /// The job has ended, as this text says; the next key leaves.
     pub(super) fn end(&mut self, text: String) {
         self.over = Some((Instant::now(), text));
+        // A line that is being typed has no reader any more; messages follow on the first screen.
+        self.keys.target = Target::Focused;
+        if matches!(self.keys.mode, Mode::Line(_)) {
+            self.keys.settle();
+        }
+        self.note = None;
         self.is_dirty = true;
     }
 
@@ -230,6 +257,7 @@ impl Panes {
     pub(super) fn picture(&mut self) -> String {
         if let Some((messages, last)) = tutti_node::say::held()
             && messages != self.messages
+            && self.over.is_none()
         {
             self.messages = messages;
             self.note = Some(last.trim_start_matches("tutti: ").to_owned());
@@ -494,5 +522,61 @@ pub(super) fn linger(
         if leaves || ready.get(2) == Some(&true) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panes(size: u32, input: InputTo) -> Panes {
+        let (title, readers) = ("job 1 a".into(), InputTo::All);
+        Panes::new(PanesOptions { title, size, readers, input, is_viewer: false })
+    }
+
+    fn last_line(panes: &Panes) -> String {
+        panes.frame().line(23)
+    }
+
+    #[test]
+    fn the_end_of_the_job_takes_the_place_of_a_line_that_is_typed() {
+        let mut panes = panes(2, InputTo::Tagged);
+        panes.type_in(b"1: unfinished");
+        assert!(last_line(&panes).contains("RANK: TEXT> 1: unfinished"));
+        panes.end("job 1 has ended".into());
+        assert!(last_line(&panes).contains("job 1 has ended; press a key"));
+        // A key that was for a rank does not leave.
+        assert_eq!(panes.type_in(b"x"), []);
+        std::thread::sleep(GUARD + Duration::from_millis(50));
+        assert_eq!(panes.type_in(b"x"), [Act::Leave]);
+    }
+
+    #[test]
+    fn output_and_its_sequences_stay_in_the_pane_of_the_rank() {
+        let mut panes = panes(2, InputTo::Rank(0));
+        panes.feed(Rank(1), Stream::Output, b"\x1b[2J\x1b[HAAAA\x1b[999;999HB\x1b[1;1r\x1b[?6h");
+        panes.feed(Rank(7), Stream::Output, b"no such rank");
+        let frame = panes.frame();
+        let at = |letter| (0..24).filter(|y| frame.line(*y).contains(letter)).collect::<Vec<_>>();
+        assert_eq!((at('A'), at('B')), (vec![12], vec![22]));
+        assert!(frame.line(0).contains("0  running") && frame.line(11).contains("1  running"));
+    }
+
+    #[test]
+    fn a_tagged_line_goes_to_its_rank_and_a_wrong_one_says_what_to_write() {
+        let mut panes = panes(3, InputTo::Tagged);
+        let input = |rank: u32, text: &str| {
+            let data = ByteBuf::from(text.as_bytes().to_vec());
+            [Act::Send(FromFrontEnd::Input { rank: Some(Rank(rank)), data })]
+        };
+        assert_eq!(panes.type_in(b"2: go\r"), input(2, "go\n"));
+        assert_eq!(panes.type_in(b"3: go\r"), []);
+        assert!(last_line(&panes).contains("write RANK: TEXT, with a rank of 0 to 2"));
+    }
+
+    #[test]
+    fn more_ranks_than_panes_are_refused() {
+        assert!(check_count(PANES_MAX).is_ok());
+        assert!(check_count(PANES_MAX + 1).is_err());
     }
 }

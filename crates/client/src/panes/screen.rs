@@ -11,7 +11,10 @@ use unicode_width::UnicodeWidthChar;
 use vte::{Params, Perform};
 
 /// The widest and highest.
-const SIZE_MAX: usize = 1000;
+pub(super) const SIZE_MAX: usize = 1000;
+
+/// The width up to which all rows of the past are kept.
+const USUAL_WIDTH: usize = 80;
 
 /// A row of it.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +93,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// An empty one that keeps so many rows of the past.
+    /// An empty one that keeps so many rows of the past, or fewer that are wider than usual.
     pub(super) fn new(width: usize, height: usize, past_max: usize) -> Self {
         Self {
             width: width.clamp(1, SIZE_MAX),
@@ -169,7 +172,9 @@ impl Screen {
     }
 
     fn forget(&mut self) {
-        while self.top > self.past_max {
+        // Wider rows take more memory.
+        let past_max = self.past_max * USUAL_WIDTH / self.width.max(USUAL_WIDTH);
+        while self.top > past_max {
             self.rows.pop_front();
             self.top -= 1;
         }
@@ -526,6 +531,16 @@ mod tests {
         assert_eq!((screen.past(), screen.rows.len() <= 54), (50, true));
         parser.advance(&mut screen, b"\x1b[3J");
         assert_eq!(screen.past(), 0);
+    }
+
+    #[test]
+    fn wide_rows_of_the_past_are_fewer() {
+        let mut screen = Screen::new(160, 4, 50);
+        let mut parser = Parser::<64>::new_with_size();
+        (0..1000).for_each(|_| parser.advance(&mut screen, b"line\n"));
+        assert_eq!(screen.past(), 25);
+        screen.resize(800, 4);
+        assert_eq!(screen.past(), 5);
     }
 
     /// Sequences that change much, to be mixed with random bytes.

@@ -95,8 +95,8 @@ fn each_rank_has_a_pane_and_keys_reach_the_focused_rank_all_or_the_one_named() {
     // The first screen is back, and the shell reads lines.
     let picture = window.picture();
     assert!(picture.contains("run --panes") && !picture.contains("hello"), "{picture}");
-    window.types("stty -a | grep -c ' icanon.* echo '\n");
-    window.shows("ready>");
+    window.types("clear; stty -a | grep -q ' icanon .* echo ' && echo line\"\"wise\n");
+    window.shows("linewise");
 }
 
 #[test]
@@ -123,6 +123,9 @@ fn an_interrupt_ends_the_job_and_a_viewer_detaches() {
     window.press(&["Enter"]);
     window.shows("again 130");
     window.shows("sent SIGINT to job 2");
+    // What ends the front end itself does not wait for a key.
+    window.types("clear; timeout --foreground 2 $T run --panes -n 2 sleep 100; echo third $?\n");
+    window.shows("third 124");
     instance.tutti(&["cancel", "--now", "1"]).expect(0);
     instance.tutti(&["run", "--panes", "true"]).expect(125).says("--panes needs a terminal");
     instance.tutti(&["run", "--panes", "--pty", "true"]).expect(2);
