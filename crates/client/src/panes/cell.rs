@@ -1,4 +1,4 @@
-//! Characters with their looks, and how a terminal is told of them.
+//! Characters with their looks, and the sequences that draw them on a terminal.
 
 use std::fmt::Write;
 

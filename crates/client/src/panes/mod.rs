@@ -75,7 +75,7 @@ pub(super) enum Act {
     Leave,
 }
 
-/// What is shown, and for whom.
+/// What is shown, and which ranks read input.
 pub(super) struct PanesOptions {
     /// What the job is called in the last line.
     pub(super) title: String,
