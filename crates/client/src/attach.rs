@@ -5,11 +5,13 @@
 
 use super::input::Input;
 use super::keeper::dial;
-use super::run::have_descriptors;
+use super::panes::{self, Act, Panes, PanesOptions};
+use super::run::{have_descriptors, shortest};
 use super::sink::{Output, OutputError, OutputOptions};
+use super::terminal::{Purpose, Terminal};
 use crate::ask::{ask_until_answered, unexpected};
 use crate::output::ended;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_bytes::Bytes;
@@ -48,6 +50,10 @@ pub struct AttachOptions {
     pub input: InputTo,
     /// The only rank that is shown.
     pub rank: Option<u32>,
+    /// Whether each rank has a pane.
+    pub panes: bool,
+    /// The ranks that read input.
+    pub readers: InputTo,
 }
 
 /// The job that is seen.
@@ -79,6 +85,7 @@ struct Viewer {
     input: Input,
     input_open: bool,
     signals: SignalFd,
+    terminal: Option<Terminal>,
     end: Receiver<End>,
     ended: Option<(Instant, JobReport, Outcome)>,
 }
@@ -96,6 +103,10 @@ enum Round {
 /// If the job is not to be seen.
 pub fn attach(seen: Seen, options: AttachOptions) -> anyhow::Result<Exit> {
     let signals = detach_signals()?;
+    if options.panes {
+        panes::check_count(seen.tasks)?;
+    }
+    let terminal = options.panes.then(|| Terminal::new(Purpose::Panes)).transpose()?;
     have_descriptors();
     let job = seen.job;
     let keepers = match ask_until_answered(&Request::Keepers { job })? {
@@ -103,21 +114,33 @@ pub fn attach(seen: Seen, options: AttachOptions) -> anyhow::Result<Exit> {
         _ => return unexpected(),
     };
     let end = end_of(job);
+    let panes = options.panes.then(|| panes_of(&seen, &options));
     let input = Input::new(options.input, seen.tasks);
     let views = keepers.into_iter().map(|at| View::new(at, job)).collect();
-    let viewer = Viewer {
+    let mut viewer = Viewer {
         job,
         views,
-        output: Output::new(options.output, seen.tasks, job, seen.name),
+        output: Output::new(options.output, seen.tasks, job, seen.name).in_panes(panes),
         rank: options.rank,
-        input_open: input.wanted(),
+        input_open: input.wanted() || options.panes,
         input,
         signals,
+        terminal,
         end,
         ended: None,
     };
     say!("tutti: attached to job {job}; Ctrl-\\ detaches");
+    viewer.terminal.iter_mut().for_each(Terminal::enter);
+    if let Some(panes) = &mut viewer.output.panes {
+        panes.enter(Some(job), Terminal::size());
+    }
     viewer.serve()
+}
+
+fn panes_of(seen: &Seen, options: &AttachOptions) -> Panes {
+    let title = format!("job {} {}", seen.job, seen.name);
+    let (readers, input) = (options.readers, options.input);
+    Panes::new(PanesOptions { title, size: seen.tasks, readers, input, is_viewer: true })
 }
 
 /// Ctrl-\ and Ctrl-C end this process alone.
@@ -195,6 +218,13 @@ impl Viewer {
                 if self.output.finish().is_err() {
                     return Ok(Exit::READER_GONE);
                 }
+                if let Some(terminal) = &mut self.terminal {
+                    let code = outcome.exit_code;
+                    let text = format!("job {} has ended, exit code {code}", self.job);
+                    let signals = Some(self.signals.as_fd());
+                    panes::linger(&mut self.output, terminal, text, signals, || false);
+                }
+                self.terminal = None;
                 ended::say_how(report, *outcome);
                 return Ok(Exit::of_job(outcome.exit_code));
             }
@@ -243,7 +273,12 @@ impl Viewer {
                         return Ok(Some(error));
                     }
                 }
-                ToFrontEndWith::TaskEnded { rank, .. } => self.input.on_task_ended(rank),
+                ToFrontEndWith::TaskEnded { rank, status, .. } => {
+                    self.input.on_task_ended(rank);
+                    if let Some(panes) = &mut self.output.panes {
+                        panes.on_task_ended(rank, status);
+                    }
+                }
                 ToFrontEndWith::Finished => view.is_over = true,
                 ToFrontEndWith::Refused { reason } => {
                     say!("tutti: {}", Code::OutputLost.mark(&format!("no output: {reason}")));
@@ -269,7 +304,8 @@ impl Viewer {
         let links =
             || self.views.iter().filter(|view| !view.is_over).filter_map(|it| it.link.as_ref());
         let unsent = links().map(Link::unsent).max().unwrap_or(0);
-        let reads = self.input_open && unsent < INPUT_UNSENT_MAX;
+        let has_panes = self.output.panes.is_some();
+        let reads = self.input_open && (unsent < INPUT_UNSENT_MAX || has_panes);
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         if reads {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
@@ -279,18 +315,52 @@ impl Viewer {
             flags.set(PollFlags::POLLOUT, link.unsent() > 0);
             fds.push(PollFd::new(link.as_fd(), flags));
         }
-        match poll(&mut fds, PollTimeout::from(LOOK)) {
+        let terminal_at = fds.len();
+        fds.extend(self.terminal.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+        let look = Duration::from_millis(LOOK.into());
+        let due = self.output.panes.as_ref().and_then(|panes| panes.due_in());
+        match poll(&mut fds, shortest([Some(look), due])) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
         let ready = |at: usize| fds.get(at).is_some_and(|fd| fd.any().unwrap_or(true));
         let (signalled, typed) = (ready(0), reads && ready(1));
+        let of_terminal = ready(terminal_at);
         drop(fds);
-        if typed {
-            self.on_input();
+        if of_terminal
+            && let Some(size) = self.terminal.as_mut().and_then(Terminal::on_signals)
+            && let Some(panes) = &mut self.output.panes
+        {
+            panes.resize(size);
         }
         // It is not read: nothing follows it.
-        Ok(signalled)
+        match typed {
+            true if has_panes => Ok(self.on_keys(unsent < INPUT_UNSENT_MAX) || signalled),
+            true => {
+                self.on_input();
+                Ok(signalled)
+            }
+            false => Ok(signalled),
+        }
+    }
+
+    /// What is typed in panes; whether that is to detach.
+    fn on_keys(&mut self, has_room: bool) -> bool {
+        let Some(panes) = &mut self.output.panes else { return false };
+        let Some(acts) = panes.read_keys() else {
+            self.input_open = false;
+            return false;
+        };
+        for act in &acts {
+            match act {
+                Act::Send(message) if has_room => {
+                    self.views.iter_mut().for_each(|view| view.send(message));
+                }
+                Act::Send(_) => panes.note_dropped(),
+                Act::Leave => {}
+            }
+        }
+        acts.contains(&Act::Leave)
     }
 
     fn on_input(&mut self) {

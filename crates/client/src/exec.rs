@@ -78,5 +78,5 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
     };
     let (terminal, inside) = (options.terminal, Inside::default());
     let output = OutputOptions { terminal, ..OutputOptions::default() };
-    run_step(step, RunOptions { output, input, summary: false, inside, terminal })
+    run_step(step, RunOptions { output, input, summary: false, inside, terminal, panes: false })
 }

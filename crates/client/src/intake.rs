@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tutti_node::link::LinkError;
-use tutti_types::{NodeId, Rank, StepKey};
+use tutti_types::{NodeId, Rank, StepKey, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 
 /// What went wrong on the way.
@@ -31,8 +31,8 @@ pub(super) enum Trouble {
     },
     /// The job was killed.
     Killed,
-    /// A task has ended.
-    TaskEnded(Rank),
+    /// A task has ended, in this way.
+    TaskEnded(Rank, TaskStatus),
 }
 
 /// The keepers of a job and the output that comes from them.
@@ -168,9 +168,9 @@ impl Intake {
                     keeper.send(&answer);
                 }
                 // How it ended, the controller says.
-                ToFrontEndWith::TaskEnded { rank, .. } => {
+                ToFrontEndWith::TaskEnded { rank, status, .. } => {
                     self.end_pipes(index, Some(rank), troubles);
-                    troubles.push(Trouble::TaskEnded(rank));
+                    troubles.push(Trouble::TaskEnded(rank, status));
                 }
                 ToFrontEndWith::Finished => {
                     if keeper.far.is_some()

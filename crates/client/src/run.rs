@@ -5,22 +5,25 @@ use super::input::Input;
 use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
 use super::open_mpi::{self, Suspect};
+use super::panes::{self, Act, Panes, PanesOptions};
 use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
-use super::terminal::Terminal;
+use super::terminal::{Purpose, Terminal};
 use super::unenforced_limits::Asked;
 use crate::output::{account, ended};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tutti_node::codes::{coded, is_away};
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::link::{Link, LinkError};
-use tutti_types::{FirstStep, Nanos, OnNodeLoss, Outcome, Rank, StepKey, StepSpec};
+use tutti_types::{FirstStep, JobId, Nanos, OnNodeLoss, Outcome, Rank, StepId, StepKey, StepSpec};
 use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request, StepRequest};
@@ -39,6 +42,8 @@ pub struct RunOptions {
     pub inside: Inside,
     /// Whether rank 0 has a terminal of its own.
     pub terminal: bool,
+    /// Whether each rank has a pane. All ranks read input then, unless `input` is for none.
+    pub panes: bool,
 }
 
 /// What a run inside a job asks for.
@@ -163,7 +168,12 @@ impl Work {
     }
 
     fn run(self, options: RunOptions) -> anyhow::Result<Exit> {
-        let terminal = options.terminal.then(Terminal::new).transpose()?;
+        if options.panes {
+            panes::check_count(self.size)?;
+        }
+        let purpose = if options.panes { Purpose::Panes } else { Purpose::Pty };
+        let has_terminal = options.terminal || options.panes;
+        let terminal = has_terminal.then(|| Terminal::new(purpose)).transpose()?;
         let Self { mut request, mut of_its_own, size, name, grace, asked, suspect, tell } = self;
         let mut controller = ask(connect_or_start()?, &request);
         // The controller is at work meanwhile.
@@ -205,6 +215,8 @@ impl Work {
             suspect.watch(job, size);
         }
         let input = Input::new(options.input, size);
+        let panes = options.panes.then(|| panes_of(job, &name, size, options.input));
+        let output = Output::new(options.output, size, job, name).in_panes(panes);
         let front = Front {
             again: match request {
                 Request::RunStep(step) => {
@@ -214,10 +226,10 @@ impl Work {
             },
             controller: Some(controller),
             away_since: None,
-            intake: Intake::new(key, Output::new(options.output, size, job, name)),
+            intake: Intake::new(key, output),
             signals: target,
             terminal,
-            input_open: input.wanted() && may_read_terminal(),
+            input_open: options.panes || (input.wanted() && may_read_terminal()),
             input_room: Vec::new(),
             input,
             ended: None,
@@ -348,6 +360,12 @@ fn reply_name(reply: &Reply) -> String {
     format!("{reply:?}").split([' ', '(', '{']).next().unwrap_or_default().to_owned()
 }
 
+fn panes_of(job: JobId, name: &str, size: u32, input: InputTo) -> Panes {
+    let readers = if input == InputTo::Nobody { InputTo::Nobody } else { InputTo::All };
+    let title = format!("job {job} {name}");
+    Panes::new(PanesOptions { title, size, readers, input, is_viewer: false })
+}
+
 /// A job in the background of a terminal would be stopped for reading from it.
 fn may_read_terminal() -> bool {
     match nix::unistd::tcgetpgrp(std::io::stdin()) {
@@ -371,6 +389,7 @@ impl Front {
         if let Err(error) = self.intake.output.finish() {
             self.on_output_error(&error);
         }
+        self.linger();
         // What follows is for its former mode.
         self.terminal = None;
         self.look_for_missed();
@@ -393,6 +412,20 @@ impl Front {
         !self.intake.keepers.iter().any(|keeper| keeper.owes(outcome.reason, at))
     }
 
+    /// Shows what is in panes until a key is pressed, or this process is to end by a signal.
+    fn linger(&mut self) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let Some((outcome, _)) = self.ended.as_ref().filter(|_| self.failed.is_none()) else {
+            return;
+        };
+        let key = self.intake.key;
+        let text = format!("job {key} has ended, exit code {}", outcome.exit_code);
+        let last = self.signals.last();
+        let ends = [Signal::SIGTERM, Signal::SIGHUP].map(|signal| signal as u8);
+        let is_over = || self.signals.last() != last || ends.contains(&last);
+        panes::linger(&mut self.intake.output, terminal, text, None, is_over);
+    }
+
     /// A keeper that has not taken us in though its tasks have run.
     fn look_for_missed(&mut self) {
         let Some((outcome, _)) = &self.ended else { return };
@@ -411,7 +444,9 @@ impl Front {
         let keepers = &self.intake.keepers;
         let listening = keepers.iter().filter(|keeper| !keeper.finished);
         let unsent = listening.map(Keeper::unsent).max().unwrap_or(0);
-        let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !keepers.is_empty();
+        let has_panes = self.intake.output.panes.is_some();
+        let read_input =
+            self.input_open && (unsent < INPUT_UNSENT_MAX || has_panes) && !keepers.is_empty();
         let mut fds = Vec::with_capacity(3 + keepers.len());
         if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {
             fds.push(PollFd::new(controller.as_fd(), PollFlags::POLLIN));
@@ -433,10 +468,15 @@ impl Front {
         drop(fds);
         self.intake.note(ready[pipes_at..input_at].iter().copied());
         if let Some(size) = self.terminal.as_mut().and_then(Terminal::on_signals) {
-            self.intake.keepers.iter_mut().for_each(|keeper| keeper.resize(size));
+            match &mut self.intake.output.panes {
+                Some(panes) => panes.resize(size),
+                None => self.intake.keepers.iter_mut().for_each(|keeper| keeper.resize(size)),
+            }
         }
-        if ready.get(input_at) == Some(&true) {
-            self.on_input();
+        match ready.get(input_at) {
+            Some(true) if has_panes => self.on_keys(unsent < INPUT_UNSENT_MAX),
+            Some(true) => self.on_input(),
+            _ => {}
         }
         Ok(())
     }
@@ -483,6 +523,27 @@ impl Front {
         for message in messages {
             for keeper in self.intake.keepers.iter_mut().filter(|keeper| !keeper.finished) {
                 keeper.send(&message);
+            }
+        }
+    }
+
+    /// What is typed in panes; dropped where what was typed before still waits.
+    fn on_keys(&mut self, has_room: bool) {
+        let Some(panes) = &mut self.intake.output.panes else { return };
+        let Some(acts) = panes.read_keys() else {
+            self.input_open = false;
+            return;
+        };
+        for act in acts {
+            match act {
+                Act::Send(message) if has_room => {
+                    for keeper in self.intake.keepers.iter_mut().filter(|it| !it.finished) {
+                        keeper.send(&message);
+                    }
+                }
+                Act::Send(_) => panes.note_dropped(),
+                // As ^C does.
+                Act::Leave => drop(kill(Pid::this(), Signal::SIGINT)),
             }
         }
     }
@@ -595,10 +656,15 @@ impl Front {
     }
 
     fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
-        let terminal = self.terminal.is_some().then(Terminal::size);
+        let is_pty = self.terminal.as_ref().is_some_and(Terminal::is_pty);
+        let terminal = is_pty.then(Terminal::size);
         let attach = |keeper| Keeper::attach(keeper, self.intake.key, terminal);
         self.intake.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
         self.terminal.iter_mut().for_each(Terminal::enter);
+        if let Some(panes) = &mut self.intake.output.panes {
+            let key = self.intake.key;
+            panes.enter((key.step == StepId::FIRST).then_some(key.job), Terminal::size());
+        }
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
                 for keeper in &mut self.intake.keepers {
@@ -635,7 +701,12 @@ impl Front {
                 say!("tutti: {lost}");
                 self.output_lost |= was_attached;
             }
-            Trouble::TaskEnded(rank) => self.input.on_task_ended(*rank),
+            Trouble::TaskEnded(rank, status) => {
+                self.input.on_task_ended(*rank);
+                if let Some(panes) = &mut self.intake.output.panes {
+                    panes.on_task_ended(*rank, *status);
+                }
+            }
             Trouble::Killed => {}
         }
     }

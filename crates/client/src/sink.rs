@@ -7,6 +7,7 @@
 //! A progress bar writes its line again and again, each time with a carriage return instead of an
 //! end. So what ends in a carriage return is written too, when nothing has followed for a moment.
 
+use super::panes::Panes;
 use anyhow::Context;
 use nix::errno::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -112,6 +113,8 @@ pub(super) struct Output {
     waits_for_room: bool,
     /// Bytes written into files so far.
     written: u64,
+    /// The panes that show it instead.
+    pub(super) panes: Option<Box<Panes>>,
 }
 
 /// The lines that lack their ends.
@@ -197,7 +200,13 @@ impl Output {
             here: None,
             waits_for_room: false,
             written: 0,
+            panes: None,
         }
+    }
+
+    /// Output that is shown in panes.
+    pub(super) fn in_panes(self, panes: Option<Panes>) -> Self {
+        Self { panes: panes.map(Box::new), ..self }
     }
 
     /// Output of a job with tasks that share these files, which are open and named by their paths.
@@ -237,12 +246,19 @@ impl Output {
 
     /// How long until something is to be written though nothing comes.
     pub(super) fn due_in(&self) -> Option<Duration> {
+        if let Some(panes) = &self.panes {
+            return panes.due_in();
+        }
         let (due, _) = self.partial.due.front()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
     /// Writes what ends in a carriage return and has waited long enough.
     pub(super) fn write_due(&mut self) -> Result<(), OutputError> {
+        if let Some(panes) = &mut self.panes {
+            let picture = panes.picture();
+            return write_all(Stream::Output, picture.as_bytes());
+        }
         if self.partial.due.is_empty() {
             return Ok(());
         }
@@ -260,6 +276,10 @@ impl Output {
         stream: Stream,
         data: &[u8],
     ) -> Result<(), OutputError> {
+        if let Some(panes) = &mut self.panes {
+            panes.feed(rank, stream, data);
+            return Ok(());
+        }
         let is_terminals = self.options.terminal && rank == OF_TERMINAL;
         if is_terminals || !self.needs_whole_lines(stream) {
             return self.emit(rank, stream, data);
@@ -312,6 +332,7 @@ impl Output {
     pub(super) fn takes_pages(&self, stream: Stream) -> bool {
         !self.options.label.is_on()
             && !self.options.terminal
+            && self.panes.is_none()
             && self.pattern(stream).is_none()
             && !self.unended.contains_key(&None)
             && !was_closed(1)

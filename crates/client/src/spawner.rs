@@ -80,6 +80,7 @@ pub fn spawn() -> anyhow::Result<Exit> {
         summary: false,
         inside: Inside::default(),
         terminal: false,
+        panes: false,
     };
     run_spawned(step, options, Box::new(tell))
 }

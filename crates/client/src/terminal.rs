@@ -1,16 +1,22 @@
-//! The user's terminal while rank 0 of a job has one of its own (`--pty`).
+//! The user's terminal while rank 0 of a job has one of its own (`--pty`), or while it shows panes
+//! (`--panes`).
 //!
-//! It is in raw mode meanwhile: keys go to the task as bytes, `^C` and `^Z` too, and its output is
-//! shown as it comes. It has its former mode again when this process ends, stops or panics.
+//! With `--pty` it is in raw mode meanwhile: keys go to the task as bytes, `^C` and `^Z` too, and
+//! its output is shown as it comes. Standard input need not be a terminal. Then it goes to the task
+//! as it is.
 //!
-//! Standard input need not be a terminal. Then it goes to the task as it is.
+//! With `--panes` it shows its other screen, keys come one by one, and `^C`, `^\\` and `^Z` are
+//! signals. Messages wait until it shows its first screen again.
+//!
+//! It has its former mode again when this process ends, stops or panics.
 
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
-use std::io::{IsTerminal, stderr, stdin, stdout};
+use nix::sys::termios::{InputFlags, LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use tutti_linux::pty;
 use tutti_node::codes::coded;
@@ -24,6 +30,22 @@ const SIZE: TerminalSize = TerminalSize { rows: 24, columns: 80 };
 /// What the terminal is set back to.
 static FORMER: Mutex<Option<Termios>> = Mutex::new(None);
 
+/// Whether it shows its other screen.
+static IS_SCREEN: AtomicBool = AtomicBool::new(false);
+
+/// To the other screen of a terminal, and back: with the cursor and no colours.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
+
+/// What the terminal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// In front of that of rank 0.
+    Pty,
+    /// Panes are shown on it.
+    Panes,
+}
+
 /// Signals about the terminal.
 fn of_terminals() -> SigSet {
     [Signal::SIGWINCH, Signal::SIGTSTP, Signal::SIGCONT].into_iter().collect()
@@ -33,6 +55,7 @@ fn of_terminals() -> SigSet {
 pub(super) struct Terminal {
     signals: SignalFd,
     keys: Keys,
+    purpose: Purpose,
     /// Whether it is to be in raw mode.
     is_entered: bool,
 }
@@ -42,8 +65,11 @@ impl Terminal {
     ///
     /// # Errors
     /// In the background of a terminal, where nothing can be typed.
-    pub(super) fn new() -> anyhow::Result<Self> {
-        if stdin().is_terminal() && !is_in_foreground() {
+    pub(super) fn new(purpose: Purpose) -> anyhow::Result<Self> {
+        if purpose == Purpose::Panes {
+            check_screen()?;
+        }
+        if stdin().is_terminal() && !is_in_foreground() && purpose == Purpose::Pty {
             let reason = "--pty needs the foreground of the terminal: leave out the `&`, or give it \
                           other input, such as `< /dev/null`";
             return Err(coded(Code::Improper, reason));
@@ -52,7 +78,12 @@ impl Terminal {
         set.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&set, flags).context("cannot read signals")?;
-        Ok(Self { signals, keys: Keys::default(), is_entered: false })
+        Ok(Self { signals, keys: Keys::default(), purpose, is_entered: false })
+    }
+
+    /// Whether rank 0 has a terminal behind it.
+    pub(super) fn is_pty(&self) -> bool {
+        self.purpose == Purpose::Pty
     }
 
     /// Signals that wait for [`Self::on_signals`].
@@ -74,12 +105,20 @@ impl Terminal {
         static ON_PANIC: Once = Once::new();
         self.is_entered = true;
         let input = stdin();
+        if self.purpose == Purpose::Panes {
+            await_foreground();
+        }
         if !input.is_terminal() || !is_in_foreground() {
             return;
         }
         let Ok(former) = tcgetattr(&input) else { return };
         let mut raw = former.clone();
         cfmakeraw(&mut raw);
+        if self.purpose == Purpose::Panes {
+            raw.input_flags.insert(InputFlags::ICRNL);
+            // Output that is under way must not be lost for a signal.
+            raw.local_flags.insert(LocalFlags::ISIG | LocalFlags::NOFLSH);
+        }
         {
             let mut kept = FORMER.lock().unwrap_or_else(PoisonError::into_inner);
             kept.get_or_insert(former);
@@ -92,6 +131,18 @@ impl Terminal {
             }));
         });
         say::set_raw(tcsetattr(&input, SetArg::TCSANOW, &raw).is_ok());
+        if self.purpose == Purpose::Panes && !IS_SCREEN.swap(true, Ordering::SeqCst) {
+            say::hold();
+            write(ENTER);
+        }
+    }
+
+    /// From now on `^C` and the like are keys, too.
+    pub(super) fn take_all_keys(&self) {
+        if let Ok(mut mode) = tcgetattr(stdin()) {
+            mode.local_flags.remove(LocalFlags::ISIG);
+            let _ = tcsetattr(stdin(), SetArg::TCSANOW, &mode);
+        }
     }
 
     /// Sets the former mode again, for good.
@@ -121,7 +172,7 @@ impl Terminal {
 
     /// What of the keys goes to the task, and whether the user wants to end it instead.
     pub(super) fn take(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
-        match say::is_raw() {
+        match say::is_raw() && self.is_pty() {
             true => self.keys.take(typed),
             false => (typed.to_vec(), false),
         }
@@ -136,12 +187,47 @@ impl Drop for Terminal {
 
 /// Gives the terminal its former mode again, if it has another one and is ours to set.
 fn restore() {
+    if IS_SCREEN.swap(false, Ordering::SeqCst) {
+        write(LEAVE);
+    }
     let former = FORMER.lock().unwrap_or_else(PoisonError::into_inner).take();
     // In the background the kernel would stop this process; the shell has set its own mode there.
     if let Some(former) = former.filter(|_| is_in_foreground()) {
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &former);
     }
     say::set_raw(false);
+    say::release();
+}
+
+/// Without a reader there is no screen, either.
+fn write(text: &str) {
+    let mut out = stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Checks that panes can be shown.
+fn check_screen() -> anyhow::Result<()> {
+    let what = match (stdin().is_terminal(), stdout().is_terminal()) {
+        (true, true) if std::env::var_os("TERM").is_none_or(|it| it == "dumb") => {
+            "a terminal whose cursor moves, and TERM names none"
+        }
+        (true, true) => return Ok(()),
+        (true, false) => "a terminal as standard output",
+        (false, _) => "a terminal as standard input",
+    };
+    let reason = format!("--panes needs {what}; `-l` shows the rank before each line instead");
+    Err(coded(Code::Improper, reason))
+}
+
+/// In the background the terminal is another's: stops, as a process that reads from it is stopped,
+/// until it is ours.
+pub fn await_foreground() {
+    // A process without a shell is not stopped by that.
+    for _ in 0..16 {
+        if is_in_foreground() || raise(Signal::SIGTTIN).is_err() {
+            return;
+        }
+    }
 }
 
 /// A terminal of another session has no foreground to be in.

@@ -209,7 +209,7 @@ impl Writer {
             Trouble::KeeperLost(error) => self.lose(format!("no output of a node: {error}")),
             Trouble::Killed => self.killed = Some(Instant::now()),
             // It gets no input.
-            Trouble::InputLost | Trouble::TaskEnded(_) => {}
+            Trouble::InputLost | Trouble::TaskEnded(..) => {}
         }
     }
 

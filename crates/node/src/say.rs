@@ -1,8 +1,10 @@
 //! Messages of a verb to its user, on standard error. Daemons have a log instead ([`crate::log`]).
 
+use std::collections::VecDeque;
 use std::fmt::Arguments;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 #[doc(hidden)]
 pub use tutti_wire::code::Code;
 use tutti_wire::launch::cut;
@@ -35,6 +37,38 @@ pub fn is_raw() -> bool {
     IS_RAW.load(Ordering::Relaxed)
 }
 
+/// Messages that wait while the terminal is a screen, the latest of them, and how many came.
+#[derive(Default)]
+struct Held {
+    lines: VecDeque<String>,
+    count: u64,
+}
+
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+
+/// More messages are not held: the oldest is dropped.
+const HELD_MAX: usize = 200;
+
+/// From now on messages are held: the terminal is a screen that is painted.
+pub fn hold() {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+}
+
+/// Prints the messages that were held, and holds no more.
+pub fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for line in held.into_iter().flat_map(|held| held.lines) {
+        print(line);
+    }
+}
+
+/// How many messages came since [`hold`], and the last of them; `None` if none did.
+pub fn held() -> Option<(u64, String)> {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = held.as_ref()?;
+    Some((held.count, held.lines.back()?.trim_end().to_owned()))
+}
+
 /// A longer line is cut.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -47,6 +81,18 @@ pub fn line(text: Arguments<'_>) {
     // In one piece, so that lines of several processes do not mix.
     let mut lines = cut(harmless(&text.to_string(), "\n"), LINE_BYTES_MAX);
     lines.push('\n');
+    if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        if held.lines.len() >= HELD_MAX {
+            held.lines.pop_front();
+        }
+        held.lines.push_back(lines);
+        held.count += 1;
+        return;
+    }
+    print(lines);
+}
+
+fn print(mut lines: String) {
     if is_raw() && std::io::stderr().is_terminal() {
         lines = lines.replace('\n', "\r\n");
     }

@@ -19,6 +19,7 @@ Examples:
   tutti attach -l last        your latest job, each line with its rank
   tutti attach --rank 3 7     rank 3 alone
   tutti attach -i all solver  what you type goes to all ranks that get input
+  tutti attach --panes 7      a pane for each rank
 
 Ctrl-\\ (or Ctrl-C) detaches; the job goes on. Several can be attached at once, beside \
 the job's own front end. A submitted job writes to files, which are followed as by \
@@ -36,6 +37,10 @@ pub(crate) struct AttachArgs {
     /// See one rank alone
     #[arg(short, long, value_name = "RANK")]
     rank: Option<u32>,
+
+    /// A pane for each rank, on a terminal; the focused one gets what you type; ^T ? lists keys
+    #[arg(long, conflicts_with_all = ["label", "rank"])]
+    panes: bool,
 
     /// Pass on what you type to ranks that get input: all, tagged (each line begins with its
     /// rank), or a rank
@@ -73,6 +78,13 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
         };
         return Err(coded(Code::JobEnded, reason));
     }
+    if !is_to_front_end && args.panes {
+        let reason = format!(
+            "job {job} writes to files, and --panes shows jobs of `tutti run`; `tutti logs -f {job}` \
+             follows them"
+        );
+        return Err(coded(Code::Improper, reason));
+    }
     if !is_to_front_end {
         if args.input.is_some() {
             let reason =
@@ -98,7 +110,17 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
     }
     let output =
         OutputOptions { label: args.label.unwrap_or_default(), ..OutputOptions::default() };
-    let input = args.input.unwrap_or(InputTo::Nobody);
+    let readers = match details.stdio {
+        // Of those that are chosen here, none.
+        Stdio::FrontEnd { .. } if args.input == Some(InputTo::Nobody) => InputTo::Nobody,
+        Stdio::FrontEnd { input } => input,
+        Stdio::Files { .. } | Stdio::Kept => InputTo::Nobody,
+    };
+    let input = match (args.input, readers) {
+        (Some(input), _) => input,
+        (None, InputTo::Rank(rank)) if args.panes => InputTo::Rank(rank),
+        (None, _) => InputTo::Nobody,
+    };
     let seen = Seen { job, name: report.job.name.clone(), tasks: report.job.tasks };
-    attach(seen, AttachOptions { output, input, rank: args.rank })
+    attach(seen, AttachOptions { output, input, rank: args.rank, panes: args.panes, readers })
 }

@@ -50,6 +50,12 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with_all = ["label", "output", "error"], help_heading = STDIO)]
     pty: bool,
 
+    /// A pane for each rank, on a terminal: all read what you type, the focused one gets it; ^T ?
+    /// lists keys
+    #[arg(long, conflicts_with_all = ["label", "raw", "output", "error", "pty", "when"])]
+    #[arg(help_heading = STDIO)]
+    panes: bool,
+
     /// Print what the job used, in a line on standard error at its end
     #[arg(long, help_heading = STDIO)]
     summary: bool,
@@ -91,6 +97,7 @@ Examples:
   tutti run -n 4 --label=block ./solver     lines of a rank below its number
   tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits
   tutti run --pty bash                      a shell with a terminal
+  tutti run --panes -n 4 ./solver           a pane for each task
   tutti run --when -n 8 -t 1h ./solver      when it would start and end
   tutti run --overlap -n 2 ./watch          in a job: a step beside its others";
 
@@ -157,7 +164,12 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     if let Some(script) = script_with_options(&args.command[0])? {
         say!("tutti: run ignores the #TUTTI and #SBATCH lines of {script}; submit does");
     }
-    let stdio = Stdio::FrontEnd { input: args.input };
+    // The ranks that get input are chosen while it runs.
+    let input = match args.input {
+        InputTo::Rank(_) | InputTo::All if args.panes => InputTo::Tagged,
+        input => input,
+    };
+    let stdio = Stdio::FrontEnd { input };
     let mut request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
     if args.hold_slots {
         request.first = FirstStep::Once;
@@ -178,6 +190,13 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     let inside = Inside { outside: args.outside, overlap: args.overlap, only_step: args.only_step };
     tutti_client::run(
         request,
-        RunOptions { output, input: args.input, summary: args.summary, inside, terminal: args.pty },
+        RunOptions {
+            output,
+            input: args.input,
+            summary: args.summary,
+            inside,
+            terminal: args.pty,
+            panes: args.panes,
+        },
     )
 }

@@ -58,6 +58,7 @@ mod oom_score;
 mod open_mpi;
 mod order;
 mod orders;
+mod panes;
 mod partition;
 mod pmi;
 mod pmix_server;

@@ -1,7 +1,7 @@
 //! What keys do in `tutti top`: jobs are chosen, marked, filtered, sorted, and ordered about.
 
-use super::keys::Press;
 use std::collections::{BTreeMap, BTreeSet};
+use tutti_client::keys::Press;
 use tutti_client::output::{counted, plain};
 use tutti_types::{ClassName, JobId};
 use tutti_wire::local::Request;
@@ -350,7 +350,7 @@ impl Desk {
                 }
                 self.marked.clear();
             }
-            Press::Char(_) | Press::Backspace => {}
+            Press::Char(_) | Press::Backspace | Press::Left | Press::Right | Press::Tab => {}
         }
         Step::None
     }

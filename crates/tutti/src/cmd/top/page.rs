@@ -1,12 +1,12 @@
 //! One job alone: what `tutti show` prints of it, and its output as it comes.
 
 use super::beside::Wake;
-use super::keys::Press;
 use super::screen::{Line, Style};
 use crate::cmd::logs::{Shown, open_all};
 use crate::cmd::show::{Stream, ask_to_show, files_of, text_to_show};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use tutti_client::keys::Press;
 use tutti_node::say::is_order;
 use tutti_types::JobId;
 use tutti_wire::show::ShowReport;

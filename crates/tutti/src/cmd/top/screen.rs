@@ -1,14 +1,14 @@
 //! The terminal while it is a screen that is painted over and over.
 
-use super::keys::{Press, is_torn, presses};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
-use nix::unistd::tcgetpgrp;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
+use tutti_client::await_foreground;
+use tutti_client::keys::{Press, is_torn, presses};
 use tutti_client::output::print;
 use tutti_client::output::terminal_size;
 use tutti_node::exit::Exit;
@@ -235,18 +235,5 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.give_back();
-    }
-}
-
-/// In the background the terminal is another's: stops, as a process that reads from it is stopped,
-/// until it is ours.
-fn await_foreground() {
-    let is_behind =
-        || tcgetpgrp(std::io::stdin()).is_ok_and(|in_front| in_front != nix::unistd::getpgrp());
-    // A process without a shell is not stopped by that.
-    for _ in 0..16 {
-        if !is_behind() || raise(Signal::SIGTTIN).is_err() {
-            return;
-        }
     }
 }

@@ -256,8 +256,8 @@ fn processes(sample: &Sample, width: Option<usize>) -> Vec<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::keys::Press;
     use super::*;
+    use tutti_client::keys::Press;
     use tutti_wire::launch::Usage;
     use tutti_wire::report::ParamReport;
 

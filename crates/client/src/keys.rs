@@ -2,13 +2,19 @@
 
 /// One key that was pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Press {
+pub enum Press {
     /// A character.
     Char(char),
     /// One line up.
     Up,
     /// One line down.
     Down,
+    /// To the left.
+    Left,
+    /// To the right.
+    Right,
+    /// Tab.
+    Tab,
     /// A page up.
     PageUp,
     /// A page down.
@@ -31,6 +37,10 @@ const SEQUENCES: &[(&[u8], Press)] = &[
     (b"OA", Press::Up),
     (b"[B", Press::Down),
     (b"OB", Press::Down),
+    (b"[D", Press::Left),
+    (b"OD", Press::Left),
+    (b"[C", Press::Right),
+    (b"OC", Press::Right),
     (b"[5~", Press::PageUp),
     (b"[6~", Press::PageDown),
     (b"[H", Press::Home),
@@ -42,44 +52,47 @@ const SEQUENCES: &[(&[u8], Press)] = &[
 ];
 
 /// The keys of what was read at once. Those that are not known are left out.
-pub(super) fn presses(mut typed: &[u8]) -> Vec<Press> {
+pub fn presses(mut typed: &[u8]) -> Vec<Press> {
     let mut found = Vec::new();
-    while let Some((&first, rest)) = typed.split_first() {
+    while !typed.is_empty() {
+        let (press, rest) = first_press(typed);
+        found.extend(press);
         typed = rest;
-        match first {
-            b'\x1b' => match SEQUENCES.iter().find(|(sequence, _)| rest.starts_with(sequence)) {
-                Some((sequence, press)) => {
-                    typed = &rest[sequence.len()..];
-                    found.push(*press);
-                }
-                None if matches!(rest, [b'[' | b'O', ..]) => typed = behind_sequence(&rest[1..]),
-                None => found.push(Press::Escape),
-            },
-            b'\n' | b'\r' => found.push(Press::Enter),
-            0x7f | 0x08 => found.push(Press::Backspace),
-            0..0x20 => {}
-            _ => {
-                let length = match first {
-                    0xc0..0xe0 => 2,
-                    0xe0..0xf0 => 3,
-                    0xf0.. => 4,
-                    _ => 1,
-                };
-                let all = [&[first], &rest[..rest.len().min(length - 1)]].concat();
-                if let Some(character) =
-                    std::str::from_utf8(&all).ok().and_then(|text| text.chars().next())
-                {
-                    typed = &rest[length - 1..];
-                    found.push(Press::Char(character));
-                }
-            }
-        }
     }
     found
 }
 
+/// The first key of what was read, unless it is unknown, and what follows it.
+pub fn first_press(typed: &[u8]) -> (Option<Press>, &[u8]) {
+    let Some((&first, rest)) = typed.split_first() else { return (None, typed) };
+    match first {
+        b'\x1b' => match SEQUENCES.iter().find(|(sequence, _)| rest.starts_with(sequence)) {
+            Some((sequence, press)) => (Some(*press), &rest[sequence.len()..]),
+            None if matches!(rest, [b'[' | b'O', ..]) => (None, behind_sequence(&rest[1..])),
+            None => (Some(Press::Escape), rest),
+        },
+        b'\n' | b'\r' => (Some(Press::Enter), rest),
+        b'\t' => (Some(Press::Tab), rest),
+        0x7f | 0x08 => (Some(Press::Backspace), rest),
+        0..0x20 => (None, rest),
+        _ => {
+            let length = match first {
+                0xc0..0xe0 => 2,
+                0xe0..0xf0 => 3,
+                0xf0.. => 4,
+                _ => 1,
+            };
+            let all = &typed[..typed.len().min(length)];
+            match std::str::from_utf8(all).ok().and_then(|text| text.chars().next()) {
+                Some(character) => (Some(Press::Char(character)), &typed[all.len()..]),
+                None => (None, rest),
+            }
+        }
+    }
+}
+
 /// Whether what was read may end within a key: the rest comes at once, or it was the escape key.
-pub(super) fn is_torn(typed: &[u8]) -> bool {
+pub fn is_torn(typed: &[u8]) -> bool {
     if let Some(at) = typed.iter().rposition(|byte| *byte == b'\x1b') {
         let is_open = match &typed[at + 1..] {
             [] => true,
