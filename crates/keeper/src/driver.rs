@@ -244,6 +244,11 @@ impl Keeper {
         }
         self.serve_requests();
         self.settle();
+        while self.has_requests() {
+            // Of steps that were let go.
+            self.serve_requests();
+            self.settle();
+        }
         if self.exposed.is_none() && self.context.launching.nursery.is_exposed() {
             self.exposed = Some((monotonic_ns() + EXPOSED_FIRST_NS, EXPOSED_FIRST_NS));
         }

@@ -268,7 +268,8 @@ impl Job {
                 Effect::Finalized { .. } => {}
             }
         }
-        for (task, spawned) in spawns {
+        for (task, mut spawned) in spawns {
+            spawned.parent = self.parent_of(task);
             self.spawn_tasks(task, (spawned, Vec::new()), None, context);
         }
         abort

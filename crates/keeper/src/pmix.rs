@@ -12,6 +12,7 @@
 mod handover;
 mod requests;
 
+use requests::UNREAD_BYTES_MAX;
 pub(super) use requests::{Asked, Silent, refuse};
 
 use super::context::{Context, chain};
@@ -75,6 +76,8 @@ pub(super) struct Pmix {
     parts: u32,
     /// The fence that waits for other nodes.
     fence: Option<u32>,
+    /// The length of the answer to the fence before, which it may have to read yet.
+    fence_bytes: usize,
 }
 
 /// Whether the tasks of a launch are to find a PMIx server.
@@ -139,6 +142,7 @@ impl Job {
             is_awaited: false,
             parts: 0,
             fence: None,
+            fence_bytes: 0,
         })
     }
 
@@ -296,8 +300,8 @@ impl Job {
         let node = self.launch.share.node_rank;
         let Some(pmix) = &mut self.pmix else { return };
         // A fence follows when the answer to the one before has been read: what waits to be written
-        // can't grow.
-        if pmix.helper.link().is_some_and(|link| link.unsent() > 0) {
+        // can't grow. Answers to requests may wait, too.
+        if pmix.helper.link().is_some_and(|link| link.unsent() > UNREAD_BYTES_MAX) {
             let reason = "the PMIx server misbehaved: it asks again before it has read the answer";
             return self.fail_pmix(reason, context);
         }
@@ -316,6 +320,7 @@ impl Job {
         let Some(pmix) = &mut self.pmix else { return };
         pmix.fence = None;
         pmix.session.end_fence();
+        pmix.fence_bytes = said.iter().map(|said| said.len()).sum();
         if let Some(link) = pmix.helper.link() {
             for piece in said.iter().flat_map(|said| said.chunks(FENCE_PART_BYTES)) {
                 link.send(&ToPmix::Fenced { is_last: false, data: ByteBuf::from(piece) });

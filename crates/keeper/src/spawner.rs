@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::reap::End;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{StepId, StepKey};
+use tutti_types::{Rank, StepId, StepKey};
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::HandedSpawner;
 use tutti_wire::launch::{InputTo, LaunchSpec, Stdio, Usage, cut};
@@ -99,6 +99,11 @@ impl Job {
         }
     }
 
+    /// The step and the rank that tasks which this one spawns have as their parent.
+    pub(super) fn parent_of(&self, task: usize) -> Option<(StepId, Rank)> {
+        self.tasks.get(task).map(|task| (self.launch.step, task.rank))
+    }
+
     fn refuse_spawn(
         &mut self,
         (task, asked): (usize, Option<u32>),
@@ -122,10 +127,9 @@ impl Job {
     fn start_spawner(
         &self,
         (task, asked): (usize, Option<u32>),
-        (mut spawned, environment): (Spawned, Vec<ByteBuf>),
+        (spawned, environment): (Spawned, Vec<ByteBuf>),
         context: &mut Context,
     ) -> Result<Spawner, Refusal> {
-        spawned.parent = self.tasks.get(task).map(|task| (self.launch.step, task.rank));
         let order = self.spawn_order(spawned, environment);
         let number = self.spawners.iter().map(|it| it.number + 1).max().unwrap_or(0);
         let streams = self.streams_of_spawner(task)?;

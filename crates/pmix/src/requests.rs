@@ -6,9 +6,10 @@
 use crate::calls::{SERVICE, Service, finish, lock};
 use crate::library::{Library, text_of};
 use crate::types::{
-    App, BAD_PARAMETER, BYTES, ByteObject, DUPLICATE, Data, INT, Info, KEY_BYTES, LookupCallback,
-    ModexCallback, NO_ROOM, NOT_FOUND, NOT_SUPPORTED, OpCallback, PERSISTENCE, Proc, Published,
-    SPACE_BYTES, STRING, SUCCESS, SpawnCallback, TIMEOUT, UINT32, UNREACHABLE, Value as Raw,
+    App, BAD_PARAMETER, BOOL, BYTES, ByteObject, DUPLICATE, Data, INT, Info, KEY_BYTES,
+    LookupCallback, ModexCallback, NO_ROOM, NOT_FOUND, NOT_SUPPORTED, OpCallback, PERSISTENCE,
+    Proc, Published, SPACE_BYTES, STRING, SUCCESS, SpawnCallback, TIMEOUT, UINT32, UNREACHABLE,
+    Value as Raw,
 };
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -412,8 +413,8 @@ unsafe fn program(app: &App) -> Option<SpawnedProgram> {
 
 pub(crate) unsafe extern "C" fn spawn(
     proc: *const Proc,
-    _infos: *const Info,
-    _count: usize,
+    infos: *const Info,
+    info_count: usize,
     apps: *const App,
     count: usize,
     callback: SpawnCallback,
@@ -422,6 +423,13 @@ pub(crate) unsafe extern "C" fn spawn(
     // SAFETY: the library passes a process.
     let Some((service, task)) = (unsafe { asker(proc) }) else { return NOT_SUPPORTED };
     let (mut spawned, mut environment) = (Spawned::default(), Vec::<ByteBuf>::new());
+    let is_not_mpi = |info: &Info| {
+        // SAFETY: of this type it is one byte.
+        key_of(info) == b"pmix.nonpmi"
+            && (info.value.kind != BOOL || unsafe { info.value.data.byte } != 0)
+    };
+    // SAFETY: the library passes so many.
+    let is_mpi = !unsafe { list_of(infos, info_count) }.iter().any(is_not_mpi);
     // SAFETY: the library passes so many.
     for app in unsafe { list_of(apps, count) } {
         // SAFETY: it is the library's.
@@ -435,7 +443,8 @@ pub(crate) unsafe extern "C" fn spawn(
             }
         }
     }
-    service.ask(task, Ask::Spawn { spawned, environment }, Waiting::Spawned(callback, passed))
+    let ask = Ask::Spawn { spawned, environment, is_mpi };
+    service.ask(task, ask, Waiting::Spawned(callback, passed))
 }
 
 pub(crate) unsafe extern "C" fn connect(

@@ -18,8 +18,8 @@ use tutti_wire::pmi::TaskState;
 use tutti_wire::pmix::{Answer, Ask, PmixNode, PmixSpace, Refused, ToPmix};
 use tutti_wire::spawn::Spawned;
 
-/// What a PMIx server may leave unread: one that reads takes far less.
-const UNREAD_BYTES_MAX: usize = 8 << 20;
+/// What a PMIx server may leave unread beside the answer to a fence: one that reads takes far less.
+pub(super) const UNREAD_BYTES_MAX: usize = 8 << 20;
 
 /// How the names of variables begin that a spawn can't set: each task has its own.
 const OWN_VARIABLES: [&[u8]; 4] = [b"TUTTI_", b"PMI_", b"PMIX_", b"SLURM_"];
@@ -85,13 +85,13 @@ impl Job {
 
     /// Sends its PMIx server what comes of requests.
     fn send_pmix(&mut self, message: &ToPmix, context: &mut Context) {
-        let Some(Pmix { helper, session, .. }) = &mut self.pmix else { return };
+        let Some(Pmix { helper, session, fence_bytes, .. }) = &mut self.pmix else { return };
         if let ToPmix::Answer { number, .. } = message {
             session.end_ask(*number);
         }
         let Some(link) = helper.link() else { return };
         link.send(message);
-        let is_behind = link.unsent() > UNREAD_BYTES_MAX;
+        let is_behind = link.unsent() > UNREAD_BYTES_MAX.saturating_add(*fence_bytes);
         self.settle_pmix(context);
         if is_behind {
             let reason = "the PMIx server misbehaved: it does not read its answers";
@@ -103,12 +103,12 @@ impl Job {
     fn spawn_by_pmix(
         &mut self,
         (number, task): (u32, usize),
-        (mut spawned, environment): (Spawned, Vec<ByteBuf>),
+        (mut spawned, environment, is_mpi): (Spawned, Vec<ByteBuf>, bool),
         context: &mut Context,
     ) {
         let asker = (self.key(), number);
-        // The keeper of the node answers for it alone.
-        spawned.parent = None;
+        // Others wait for no call of MPI_Init.
+        spawned.parent = self.parent_of(task).filter(|_| is_mpi);
         spawned.preput.clear();
         if spawned.tasks().is_none_or(|tasks| tasks == 0) {
             return refuse(asker, Refused::Invalid, context);
@@ -172,14 +172,29 @@ pub(crate) fn refuse((step, number): (StepKey, u32), why: Refused, context: &mut
 impl Keeper {
     /// Answers what tasks have asked for in this round.
     pub(crate) fn serve_requests(&mut self) {
-        loop {
+        self.send_answers();
+        while self.has_requests() {
             for asked in std::mem::take(&mut self.context.mpi.asked) {
                 self.on_asked(asked);
+                // One at a time: the answers of a round can be far longer than its requests.
+                self.send_answers();
             }
             for silent in std::mem::take(&mut self.context.mpi.silent) {
                 let act = |job: &mut Job, c: &mut Context| job.on_silent_children(&silent, c);
                 self.with(silent.parent.0, act);
             }
+            self.send_answers();
+        }
+    }
+
+    /// Whether something is to be done that no event will report.
+    pub(crate) fn has_requests(&self) -> bool {
+        let mpi = &self.context.mpi;
+        !(mpi.asked.is_empty() && mpi.silent.is_empty() && mpi.to_pmix.is_empty())
+    }
+
+    fn send_answers(&mut self) {
+        loop {
             let messages = std::mem::take(&mut self.context.mpi.to_pmix);
             if messages.is_empty() {
                 return;
@@ -192,7 +207,7 @@ impl Keeper {
 
     fn on_asked(&mut self, asked: Asked) {
         let Asked { step, task, rank, number, ask } = asked;
-        let Ask::Spawn { spawned, environment } = ask else {
+        let Ask::Spawn { spawned, environment, is_mpi } = ask else {
             let mpi = &mut self.context.mpi;
             let now_ns = monotonic_ns();
             return mpi.hub.ask((step, number), (rank.0, now_ns), ask, &mut mpi.to_pmix);
@@ -202,7 +217,7 @@ impl Keeper {
         if first.is_none_or(|first| first.launch.nodes.len() > 1) {
             return refuse((step, number), Refused::NotSupported, &mut self.context);
         }
-        let what = (spawned, environment);
+        let what = (spawned, environment, is_mpi);
         self.with(step, |job, c| job.spawn_by_pmix((number, task), what, c));
     }
 }

@@ -103,6 +103,8 @@ pub enum Ask {
         spawned: Spawned,
         /// `NAME=value`: variables that they find beside those of the task that asks.
         environment: Vec<ByteBuf>,
+        /// Whether they are MPI programs: those meet the task that asks.
+        is_mpi: bool,
     },
 }
 
@@ -131,7 +133,7 @@ impl Ask {
                     && data.len() <= VALUE_BYTES_MAX
             }
             Self::Modex { space, .. } => space.len() <= NAME_BYTES_MAX,
-            Self::Spawn { spawned, environment } => {
+            Self::Spawn { spawned, environment, .. } => {
                 let bytes: usize = environment.iter().map(|it| it.len()).sum();
                 spawned.is_within_limits() && spawned.bytes() + bytes <= SPAWN_BYTES_MAX
             }
@@ -150,7 +152,7 @@ impl Ask {
 }
 
 /// What a text or a list takes beside its content, about.
-const EACH: usize = 64;
+pub(super) const EACH: usize = 64;
 
 fn members_bytes(members: &[Members]) -> usize {
     members.iter().map(|it| it.space.len() + 4 * it.ranks.len() + EACH).sum()

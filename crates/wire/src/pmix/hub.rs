@@ -8,7 +8,7 @@
 //! What waits belongs to a step, and is answered or dropped when the step ends.
 
 use super::ask::{
-    ALL_RANKS, Answer, Ask, Found, MODEX_BYTES_MAX, Meeting, Members, Refused, Value,
+    ALL_RANKS, Answer, Ask, EACH, Found, MODEX_BYTES_MAX, Meeting, Members, Refused, Value,
 };
 use super::{PmixSpace, ToPmix};
 use alloc::collections::BTreeMap;
@@ -26,6 +26,12 @@ pub const NAMES_USER_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum length of what waits for a step.
 pub const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// Maximum length of the values that one lookup finds: its answer is one message.
+const FOUND_BYTES_MAX: usize = 128 << 10;
+
+/// Maximum length of what one request has other lookups of the job find, in all.
+const FOUND_AT_ONCE_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum time of a wait for a name, in seconds.
 const WAIT_S_MAX: u32 = 600;
@@ -99,6 +105,15 @@ fn answer((step, number): Asker, answer: Answer, out: &mut Out) {
 
 fn refuse(asker: Asker, why: Refused, out: &mut Out) {
     answer(asker, Answer::Refused(why), out);
+}
+
+/// Whether a rank of a step is on this node.
+fn serves(space: &PmixSpace, rank: u32) -> bool {
+    let node = space.node as usize;
+    let before = space.nodes.iter().take(node);
+    let first: u64 = before.map(|node| u64::from(node.tasks)).sum();
+    let tasks = space.nodes.get(node).map_or(0, |node| u64::from(node.tasks));
+    rank == ALL_RANKS || (first..first + tasks).contains(&u64::from(rank))
 }
 
 impl Hub {
@@ -265,7 +280,20 @@ impl Hub {
         }
     }
 
+    /// What the answer to a lookup takes, in bytes.
+    fn found_bytes(&self, job: JobId, names: &[ByteBuf]) -> usize {
+        let found = |name: &ByteBuf| {
+            let published = self.names.get(&(job, name.clone()))?;
+            let space = self.space_of(published.step).map_or(0, str::len);
+            Some(name.len() + published.value.bytes.len() + space + EACH)
+        };
+        names.iter().filter_map(found).sum()
+    }
+
     fn answer_lookup(&mut self, asker: Asker, names: &[ByteBuf], out: &mut Out) {
+        if self.found_bytes(asker.0.job, names) > FOUND_BYTES_MAX {
+            return refuse(asker, Refused::NoRoom, out);
+        }
         let mut found = Vec::new();
         for name in names {
             let key = (asker.0.job, name.clone());
@@ -285,12 +313,18 @@ impl Hub {
 
     /// Answers the lookups of a job that wait for names which are there now.
     fn look_up_again(&mut self, job: JobId, out: &mut Out) {
-        let mut at = 0;
+        let (mut at, mut left) = (0, FOUND_AT_ONCE_BYTES_MAX);
         while let Some(lookup) = self.lookups.get(at) {
             let is_there = |name: &ByteBuf| self.names.contains_key(&(job, name.clone()));
             if lookup.asker.0.job == job && lookup.names.iter().all(is_there) {
                 let Lookup { asker, names, .. } = self.lookups.remove(at);
-                self.answer_lookup(asker, &names, out);
+                match left.checked_sub(self.found_bytes(job, &names)) {
+                    Some(rest) => {
+                        left = rest;
+                        self.answer_lookup(asker, &names, out);
+                    }
+                    None => refuse(asker, Refused::NoRoom, out),
+                }
             } else {
                 at += 1;
             }
@@ -299,6 +333,9 @@ impl Hub {
 
     /// The steps of these members, the members in one order: those of all steps name the same.
     fn steps_of(&self, step: StepKey, members: &mut Vec<Members>) -> Result<Vec<StepKey>, Refused> {
+        if members.len() > self.of_job(step.job).count() {
+            return Err(Refused::Invalid);
+        }
         let mut steps = Vec::new();
         for of_step in &mut *members {
             let found = self.named(step.job, &of_step.space);
@@ -366,7 +403,9 @@ impl Hub {
     }
 
     fn fetch(&mut self, asker: Asker, space: &str, rank: u32, out: &mut Out) {
-        let Some((owner, _)) = self.named(asker.0.job, space) else {
+        let found = self.named(asker.0.job, space);
+        // The library would wait for ever for a rank that its server does not serve.
+        let Some((owner, _)) = found.filter(|(_, served)| serves(&served.space, rank)) else {
             return refuse(asker, Refused::NotFound, out);
         };
         let mut number = self.fetches_so_far;

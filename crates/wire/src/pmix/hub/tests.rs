@@ -155,6 +155,7 @@ fn a_step_meets_none_of_another_job_and_none_that_is_on_other_nodes_too() {
         (&[(first, all), (other, all)][..], Refused::NotFound),
         (&[(first, all), (wide, all)], Refused::NotSupported),
         (&[(first, all), (first, all)], Refused::Invalid),
+        (&[(first, all); 3], Refused::Invalid),
         (&[(other, all)], Refused::NotFound),
     ] {
         assert_eq!(ask(&mut hub, first, 1, connect(members)), [(first, 1, refused(why))]);
@@ -168,15 +169,17 @@ fn data_of_a_rank_comes_from_its_step_and_from_no_other() {
     let (first, second, third) = (step(1, 0), step(1, 1), step(1, 2));
     let mut hub = hub(&[first, second, third]);
     let mut out = Out::new();
-    let modex = Ask::Modex { space: "space-1-1".to_string(), rank: 3 };
+    let modex = Ask::Modex { space: "space-1-1".to_string(), rank: 1 };
     hub.ask((first, 9), (0, 0), modex.clone(), &mut out);
-    let [(owner, ToPmix::Fetch { number, rank: 3 })] = out[..] else { panic!("{out:?}") };
+    let [(owner, ToPmix::Fetch { number, rank: 1 })] = out[..] else { panic!("{out:?}") };
     assert_eq!(owner, second);
     let mut out = Out::new();
     hub.fetched(third, number, Some(text("lie")), &mut out);
     assert!(out.is_empty());
     hub.fetched(second, number, Some(text("card")), &mut out);
     assert_eq!(answers(out), [(first, 9, Answer::Data(text("card")))]);
+    let absent = Ask::Modex { space: "space-1-1".to_string(), rank: 2 };
+    assert_eq!(ask(&mut hub, first, 8, absent), [(first, 8, refused(Refused::NotFound))]);
     hub.ask((first, 10), (0, 0), modex, &mut Out::new());
     let mut out = Out::new();
     hub.remove(second, &mut out);
@@ -233,4 +236,27 @@ fn names_and_what_waits_are_bounded() {
         }
     }
     assert!((20..60).contains(&asked), "{asked}");
+}
+
+#[test]
+fn what_lookups_find_is_bounded_for_each_and_for_all_that_wait() {
+    let first = step(1, 0);
+    let mut hub = hub(&[first]);
+    let large = || Value { kind: 27, bytes: vec![0; 60 << 10].into() };
+    let names = ["a", "b"].map(|name| (text(name), large())).to_vec();
+    assert_eq!(ask(&mut hub, first, 1, Ask::Publish { names, once: false })[0].2, Answer::Done);
+    let names = |names: &[&str]| names.iter().map(|name| text(name)).collect();
+    let two = Ask::Lookup { names: names(&["a", "b"]), wait_s: None };
+    assert!(matches!(ask(&mut hub, first, 2, two)[0].2, Answer::Found(_)));
+    let three = Ask::Lookup { names: names(&["a", "b", "a"]), wait_s: None };
+    assert_eq!(ask(&mut hub, first, 3, three), [(first, 3, refused(Refused::NoRoom))]);
+    for number in 0..100 {
+        let names = names(&["a", "b", "c"]);
+        assert_eq!(ask(&mut hub, first, number, Ask::Lookup { names, wait_s: Some(0) }), []);
+    }
+    let answers = ask(&mut hub, first, 100, publish("c", false));
+    assert_eq!(answers.len(), 101);
+    let found = answers.iter().filter(|it| matches!(it.2, Answer::Found(_))).count();
+    assert!((50..80).contains(&found), "{found}");
+    assert_eq!(answers[100].2, refused(Refused::NoRoom));
 }
