@@ -47,6 +47,9 @@ const LIBRARY: &str = "TUTTI_LIBPMIX";
 /// it may pose as a task.
 const SPACE: &str = "TUTTI_PMIX_SPACE";
 
+/// Where a task that Open MPI has spawned finds its parents. What it starts has no parents.
+const PARENT_PORT: &str = "OMPI_PARENT_PORT";
+
 /// The name of the PMIx library, as the dynamic linker knows it.
 const PMIX: &str = "libpmix.so.2";
 
@@ -113,12 +116,17 @@ struct Seen {
 /// it may still turn out to be one of Open MPI.
 ///
 /// Nothing but the files of the program and of its libraries is read, and nothing at all for a job
-/// of one task: that is a world of its own.
+/// of one task: that is a world of its own. A step of one task is served too, so that it can meet
+/// other steps of its job.
 ///
 /// # Errors
 /// If there is no PMIx library.
 pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
-    if request.tasks < 2 || std::env::var_os(WANTED).is_some() {
+    // Such a variable is another job's, or another step's; one of these has its own.
+    drop_variables(request, &[SPACE, PARENT_PORT]);
+    // A task that is alone may meet those of other steps of its job.
+    let is_alone = request.tasks < 2;
+    if (is_alone && request.within.is_none()) || std::env::var_os(WANTED).is_some() {
         return Ok(None);
     }
     let is_asked_for = std::env::var_os(SERVED).is_some_and(|value| value == "1");
@@ -128,8 +136,13 @@ pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
         return Ok(None);
     }
     let seen = look(file.clone());
-    if !is_asked_for && seen.as_ref().is_none_or(|seen| !seen.needs_open_mpi) {
-        return Ok(file.map(|file| Suspect { file }));
+    let needs_open_mpi = seen.as_ref().is_some_and(|seen| seen.needs_open_mpi);
+    if !is_asked_for && !needs_open_mpi {
+        return Ok(file.filter(|_| !is_alone).map(|file| Suspect { file }));
+    }
+    if is_alone && !(needs_open_mpi && seen.as_ref().is_some_and(|seen| seen.pmix.is_ok())) {
+        // It is a world of its own.
+        return Ok(None);
     }
     let hangs = || Err("the files of its libraries can't be read in time".into());
     let library = seen.map_or_else(hangs, |seen| seen.pmix).map_err(|reason| {
@@ -140,6 +153,15 @@ pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
     Ok(None)
 }
 
+fn drop_variables(request: &mut JobRequest, names: &[&str]) {
+    let is_one = |variable: &[u8]| {
+        names.iter().any(|name| {
+            variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+        })
+    };
+    request.launch.environment.retain(|variable| !is_one(variable));
+}
+
 /// Has the keeper start a PMIx server.
 fn order(request: &mut JobRequest, library: &Path) -> anyhow::Result<()> {
     let mut random = String::new();
@@ -147,13 +169,8 @@ fn order(request: &mut JobRequest, library: &Path) -> anyhow::Result<()> {
         random += &format!("{:08x}", random_u32()?);
     }
     debug_assert!(is_space(random.as_bytes()), "the keeper takes it");
+    drop_variables(request, &[SERVED, LIBRARY, SPACE]);
     let variables = &mut request.launch.environment;
-    let is_ours = |variable: &[u8]| {
-        [SERVED, LIBRARY, SPACE].iter().any(|name| {
-            variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-        })
-    };
-    variables.retain(|variable| !is_ours(variable));
     variables.push(format!("{SERVED}=1").into_bytes().into());
     variables.push(format!("{SPACE}={random}").into_bytes().into());
     let path = [LIBRARY.as_bytes(), b"=", library.as_os_str().as_bytes()].concat();

@@ -115,7 +115,8 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
         None => (Request::Run(request), None),
     };
     let asked = Some(asked);
-    let work = Work { request, of_its_own, size, name, grace, asked, suspect, tell: None };
+    let (tell, patience) = (None, Duration::ZERO);
+    let work = Work { request, of_its_own, size, name, grace, asked, suspect, tell, patience };
     work.run(options)
 }
 
@@ -128,21 +129,22 @@ pub(super) fn run_step(step: StepRequest, options: RunOptions) -> anyhow::Result
     Work::of_step(step, None).run(options)
 }
 
-/// As [`run_step`]; tells first whether the job has taken the step.
+/// As [`run_step`]; tells first whether the job has taken the step. Slots that are not free are
+/// asked for again for some time.
 ///
 /// # Errors
 /// If there is no controller to speak with.
 pub(super) fn run_spawned(
     step: StepRequest,
     options: RunOptions,
-    tell: Box<Tell>,
+    (tell, patience): (Box<Tell>, Duration),
 ) -> anyhow::Result<Exit> {
     hold_signals()?;
-    Work::of_step(step, Some(tell)).run(options)
+    Work { patience, ..Work::of_step(step, Some(tell)) }.run(options)
 }
 
-/// Tells whether a request was accepted, or why not.
-type Tell = dyn FnOnce(Result<(), String>);
+/// Tells which step was accepted, or why none is.
+type Tell = dyn FnOnce(Result<StepId, String>);
 
 /// What is to run in the foreground.
 struct Work {
@@ -156,7 +158,12 @@ struct Work {
     suspect: Option<Suspect>,
     /// Tells another process whether the request was accepted.
     tell: Option<Box<Tell>>,
+    /// How long slots are asked for that are not free.
+    patience: Duration,
 }
+
+/// The pause before slots are asked for again.
+const SLOTS_PAUSE: Duration = Duration::from_millis(50);
 
 impl Work {
     fn of_step(step: StepRequest, tell: Option<Box<Tell>>) -> Self {
@@ -164,7 +171,8 @@ impl Work {
         let grace = step.spec.grace;
         let request = Request::RunStep(Box::new(step));
         let (of_its_own, asked, suspect) = (None, None, None);
-        Self { request, of_its_own, size, name, grace, asked, suspect, tell }
+        let patience = Duration::ZERO;
+        Self { request, of_its_own, size, name, grace, asked, suspect, tell, patience }
     }
 
     fn run(self, options: RunOptions) -> anyhow::Result<Exit> {
@@ -174,7 +182,8 @@ impl Work {
         let purpose = if options.panes { Purpose::Panes } else { Purpose::Pty };
         let has_terminal = options.terminal || options.panes;
         let terminal = has_terminal.then(|| Terminal::new(purpose)).transpose()?;
-        let Self { mut request, mut of_its_own, size, name, grace, asked, suspect, tell } = self;
+        let Self { mut request, mut of_its_own, size, name, grace, asked, suspect, tell, patience } =
+            self;
         let mut controller = ask(connect_or_start()?, &request);
         // The controller is at work meanwhile.
         have_descriptors();
@@ -187,7 +196,7 @@ impl Work {
             submission::answer(&mut controller)
         })?;
         // The job that the environment names is of another instance, or long gone.
-        let reply = match (of_its_own.take(), reply) {
+        let mut reply = match (of_its_own.take(), reply) {
             (Some(own), Reply::Failed { code: Code::NoJob | Code::JobEnded, .. }) => {
                 request = own;
                 controller = ask(connect_again()?, &request);
@@ -195,12 +204,19 @@ impl Work {
             }
             (_, reply) => reply,
         };
+        let until = Instant::now() + patience;
+        while is_short_of_slots(&reply) && Instant::now() < until {
+            std::thread::sleep(SLOTS_PAUSE);
+            controller = ask(connect_again()?, &request);
+            reply = submission::answer(&mut controller)?;
+        }
         if let Some(tell) = tell {
             tell(match &reply {
+                Reply::StepAccepted { key, .. } => Ok(key.step),
                 Reply::Declined { reason, .. } | Reply::Failed { reason, .. } => {
                     Err(reason.clone())
                 }
-                _ => Ok(()),
+                other => Err(format!("the controller answered {}", reply_name(other))),
             });
         }
         let key = match on_reply(reply, &target)? {
@@ -324,6 +340,11 @@ fn ask(mut controller: Link, request: &Request) -> Link {
     // One that has ended meanwhile is found out when it does not answer.
     let _ = controller.flush();
     controller
+}
+
+/// Whether a job has fewer free slots than a spawn asks for.
+const fn is_short_of_slots(reply: &Reply) -> bool {
+    matches!(reply, Reply::Declined { code: Code::TooLarge, .. })
 }
 
 /// The job, if there is one now, or how the front end ends without.

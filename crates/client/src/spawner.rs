@@ -15,11 +15,12 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::exit::Exit;
 use tutti_node::link::Link;
-use tutti_types::{Nanos, OnBadExit, StepSpec};
+use tutti_types::{Nanos, OnBadExit, StepId, StepSpec};
 use tutti_wire::Role;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::StepRequest;
@@ -27,6 +28,9 @@ use tutti_wire::spawn::{SPAWNER_FD, SpawnAnswer, SpawnOrder, SpawnedProgram};
 
 /// How long tasks that were asked to end may take. The core puts that of the job in its place.
 const GRACE: Nanos = Nanos::from_secs(5);
+
+/// How long slots are waited for that tasks which are ending have.
+const SLOTS_WAIT: Duration = Duration::from_secs(1);
 
 /// Does what the keeper orders that has started this process.
 ///
@@ -40,10 +44,10 @@ pub fn spawn() -> anyhow::Result<Exit> {
     let mut link = Link::new(UnixStream::from(socket))?;
     let mut order: SpawnOrder = link.call().context("the keeper gives no order")?;
     link.greet(Role::FrontEnd);
-    let tell = move |answer: Result<(), String>| {
+    let tell = move |answer: Result<StepId, String>| {
         let mut link = link;
         link.send(&match answer {
-            Ok(()) => SpawnAnswer::Started,
+            Ok(step) => SpawnAnswer::Started { step },
             Err(reason) => SpawnAnswer::Refused { reason },
         });
         // A keeper that is gone has ended the task, too.
@@ -82,7 +86,8 @@ pub fn spawn() -> anyhow::Result<Exit> {
         terminal: false,
         panes: false,
     };
-    run_spawned(step, options, Box::new(tell))
+    let patience = if order.may_wait { SLOTS_WAIT } else { Duration::ZERO };
+    run_spawned(step, options, (Box::new(tell), patience))
 }
 
 /// Finds all programs, so that one that is not there is an error of MPI's.

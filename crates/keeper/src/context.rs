@@ -2,6 +2,7 @@
 
 use super::KeeperOptions;
 use super::helper::Kind;
+use super::pmix::{Asked, Silent};
 use super::scratch::Scratches;
 use super::watch::Watches;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,6 +17,7 @@ use tutti_types::StepKey;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
+use tutti_wire::pmix::{Hub, Out};
 use tutti_wire::usage::CarriedBytes;
 
 /// Processes that the keeper reaps: roots and minders, helpers, adopted ones.
@@ -36,6 +38,14 @@ pub(super) struct Mpi {
     pub(super) pmi_bytes: BTreeMap<u32, usize>,
     /// Jobs of which something is to be sent of barriers, in turn.
     pub(super) exchanging: VecDeque<StepKey>,
+    /// What the steps of each job ask of each other by PMIx.
+    pub(super) hub: Hub,
+    /// What tasks have asked for by PMIx in this round.
+    pub(super) asked: Vec<Asked>,
+    /// What PMIx servers are to hear at the end of this round.
+    pub(super) to_pmix: Out,
+    /// Spawned tasks that have ended in this round without a word to an MPI server.
+    pub(super) silent: Vec<Silent>,
 }
 
 /// What the start of a task needs: rights, limits, directories, namespaces.
@@ -172,6 +182,10 @@ impl Context {
                 names: Names::new(),
                 pmi_bytes: BTreeMap::new(),
                 exchanging: VecDeque::new(),
+                hub: Hub::default(),
+                asked: Vec::new(),
+                to_pmix: Out::new(),
+                silent: Vec::new(),
             },
             scratch: vec![0; 64 << 10],
             is_heap_loose: false,

@@ -242,7 +242,13 @@ impl Keeper {
         if may_be_due {
             self.on_time(monotonic_ns());
         }
+        self.serve_requests();
         self.settle();
+        while self.has_requests() {
+            // Of steps that were let go.
+            self.serve_requests();
+            self.settle();
+        }
         if self.exposed.is_none() && self.context.launching.nursery.is_exposed() {
             self.exposed = Some((monotonic_ns() + EXPOSED_FIRST_NS, EXPOSED_FIRST_NS));
         }
@@ -283,7 +289,7 @@ impl Keeper {
         }
     }
 
-    fn with(&mut self, job: StepKey, act: impl FnOnce(&mut Job, &mut Context)) {
+    pub(super) fn with(&mut self, job: StepKey, act: impl FnOnce(&mut Job, &mut Context)) {
         if let Some(job) = self.jobs.get_mut(&job) {
             act(job, &mut self.context);
         }
@@ -316,6 +322,7 @@ impl Keeper {
             self.end.stop_at_ns,
             self.door.accept_again_ns,
             self.reports_due_ns,
+            self.context.mpi.hub.due_ns(),
             lease,
             reap,
             exposed,
@@ -361,6 +368,8 @@ impl Keeper {
             job.look_at_pmix(now_ns, &mut self.context);
             job.look_at_spawners(now_ns);
         }
+        let mpi = &mut self.context.mpi;
+        mpi.hub.look(now_ns, &mut mpi.to_pmix);
         self.lease.look(self.jobs.values(), &mut self.context);
     }
 

@@ -732,6 +732,7 @@ impl Job {
             warn!("{}", chain(&error));
         }
         self.cgroup = None;
+        self.note_silent_end(context);
         self.hurry_spawners();
         if self.launch.share.tasks.len() == self.launch.size as usize {
             // Other nodes would lack what was stored here, if the answer to a barrier was lost on its way to them.

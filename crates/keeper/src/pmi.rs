@@ -268,8 +268,9 @@ impl Job {
                 Effect::Finalized { .. } => {}
             }
         }
-        for (task, spawned) in spawns {
-            self.spawn_tasks(task, spawned, context);
+        for (task, mut spawned) in spawns {
+            spawned.parent = self.parent_of(task);
+            self.spawn_tasks(task, (spawned, Vec::new()), None, context);
         }
         abort
     }
@@ -313,15 +314,21 @@ impl Job {
             || self.pmix_state(index) == TaskState::Begun
     }
 
+    /// Whether a task has said a word by PMI-1.
+    pub(super) fn has_spoken_pmi(&self, index: usize) -> bool {
+        self.pmi.as_ref().is_some_and(|pmi| pmi.server.has_spoken(index))
+    }
+
     /// Whether an MPI program of a task has finalized, and may have shut the task's connection
     /// down.
     pub(super) fn has_finalized(&self, index: usize) -> bool {
         self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Finalized)
     }
 
-    /// Whether other tasks of the job may wait for this one, which has ended.
+    /// Whether other tasks of the job may wait for this one, which has ended: those of its step, or
+    /// those that have spawned it.
     pub(super) fn is_unfinalized(&self, index: usize) -> bool {
-        self.launch.size > 1 && self.has_begun_mpi(index)
+        (self.launch.size > 1 || self.launch.spawned.is_some()) && self.has_begun_mpi(index)
     }
 
     /// The next part of what is to be sent of barriers.

@@ -10,6 +10,10 @@
 //! it says is taken as given ([`tutti_wire::pmix`]).
 
 mod handover;
+mod requests;
+
+use requests::UNREAD_BYTES_MAX;
+pub(super) use requests::{Asked, Silent, refuse};
 
 use super::context::{Context, chain};
 use super::environment::value_of;
@@ -32,9 +36,7 @@ use tutti_types::ProcessorSet;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::pmi::TaskState;
-use tutti_wire::pmix::{
-    FENCE_PART_BYTES, FromPmix, Heard, PmixNode, PmixOrder, Session, ToPmix, is_space,
-};
+use tutti_wire::pmix::{FENCE_PART_BYTES, FromPmix, Heard, PmixOrder, Session, ToPmix, is_space};
 
 /// How long a PMIx server may take to be ready: a library may hang.
 const READY_NS: u64 = if cfg!(test) { 2_000_000_000 } else { 20_000_000_000 };
@@ -74,11 +76,14 @@ pub(super) struct Pmix {
     parts: u32,
     /// The fence that waits for other nodes.
     fence: Option<u32>,
+    /// The length of the answer to the fence before, which it may have to read yet.
+    fence_bytes: usize,
 }
 
 /// Whether the tasks of a launch are to find a PMIx server.
 pub(super) fn is_wanted(launch: &Launch) -> bool {
-    launch.size > 1
+    // A task that is alone may spawn others, or meet those of other steps.
+    (launch.size > 1 || value_of(launch, "TUTTI_PMIX_SPACE").is_some())
         && !launch.share.tasks.is_empty()
         && launch.spec.adopt.is_empty()
         && value_of(launch, "TUTTI_PMIX") == Some(b"1")
@@ -115,7 +120,7 @@ impl Job {
     fn spawn_pmix(&self, context: &mut Context) -> Result<Pmix, Refusal> {
         // It becomes its user when that user can't trace it any more.
         let is_other = identity(&self.launch.credentials, context.launching.uid)?.is_some();
-        let order = ToPmix::Order(self.pmix_order(is_other)?);
+        let order = ToPmix::Order(self.pmix_order(is_other, context)?);
         let tasks = self.launch.share.tasks.iter();
         let mut processors = ProcessorSet::new();
         tasks.for_each(|task| processors.union_with(&task.processors));
@@ -137,6 +142,7 @@ impl Job {
             is_awaited: false,
             parts: 0,
             fence: None,
+            fence_bytes: 0,
         })
     }
 
@@ -177,7 +183,7 @@ impl Job {
         MEMORY_BYTES.saturating_add(of_all).saturating_add(of_these)
     }
 
-    fn pmix_order(&self, is_other: bool) -> Result<PmixOrder, Refusal> {
+    fn pmix_order(&self, is_other: bool, context: &Context) -> Result<PmixOrder, Refusal> {
         let launch = &self.launch;
         let directory = self.directory_of_pmix().ok_or_else(|| {
             Refusal::new("the job has no directory for the files of a PMIx server".into())
@@ -189,18 +195,12 @@ impl Job {
                 && READ_BY_LIBRARY.iter().any(|start| variable.starts_with(start))
         };
         let environment = launch.spec.environment.iter().filter(is_read).take(TEXTS_MAX);
-        let node = |node: &tutti_wire::launch::JobNode| PmixNode {
-            name: node.name.clone(),
-            tasks: node.tasks,
-        };
         Ok(PmixOrder {
-            space: space_of(launch)?,
+            space: self.pmix_space(context)?,
             libraries: libraries.map(ByteBuf::from).collect(),
             directory: ByteBuf::from(directory.as_os_str().as_bytes()),
             identity: is_other.then(|| launch.credentials.clone()),
             environment: environment.cloned().collect(),
-            nodes: launch.nodes.iter().map(node).collect(),
-            node: launch.share.node_rank,
             memory_bytes: self.memory_of_pmix(),
         })
     }
@@ -276,6 +276,8 @@ impl Job {
             Heard::Ready => {
                 let Some(pmix) = &mut self.pmix else { return };
                 pmix.until_ns = None;
+                self.enter_hub(context);
+                let Some(pmix) = &mut self.pmix else { return };
                 if std::mem::take(&mut pmix.is_awaited) && !self.killed {
                     self.start(context);
                 }
@@ -285,6 +287,11 @@ impl Job {
                 self.abort(Abort { index: task, code, message }, context);
             }
             Heard::FencePart { is_last, data } => self.on_fence_part(is_last, &data, context),
+            Heard::Ask { number, task, ask } => self.on_ask((number, task), ask, context),
+            Heard::Fetched { number, data } => {
+                let (step, mpi) = (self.key(), &mut context.mpi);
+                mpi.hub.fetched(step, number, data, &mut mpi.to_pmix);
+            }
         }
     }
 
@@ -293,8 +300,8 @@ impl Job {
         let node = self.launch.share.node_rank;
         let Some(pmix) = &mut self.pmix else { return };
         // A fence follows when the answer to the one before has been read: what waits to be written
-        // can't grow.
-        if pmix.helper.link().is_some_and(|link| link.unsent() > 0) {
+        // can't grow. Answers to requests may wait, too.
+        if pmix.helper.link().is_some_and(|link| link.unsent() > UNREAD_BYTES_MAX) {
             let reason = "the PMIx server misbehaved: it asks again before it has read the answer";
             return self.fail_pmix(reason, context);
         }
@@ -313,6 +320,7 @@ impl Job {
         let Some(pmix) = &mut self.pmix else { return };
         pmix.fence = None;
         pmix.session.end_fence();
+        pmix.fence_bytes = said.iter().map(|said| said.len()).sum();
         if let Some(link) = pmix.helper.link() {
             for piece in said.iter().flat_map(|said| said.chunks(FENCE_PART_BYTES)) {
                 link.send(&ToPmix::Fenced { is_last: false, data: ByteBuf::from(piece) });
@@ -346,6 +354,8 @@ impl Job {
     }
 
     fn drop_pmix_link(&mut self, context: &mut Context) {
+        let (step, mpi) = (self.key(), &mut context.mpi);
+        mpi.hub.remove(step, &mut mpi.to_pmix);
         if let Some(pmix) = &mut self.pmix {
             pmix.helper.drop_link(context);
         }

@@ -11,20 +11,24 @@
 use super::context::Context;
 use super::helper::{Helper, Kind, Start};
 use super::job::Job;
+use super::pmix;
 use super::program::{Refusal, identity, without_zero_byte};
 use super::start::Source;
 use nix::libc;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::reap::End;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::StepKey;
+use tutti_types::{Rank, StepId, StepKey};
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::HandedSpawner;
 use tutti_wire::launch::{InputTo, LaunchSpec, Stdio, Usage, cut};
 use tutti_wire::limits::{NAME_BYTES_MAX, SPAWNS_PER_STEP_MAX};
+use tutti_wire::pmix::Refused;
 use tutti_wire::spawn::{SpawnAnswer, SpawnOrder, Spawned};
 
 /// How long spawners have for the output of a job that was killed.
@@ -39,6 +43,10 @@ pub(super) struct Spawner {
     /// The place of the task that has asked for it.
     task: usize,
     is_answered: bool,
+    /// The number of the request, where the task has asked by PMIx.
+    asked: Option<u32>,
+    /// The step that it has started.
+    child: Option<StepId>,
 }
 
 impl Spawner {
@@ -49,6 +57,8 @@ impl Spawner {
             number: self.number,
             task: u32::try_from(self.task).unwrap_or(u32::MAX),
             is_answered: self.is_answered,
+            asked: self.asked,
+            child: self.child,
         }
     }
 
@@ -62,23 +72,47 @@ impl Spawner {
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
-        let HandedSpawner { helper, number, task, is_answered } = handed;
+        let HandedSpawner { helper, number, task, is_answered, asked, child } = handed;
         let kind = Kind::Spawner(number);
         let helper = Helper::take_over(helper, (kind, job), context, inherited)?;
-        Ok(Self { helper, number, task: task as usize, is_answered })
+        Ok(Self { helper, number, task: task as usize, is_answered, asked, child })
     }
 }
 
 impl Job {
-    /// A task wants more tasks started.
-    pub(super) fn spawn_tasks(&mut self, task: usize, spawned: Spawned, context: &mut Context) {
+    /// A task wants more tasks started, with these variables beside its own. `asked`: the number of
+    /// its request, if it asks by PMIx.
+    pub(super) fn spawn_tasks(
+        &mut self,
+        task: usize,
+        what: (Spawned, Vec<ByteBuf>),
+        asked: Option<u32>,
+        context: &mut Context,
+    ) {
         let made = match self.objection_to_spawn() {
             Some(reason) => Err(reason),
-            None => self.start_spawner(task, spawned, context).map_err(|it| it.detail),
+            None => self.start_spawner((task, asked), what, context).map_err(|it| it.detail),
         };
         match made {
             Ok(spawner) => self.spawners.push(spawner),
-            Err(reason) => self.answer_spawn(task, Some(&reason), context),
+            Err(reason) => self.refuse_spawn((task, asked), &reason, context),
+        }
+    }
+
+    /// The step and the rank that tasks which this one spawns have as their parent.
+    pub(super) fn parent_of(&self, task: usize) -> Option<(StepId, Rank)> {
+        self.tasks.get(task).map(|task| (self.launch.step, task.rank))
+    }
+
+    fn refuse_spawn(
+        &mut self,
+        (task, asked): (usize, Option<u32>),
+        reason: &str,
+        context: &mut Context,
+    ) {
+        match asked {
+            Some(number) => pmix::refuse((self.key(), number), Refused::NoRoom, context),
+            None => self.answer_spawn(task, Some(reason), context),
         }
     }
 
@@ -92,11 +126,11 @@ impl Job {
 
     fn start_spawner(
         &self,
-        task: usize,
-        spawned: Spawned,
+        (task, asked): (usize, Option<u32>),
+        (spawned, environment): (Spawned, Vec<ByteBuf>),
         context: &mut Context,
     ) -> Result<Spawner, Refusal> {
-        let order = self.spawn_order(spawned);
+        let order = self.spawn_order(spawned, environment);
         let number = self.spawners.iter().map(|it| it.number + 1).max().unwrap_or(0);
         let streams = self.streams_of_spawner(task)?;
         let directory = context.launching.directory.as_os_str().as_bytes();
@@ -112,18 +146,25 @@ impl Job {
             streams,
         };
         let helper = Helper::start(start, &order, self.key(), context)?;
-        Ok(Spawner { helper, number, task, is_answered: false })
+        Ok(Spawner { helper, number, task, is_answered: false, asked, child: None })
     }
 
-    fn spawn_order(&self, spawned: Spawned) -> SpawnOrder {
+    fn spawn_order(&self, spawned: Spawned, environment: Vec<ByteBuf>) -> SpawnOrder {
         let launch = &self.launch;
         let first = spawned.programs.first().and_then(|program| program.argv.first());
         let path = first.map_or(&b""[..], |path| path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let name_of = |variable: &ByteBuf| {
+            let end = variable.iter().position(|byte| *byte == b'=').unwrap_or(variable.len());
+            variable[..end].to_vec()
+        };
+        let own: BTreeSet<Vec<u8>> = environment.iter().map(name_of).collect();
+        let inherited = launch.spec.environment.iter().filter(|it| !own.contains(&name_of(it)));
         SpawnOrder {
             job: launch.job,
             step: launch.step,
             launch: LaunchSpec {
+                environment: inherited.cloned().chain(environment).collect(),
                 name: cut(String::from_utf8_lossy(name).into_owned(), NAME_BYTES_MAX),
                 argv: Vec::new(),
                 script: None,
@@ -132,6 +173,7 @@ impl Job {
                 ..launch.spec.clone()
             },
             spawned,
+            may_wait: !self.spawners.is_empty(),
         }
     }
 
@@ -178,17 +220,27 @@ impl Job {
         spawner.helper.settle(context);
         let Some(link) = spawner.helper.link() else { return };
         let received = link.receive();
-        let refused = match link.next::<SpawnAnswer>() {
-            Ok(Some(SpawnAnswer::Started)) => None,
-            Ok(Some(SpawnAnswer::Refused { reason })) => Some(reason),
+        let answer = match link.next::<SpawnAnswer>() {
+            Ok(Some(SpawnAnswer::Started { step })) => Ok(step),
+            Ok(Some(SpawnAnswer::Refused { reason })) => Err(reason),
             // Its end says why.
             Ok(None) if received.is_ok() => return,
             Ok(None) | Err(_) => return spawner.helper.drop_link(context),
         };
         spawner.helper.drop_link(context);
-        let (task, is_new) = (spawner.task, !std::mem::replace(&mut spawner.is_answered, true));
-        if is_new {
-            self.answer_spawn(task, refused.as_deref(), context);
+        if std::mem::replace(&mut spawner.is_answered, true) {
+            return;
+        }
+        spawner.child = answer.as_ref().ok().copied();
+        let (task, asked) = (spawner.task, spawner.asked);
+        match (answer, asked) {
+            (Err(reason), _) => self.refuse_spawn((task, asked), &reason, context),
+            (Ok(_), None) => self.answer_spawn(task, None, context),
+            (Ok(step), Some(number)) => {
+                let child = StepKey { job: self.launch.job, step };
+                let (asker, mpi) = ((self.key(), number), &mut context.mpi);
+                mpi.hub.await_child(asker, child, &mut mpi.to_pmix);
+            }
         }
     }
 
@@ -209,7 +261,13 @@ impl Job {
         let reason = spawner.helper.end(end);
         self.count_helper(usage);
         if !spawner.is_answered {
-            self.answer_spawn(spawner.task, Some(&reason), context);
+            self.refuse_spawn((spawner.task, spawner.asked), &reason, context);
+        }
+        // It ends with its step.
+        if let Some(step) = spawner.child {
+            let child = StepKey { job: self.launch.job, step };
+            let mpi = &mut context.mpi;
+            mpi.hub.fail_child(child, &mut mpi.to_pmix);
         }
         self.deliver_end(spawner.task, context);
         context.touched.insert(self.key());

@@ -5,10 +5,8 @@
 //! it can see the task's end.
 
 use crate::library::text_of;
-use crate::types::{
-    DONE, Info, ModexCallback, Module, NOT_FOUND, NOT_SUPPORTED, OpCallback, Proc, RANK_WILDCARD,
-    SUCCESS,
-};
+use crate::requests::{self, Requests};
+use crate::types::{DONE, Info, ModexCallback, Module, NOT_SUPPORTED, OpCallback, Proc, SUCCESS};
 use std::collections::VecDeque;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::{ErrorKind, Write};
@@ -16,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tutti_wire::frame;
-use tutti_wire::pmix::{FENCE_PART_BYTES, FromPmix};
+use tutti_wire::pmix::{ALL_RANKS, FENCE_PART_BYTES, FromPmix};
 
 /// What all calls share. Set before the library is initialized.
 pub(crate) static SERVICE: OnceLock<Service> = OnceLock::new();
@@ -30,6 +28,7 @@ pub(crate) struct Service {
     /// The ranks of this node: the first, and how many.
     pub(crate) local: (u32, u32),
     pub(crate) fences: Mutex<Fences>,
+    pub(crate) requests: Mutex<Requests>,
 }
 
 /// Fences that wait for the other nodes. The keeper knows only the first.
@@ -78,7 +77,7 @@ impl Service {
     }
 
     /// The place of a task of this node.
-    fn task(&self, proc: &Proc) -> Option<u32> {
+    pub(crate) fn task(&self, proc: &Proc) -> Option<u32> {
         let place = proc.rank.checked_sub(self.local.0)?;
         (place < self.local.1 && proc.is_of(&self.space)).then_some(place)
     }
@@ -88,7 +87,7 @@ impl Service {
         let is_own = procs.iter().all(|proc| proc.is_of(&self.space));
         let mut ranks: Vec<u32> = procs.iter().map(|proc| proc.rank).collect();
         ranks.sort_unstable();
-        is_own && (ranks.contains(&RANK_WILDCARD) || ranks.into_iter().eq(0..self.size))
+        is_own && (ranks.contains(&ALL_RANKS) || ranks.into_iter().eq(0..self.size))
     }
 
     /// Sends what this node says in the first fence that waits.
@@ -127,7 +126,7 @@ fn wait_for_room(keeper: &UnixStream) {
 }
 
 /// Hands over what a fence has gathered.
-fn finish(callback: ModexCallback, passed: *mut c_void, answer: Vec<u8>) {
+pub(crate) fn finish(callback: ModexCallback, passed: *mut c_void, answer: Vec<u8>) {
     let Some(callback) = callback else { return };
     let answer = Box::new(answer);
     let (data, length) = (answer.as_ptr().cast::<c_char>(), answer.len());
@@ -225,6 +224,9 @@ unsafe extern "C" fn fence(
             (std::slice::from_raw_parts(procs, count), data.to_vec())
         },
     };
+    if procs.iter().any(|proc| !proc.is_of(&service.space)) {
+        return service.meet_in_fence(procs, data, callback, passed);
+    }
     if service.local.1 == service.size {
         finish(callback, passed, data);
         return SUCCESS;
@@ -240,30 +242,24 @@ unsafe extern "C" fn fence(
     SUCCESS
 }
 
-/// What a task of another node has said was gathered in a fence, or is not known.
-unsafe extern "C" fn direct_modex(
-    _proc: *const Proc,
-    _infos: *const Info,
-    _count: usize,
-    _callback: ModexCallback,
-    _passed: *mut c_void,
-) -> c_int {
-    NOT_FOUND
-}
-
 /// The library has informed the tasks of this node; there is nothing else to do.
 unsafe extern "C" fn done() -> c_int {
     DONE
 }
 
-/// The callbacks at their places. Publishing, spawning and what else has none is answered by the
-/// library at once: not supported.
+/// The callbacks at their places. What has none is answered by the library at once: not supported.
 pub(crate) fn module() -> Module {
     let mut module: Module = [std::ptr::null_mut(); 64];
     module[1] = finalized as *mut c_void;
     module[2] = abort as *mut c_void;
     module[3] = fence as *mut c_void;
-    module[4] = direct_modex as *mut c_void;
+    module[4] = requests::direct_modex as *mut c_void;
+    module[5] = requests::publish as *mut c_void;
+    module[6] = requests::lookup as *mut c_void;
+    module[7] = requests::unpublish as *mut c_void;
+    module[8] = requests::spawn as *mut c_void;
+    module[9] = requests::connect as *mut c_void;
+    module[10] = requests::disconnect as *mut c_void;
     // Registration and deregistration for events, and events.
     for place in [11, 12, 14] {
         module[place] = done as *mut c_void;

@@ -1,10 +1,10 @@
 //! What the library learns of a step: lists of keys with values.
 //!
-//! Text and arrays that a list points to are never freed. The library keeps copies, and lists are
-//! made once in the life of the process.
+//! The library keeps copies. Texts are of the C library's making, as those that the library makes.
 
 use crate::types::{
-    BOOL, DATA_ARRAY, Data, DataArray, INFO, Info, PROC_RANK, STRING, UINT16, UINT32, Value,
+    BOOL, DATA_ARRAY, Data, DataArray, INFO, Info, PROC, PROC_RANK, Proc, STRING, UINT16, UINT32,
+    Value,
 };
 use std::ffi::{CString, c_char};
 
@@ -15,16 +15,15 @@ fn info(key: &str, kind: u16, data: Data) -> Info {
 }
 
 /// No bits of another value beside one that is shorter.
-const fn blank() -> Data {
+pub(crate) const fn blank() -> Data {
     Data { words: [0; 3] }
 }
 
 pub(crate) fn text(key: &str, text: &str) -> Info {
     // What comes from the keeper has no zero byte; without one nothing is lost.
     let text = CString::new(text).unwrap_or_default();
-    let mut data = blank();
-    data.string = text.into_raw();
-    info(key, STRING, data)
+    // SAFETY: the text ends with a zero byte.
+    made(key, unsafe { libc::strdup(text.as_ptr()) })
 }
 
 /// A text that the library made.
@@ -58,10 +57,35 @@ pub(crate) fn flag(key: &str, flag: bool) -> Info {
     info(key, BOOL, data)
 }
 
+pub(crate) fn process(key: &str, of: Proc) -> Info {
+    let mut data = blank();
+    data.proc = Box::into_raw(Box::new(of));
+    info(key, PROC, data)
+}
+
+/// Frees what a list points to. It must be of the functions here.
+pub(crate) fn free(infos: Vec<Info>) {
+    for info in infos {
+        // SAFETY: made here, by what the type says, and freed once.
+        unsafe {
+            match info.value.kind {
+                STRING => libc::free(info.value.data.string.cast()),
+                PROC => drop(Box::from_raw(info.value.data.proc)),
+                DATA_ARRAY => {
+                    let array = Box::from_raw(info.value.data.array);
+                    let list = array.array.cast::<Info>();
+                    free(Vec::from_raw_parts(list, array.size, array.size));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 pub(crate) fn list(key: &str, list: Vec<Info>) -> Info {
     let size = list.len();
-    let list: &'static mut [Info] = Vec::leak(list);
-    let array = DataArray { kind: INFO, size, array: list.as_mut_ptr().cast() };
+    let list = Box::into_raw(list.into_boxed_slice());
+    let array = DataArray { kind: INFO, size, array: list.cast() };
     let mut data = blank();
     data.array = Box::into_raw(Box::new(array));
     info(key, DATA_ARRAY, data)

@@ -1,9 +1,9 @@
 //! The PMIx server of a step on one node: a process of the job's user, started by the keeper.
 //!
 //! It loads OpenPMIx's library at run time (`library`), has it serve the tasks of the node, and
-//! passes what they ask for on to the keeper (`calls`). The library starts threads, opens
-//! plug-ins and reads the machine; so it is in a process of its own, and the keeper takes nothing
-//! that it says as given ([`tutti_wire::pmix`]).
+//! passes what they ask for on to the keeper (`calls`, `requests`). The library starts threads,
+//! opens plug-ins and reads the machine; so it is in a process of its own, and the keeper takes
+//! nothing that it says as given ([`tutti_wire::pmix`]).
 //!
 //! The process is outside of the frozen group of its job: a switch must not stop what other nodes
 //! wait for. It runs code that the user chose, so it confines itself before it loads any
@@ -16,6 +16,7 @@ mod calls;
 mod confine;
 mod infos;
 mod library;
+mod requests;
 mod serve;
 mod types;
 

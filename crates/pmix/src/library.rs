@@ -1,6 +1,6 @@
 //! OpenPMIx's library, loaded at run time.
 
-use crate::types::{Info, Module, OpCallback, Proc};
+use crate::types::{FetchCallback, Info, Module, OpCallback, Proc};
 use anyhow::{Context as _, bail, ensure};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -24,6 +24,8 @@ pub(crate) struct Library {
     pub(crate) register_client:
         unsafe extern "C" fn(*const Proc, u32, u32, *mut c_void, OpCallback, *mut c_void) -> c_int,
     pub(crate) setup_fork: unsafe extern "C" fn(*const Proc, *mut *mut *mut c_char) -> c_int,
+    pub(crate) deregister_space: unsafe extern "C" fn(*const c_char, OpCallback, *mut c_void),
+    pub(crate) fetch: unsafe extern "C" fn(*const Proc, FetchCallback, *mut c_void) -> c_int,
     pub(crate) error: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
@@ -61,6 +63,8 @@ impl Library {
                 register_space: symbol(handle, c"PMIx_server_register_nspace")?,
                 register_client: symbol(handle, c"PMIx_server_register_client")?,
                 setup_fork: symbol(handle, c"PMIx_server_setup_fork")?,
+                deregister_space: symbol(handle, c"PMIx_server_deregister_nspace")?,
+                fetch: symbol(handle, c"PMIx_server_dmodex_request")?,
                 error: symbol(handle, c"PMIx_Error_string")?,
             })
         }

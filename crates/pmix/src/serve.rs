@@ -2,8 +2,9 @@
 
 use crate::calls::{Fences, SERVICE, Service, lock, module};
 use crate::confine::{become_user, confine, end_with_keeper};
-use crate::infos::{flag, list, made, number, rank, small, text};
+use crate::infos::{flag, free, list, made, number, process, rank, small, text};
 use crate::library::{Library, text_of};
+use crate::requests::Requests;
 use crate::types::{Info, Proc};
 use anyhow::{Context as _, bail};
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
@@ -16,7 +17,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use tutti_linux::inherited::Inherited;
 use tutti_node::link::Link;
 use tutti_wire::Role;
-use tutti_wire::pmix::{FromPmix, PMIX_FD, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, ToPmix};
+use tutti_wire::pmix::{
+    FromPmix, PMIX_FD, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, PmixSpace, ToPmix,
+};
 
 /// Which short form of lists the library makes. Of long lists it would make compressed bytes, which
 /// are no text.
@@ -38,28 +41,48 @@ pub fn serve() -> anyhow::Result<()> {
     let ToPmix::Order(order) = link.call().context("the keeper gives no order")? else {
         bail!("the keeper gives no order");
     };
-    let local = order.nodes.get(order.node as usize).map_or(0, |node| node.tasks);
+    let PmixSpace { name, nodes, node, .. } = &order.space;
+    let local = nodes.get(*node as usize).map_or(0, |node| node.tasks);
     let service = SERVICE.get_or_init(|| Service {
         keeper,
-        space: CString::new(order.space.as_bytes()).unwrap_or_default(),
-        size: order.nodes.iter().map(|node| node.tasks).sum(),
-        local: (order.nodes.iter().take(order.node as usize).map(|node| node.tasks).sum(), local),
+        space: CString::new(name.as_bytes()).unwrap_or_default(),
+        size: nodes.iter().map(|node| node.tasks).sum(),
+        local: (nodes.iter().take(*node as usize).map(|node| node.tasks).sum(), local),
         fences: Mutex::new(Fences::default()),
+        requests: Mutex::new(Requests::default()),
     });
-    if let Err(error) = begin(&order, service) {
-        service.tell(&FromPmix::Failed { reason: format!("{error:#}") });
-        return Ok(());
-    }
+    let served = match begin(&order, service) {
+        Ok(served) => served,
+        Err(error) => {
+            service.tell(&FromPmix::Failed { reason: format!("{error:#}") });
+            return Ok(());
+        }
+    };
     service.tell(&FromPmix::Ready);
-    while let Ok(ToPmix::Fenced { is_last, data }) = link.call() {
-        service.on_fenced(is_last, &data);
+    while let Ok(message) = link.call() {
+        match message {
+            ToPmix::Order(_) => break,
+            ToPmix::Fenced { is_last, data } => service.on_fenced(is_last, &data),
+            // Without it, what is asked of that step is not found.
+            ToPmix::Space(space) => drop(served.register_space(&space, 0)),
+            ToPmix::Gone { space } => served.deregister_space(&space),
+            ToPmix::Answer { number, answer } => service.on_answer(number, answer),
+            ToPmix::Fetch { number, rank } => service.on_fetch(&served.library, number, rank),
+        }
     }
     // The library's own end would wait for threads, and nothing is left for it to do.
     // SAFETY: takes no pointer, and does not return.
     unsafe { libc::_exit(0) }
 }
 
-fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<()> {
+/// What the library has been told of.
+struct Served {
+    library: Library,
+    /// The directory for its files.
+    directory: String,
+}
+
+fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<Served> {
     let (tasks, memory_bytes) = (u64::from(service.local.1), order.memory_bytes);
     confine(tasks, memory_bytes).context("cannot confine the PMIx server")?;
     if let Some(user) = &order.identity {
@@ -80,8 +103,9 @@ fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<()> {
     let names: Vec<Vec<u8>> = order.libraries.iter().map(|name| name.to_vec()).collect();
     let library = Library::load(&names)?;
     let directory = directory(Path::new(OsStr::from_bytes(&order.directory)))?;
-    let directory = directory.to_string_lossy();
-    let here = order.nodes.get(order.node as usize).context("the order names no node")?;
+    let directory = directory.to_string_lossy().into_owned();
+    let space = &order.space;
+    let here = space.nodes.get(space.node as usize).context("the order names no node")?;
     let mut infos = [
         text("pmix.srvr.tmpdir", &directory),
         text("pmix.sys.tmpdir", &directory),
@@ -92,14 +116,15 @@ fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<()> {
     // SAFETY: both live on, and are of the form that the library expects.
     let status = unsafe { (library.init)(module, infos.as_mut_ptr(), infos.len()) };
     library.check(status, "begin")?;
-    register_space(&library, order, service, &directory)?;
+    let served = Served { library, directory };
+    served.register_space(space, service.local.1)?;
     for place in 0..service.local.1 {
         let proc = Proc::new(&service.space, service.local.0 + place);
         register_client(&library, &proc)?;
         let variables = environment(&library, &proc)?;
         service.tell(&FromPmix::Environment { variables });
     }
-    Ok(())
+    Ok(served)
 }
 
 fn pair(variable: &str) -> Option<(&str, &str)> {
@@ -139,69 +164,103 @@ fn wait(library: &Library, begun: c_int, what: &str) -> anyhow::Result<()> {
     }
 }
 
-fn register_space(
-    library: &Library,
-    order: &PmixOrder,
-    service: &Service,
-    directory: &str,
-) -> anyhow::Result<()> {
-    let mut infos = of_step(library, order, service, directory)?;
-    let size = c_int::try_from(service.local.1)?;
-    let space = service.space.as_ptr();
-    let (list, count) = (infos.as_mut_ptr(), infos.len());
-    let none = std::ptr::null_mut();
-    // SAFETY: name and list live until the callback has come, which is waited for.
-    let begun = unsafe { (library.register_space)(space, size, list, count, Some(on_ended), none) };
-    wait(library, begun, "register the job")
+impl Served {
+    /// Tells the library of a step, of which it serves so many tasks.
+    fn register_space(&self, space: &PmixSpace, served: u32) -> anyhow::Result<()> {
+        let mut infos = of_step(&self.library, space, &self.directory)?;
+        let size = c_int::try_from(served)?;
+        let name = CString::new(space.name.as_bytes())?;
+        let (list, count) = (infos.as_mut_ptr(), infos.len());
+        let none = std::ptr::null_mut();
+        let register = self.library.register_space;
+        // SAFETY: name and list live until the callback has come, which is waited for.
+        let begun = unsafe { register(name.as_ptr(), size, list, count, Some(on_ended), none) };
+        let done = wait(&self.library, begun, "register the job");
+        free(infos);
+        done
+    }
+
+    /// Has the library forget another step.
+    fn deregister_space(&self, space: &str) {
+        let Ok(name) = CString::new(space) else { return };
+        let none = std::ptr::null_mut();
+        // SAFETY: the name lives until the callback has come, which is waited for.
+        unsafe { (self.library.deregister_space)(name.as_ptr(), Some(on_ended), none) };
+        // It says nothing of an error.
+        let _ = wait(&self.library, crate::types::SUCCESS, "forget a step");
+    }
 }
 
-/// What the library is to know of the step.
-fn of_step(
-    library: &Library,
-    order: &PmixOrder,
-    service: &Service,
-    directory: &str,
-) -> anyhow::Result<Vec<Info>> {
-    let names: Vec<&str> = order.nodes.iter().map(|node| node.name.as_str()).collect();
-    let firsts = firsts(&order.nodes);
+/// What the library is to know of a step.
+fn of_step(library: &Library, space: &PmixSpace, directory: &str) -> anyhow::Result<Vec<Info>> {
+    let names: Vec<&str> = space.nodes.iter().map(|node| node.name.as_str()).collect();
+    let firsts = firsts(&space.nodes);
     let ranks_of = |(first, node): (&u32, &PmixNode)| {
         let ranks = (0..node.tasks).map(|place| (first + place).to_string());
         ranks.collect::<Vec<_>>().join(",")
     };
-    let ranks: Vec<String> = firsts.iter().zip(&order.nodes).map(ranks_of).collect();
-    let here = ranks.get(order.node as usize).context("the order names no node")?;
-    let (size, local) = (service.size, service.local.1);
+    let ranks: Vec<String> = firsts.iter().zip(&space.nodes).map(ranks_of).collect();
+    let place = space.node as usize;
+    let (Some(here), Some(first)) = (ranks.get(place), firsts.get(place)) else {
+        bail!("the order names no node");
+    };
+    let local = space.nodes.get(place).map_or(0, |node| node.tasks);
+    let size: u32 = space.nodes.iter().map(|node| node.tasks).sum();
+    let programs = programs(space, size);
     let mut infos = vec![
-        number("pmix.univ.size", size),
+        number("pmix.univ.size", space.universe.max(size)),
         number("pmix.job.size", size),
-        number("pmix.max.size", size),
-        number("pmix.app.size", size),
-        number("pmix.job.napps", 1),
+        number("pmix.max.size", space.universe.max(size)),
+        number("pmix.job.napps", u32::try_from(programs.len())?),
         number("pmix.local.size", local),
         number("pmix.node.size", local),
-        number("pmix.num.nodes", u32::try_from(order.nodes.len())?),
+        number("pmix.num.nodes", u32::try_from(space.nodes.len())?),
         text("pmix.lpeers", here),
-        rank("pmix.lldr", service.local.0),
+        rank("pmix.lldr", *first),
         made("pmix.nmap", compact(library, library.regex, &names.join(","))?),
         made("pmix.pmap", compact(library, library.ppn, &ranks.join(";"))?),
-        text("pmix.jobid", &order.space),
+        text("pmix.jobid", &space.name),
         text("pmix.tmpdir", directory),
         text("pmix.nsdir", directory),
         flag("pmix.tdir.rmclean", true),
     ];
-    for (place, (first, node)) in (0..).zip(firsts.iter().zip(&order.nodes)) {
-        infos.extend((0..node.tasks).map(|task| of_task(first + task, task, place, node)));
+    if let [(_, tasks)] = programs[..] {
+        infos.push(number("pmix.app.size", tasks));
+    }
+    if let Some((parent, of)) = &space.parent {
+        infos.push(flag("pmix.spawned", true));
+        infos.push(process("pmix.parent", Proc::new(&CString::new(parent.as_bytes())?, *of)));
+    }
+    for (place, (first, node)) in (0..).zip(firsts.iter().zip(&space.nodes)) {
+        let of_node = |task| of_task((first + task, task), (place, node), &programs);
+        infos.extend((0..node.tasks).map(of_node));
     }
     Ok(infos)
 }
 
+/// The first rank of each program, and how many tasks run it.
+fn programs(space: &PmixSpace, size: u32) -> Vec<(u32, u32)> {
+    let mut first = 0;
+    let each = |tasks: &u32| {
+        let program = (first, *tasks);
+        first += tasks;
+        program
+    };
+    match &space.programs[..] {
+        [] => vec![(0, size)],
+        some => some.iter().map(each).collect(),
+    }
+}
+
 /// What the library is to know of a task. A list that lacks one of these is worse than none.
-fn of_task(of: u32, local: u32, node: u32, on: &PmixNode) -> Info {
+fn of_task((of, local): (u32, u32), (node, on): (u32, &PmixNode), programs: &[(u32, u32)]) -> Info {
+    let of_programs = (0..).zip(programs).filter(|(_, (first, _))| *first <= of);
+    let (program, leader) = of_programs.last().map_or((0, 0), |(at, (first, _))| (at, *first));
     let infos = vec![
         rank("pmix.rank", of),
-        number("pmix.appnum", 0),
-        rank("pmix.apprank", of),
-        rank("pmix.aldr", 0),
+        number("pmix.appnum", program),
+        rank("pmix.apprank", of - leader),
+        rank("pmix.aldr", leader),
         rank("pmix.grank", of),
         small("pmix.lrank", local),
         small("pmix.nrank", local),

@@ -5,24 +5,30 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Length of a name space's name, its end included.
 pub(crate) const SPACE_BYTES: usize = 256;
-const KEY_BYTES: usize = 512;
+pub(crate) const KEY_BYTES: usize = 512;
 
 /// Status codes.
 pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const TIMEOUT: c_int = -24;
+pub(crate) const UNREACHABLE: c_int = -25;
+pub(crate) const BAD_PARAMETER: c_int = -27;
+pub(crate) const NO_ROOM: c_int = -29;
 pub(crate) const NOT_FOUND: c_int = -46;
 pub(crate) const NOT_SUPPORTED: c_int = -47;
+pub(crate) const DUPLICATE: c_int = -53;
 /// Done: no callback follows.
 pub(crate) const DONE: c_int = -157;
-
-/// All ranks of a name space.
-pub(crate) const RANK_WILDCARD: u32 = u32::MAX - 1;
 
 /// Types of values.
 pub(crate) const BOOL: u16 = 1;
 pub(crate) const STRING: u16 = 3;
+pub(crate) const INT: u16 = 6;
 pub(crate) const UINT16: u16 = 13;
 pub(crate) const UINT32: u16 = 14;
+pub(crate) const PROC: u16 = 22;
 pub(crate) const INFO: u16 = 24;
+pub(crate) const BYTES: u16 = 27;
+pub(crate) const PERSISTENCE: u16 = 30;
 pub(crate) const DATA_ARRAY: u16 = 39;
 pub(crate) const PROC_RANK: u16 = 40;
 
@@ -55,8 +61,19 @@ pub(crate) union Data {
     pub(crate) string: *mut c_char,
     pub(crate) uint16: u16,
     pub(crate) uint32: u32,
+    pub(crate) int: c_int,
+    pub(crate) byte: u8,
+    pub(crate) proc: *mut Proc,
+    pub(crate) bytes: ByteObject,
     pub(crate) array: *mut DataArray,
     pub(crate) words: [u64; 3],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ByteObject {
+    pub(crate) bytes: *mut c_char,
+    pub(crate) size: usize,
 }
 
 #[repr(C)]
@@ -81,7 +98,28 @@ pub(crate) struct DataArray {
     pub(crate) array: *mut c_void,
 }
 
+/// A published value, as it is looked up.
+#[repr(C)]
+pub(crate) struct Published {
+    pub(crate) proc: Proc,
+    pub(crate) key: [u8; KEY_BYTES],
+    pub(crate) value: Value,
+}
+
+/// A program that is to be spawned.
+#[repr(C)]
+pub(crate) struct App {
+    pub(crate) command: *const c_char,
+    pub(crate) argv: *const *const c_char,
+    pub(crate) environment: *const *const c_char,
+    pub(crate) directory: *const c_char,
+    pub(crate) tasks: c_int,
+    pub(crate) infos: *const Info,
+    pub(crate) count: usize,
+}
+
 const _: () = assert!(size_of::<Info>() == 552 && size_of::<Proc>() == 260);
+const _: () = assert!(size_of::<Published>() == 808 && size_of::<App>() == 56);
 
 /// Reports the end of an operation.
 pub(crate) type OpCallback = Option<unsafe extern "C" fn(c_int, *mut c_void)>;
@@ -90,6 +128,15 @@ pub(crate) type Release = Option<unsafe extern "C" fn(*mut c_void)>;
 /// Hands over what a fence has gathered, or what one task has said.
 pub(crate) type ModexCallback =
     Option<unsafe extern "C" fn(c_int, *const c_char, usize, *mut c_void, Release, *mut c_void)>;
+
+/// Hands over what was looked up.
+pub(crate) type LookupCallback =
+    Option<unsafe extern "C" fn(c_int, *mut Published, usize, *mut c_void)>;
+/// Hands over the name space of what was spawned.
+pub(crate) type SpawnCallback = Option<unsafe extern "C" fn(c_int, *mut c_char, *mut c_void)>;
+/// Takes what a task of this node has said of itself.
+pub(crate) type FetchCallback =
+    Option<unsafe extern "C" fn(c_int, *mut c_char, usize, *mut c_void)>;
 
 /// The library's module of callbacks: an array of pointers. Those that are null are answered by the
 /// library: not supported. Later versions have more of them than 4.1, none has so many.

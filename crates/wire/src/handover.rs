@@ -15,12 +15,12 @@ use crate::attach::{Stream, TerminalSize};
 use crate::keeper::StoppedPart;
 use crate::launch::{Launch, Usage};
 use crate::pmi::{Names, Server};
-use crate::pmix::Session;
+use crate::pmix::{Hub, Session};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{Rank, StepKey, TaskStatus};
+use tutti_types::{Rank, StepId, StepKey, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to
 /// that.
@@ -115,6 +115,8 @@ pub struct Handover {
     pub lease_until_ns: Option<u64>,
     /// Names that MPI programs published.
     pub names: Names,
+    /// What the PMIx servers have asked for.
+    pub hub: Hub,
     /// When to look again at a task of which something was left: monotonic time, job, place of the
     /// task.
     pub endings: Vec<(u64, StepKey, u32)>,
@@ -272,6 +274,10 @@ pub struct HandedSpawner {
     pub task: u32,
     /// Whether the task was answered.
     pub is_answered: bool,
+    /// The number of the request, where the task has asked by PMIx.
+    pub asked: Option<u32>,
+    /// The step that it has started.
+    pub child: Option<StepId>,
 }
 
 /// A process of a job's user that the keeper has started beside the job's tasks.

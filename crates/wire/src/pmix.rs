@@ -6,9 +6,18 @@
 //! Its first descriptor above the standard streams is the connection with its keeper, on which the
 //! greeting and one [`ToPmix::Order`] come first.
 
+mod ask;
+mod hub;
+
+pub use ask::{
+    ALL_RANKS, ASKS_MAX, Answer, Ask, Found, MODEX_BYTES_MAX, Meeting, Members, Refused, Value,
+};
+pub use hub::{Hub, NAMES_PER_JOB_MAX, NAMES_USER_BYTES_MAX, Out, WAITING_BYTES_MAX};
+
 use crate::launch::Credentials;
 use crate::limits::TASK_DETAIL_BYTES_MAX;
 use crate::pmi::TaskState;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -54,11 +63,28 @@ pub struct PmixNode {
     pub tasks: u32,
 }
 
+/// A step, as PMIx servers know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PmixSpace {
+    /// Its name space: the same on all of its nodes.
+    pub name: String,
+    /// All of its nodes, in the order of their ranks.
+    pub nodes: Vec<PmixNode>,
+    /// The place of this node among them.
+    pub node: u32,
+    /// How many tasks the job can have at a time.
+    pub universe: u32,
+    /// How many tasks run each of its programs, in the order of their ranks.
+    pub programs: Vec<u32>,
+    /// The name space and the rank of the task that has spawned it.
+    pub parent: Option<(String, u32)>,
+}
+
 /// What a PMIx server is to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PmixOrder {
-    /// The name space of the step: the same on all of its nodes.
-    pub space: String,
+    /// The step.
+    pub space: PmixSpace,
     /// Where the library may be, the first choice first: paths, or names that the dynamic linker
     /// finds.
     pub libraries: Vec<ByteBuf>,
@@ -69,10 +95,6 @@ pub struct PmixOrder {
     pub identity: Option<Credentials>,
     /// `NAME=value`: variables of the user that the library reads.
     pub environment: Vec<ByteBuf>,
-    /// All nodes of the step, in the order of their ranks.
-    pub nodes: Vec<PmixNode>,
-    /// The place of this node among them.
-    pub node: u32,
     /// The memory that it may have, bytes.
     pub memory_bytes: u64,
 }
@@ -88,6 +110,27 @@ pub enum ToPmix {
         is_last: bool,
         /// The part.
         data: ByteBuf,
+    },
+    /// Another step of the job is served on this node.
+    Space(PmixSpace),
+    /// It is not any more.
+    Gone {
+        /// Its name space.
+        space: String,
+    },
+    /// The answer to a request.
+    Answer {
+        /// The number of the request.
+        number: u32,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Asks for what a task of this node has said of itself.
+    Fetch {
+        /// The number of this request.
+        number: u32,
+        /// The rank.
+        rank: u32,
     },
 }
 
@@ -132,6 +175,22 @@ pub enum FromPmix {
         /// The part: of full length unless it is the last.
         data: ByteBuf,
     },
+    /// A task asks for something beyond its own step.
+    Ask {
+        /// The number of the request; no other one that waits has it.
+        number: u32,
+        /// Which task.
+        task: u32,
+        /// What it asks for.
+        ask: Ask,
+    },
+    /// The answer to [`ToPmix::Fetch`].
+    Fetched {
+        /// The number of the request.
+        number: u32,
+        /// What the task has said of itself, if anything is known.
+        data: Option<ByteBuf>,
+    },
 }
 
 /// What a valid message of the PMIx server asks its keeper to do.
@@ -159,6 +218,22 @@ pub enum Heard {
         /// The part.
         data: ByteBuf,
     },
+    /// Answer a request.
+    Ask {
+        /// Its number.
+        number: u32,
+        /// Which task asks.
+        task: usize,
+        /// What it asks for.
+        ask: Ask,
+    },
+    /// Pass on what a task has said of itself.
+    Fetched {
+        /// The number of the request.
+        number: u32,
+        /// What it has said.
+        data: Option<ByteBuf>,
+    },
 }
 
 /// Why a message is invalid. The job is ended then.
@@ -176,6 +251,9 @@ pub enum Invalid {
     /// A part of a fence of the wrong length.
     #[error("it sent an invalid part of a fence")]
     Part,
+    /// A request that is too large, or one too many.
+    #[error("it sent an invalid request")]
+    Ask,
 }
 
 /// What a keeper knows of a PMIx server. Written as it is for a keeper that takes another's place.
@@ -188,6 +266,8 @@ pub struct Session {
     is_spread: bool,
     /// Whether a fence waits for the other nodes.
     is_fencing: bool,
+    /// Requests that wait for answers.
+    asks: BTreeSet<u32>,
 }
 
 impl Session {
@@ -200,6 +280,7 @@ impl Session {
             is_ready: false,
             is_spread,
             is_fencing: false,
+            asks: BTreeSet::new(),
         }
     }
 
@@ -232,6 +313,17 @@ impl Session {
         self.is_fencing = false;
     }
 
+    /// A request is answered: its number may come again. Whether it has waited.
+    pub fn end_ask(&mut self, number: u32) -> bool {
+        self.asks.remove(&number)
+    }
+
+    /// How many requests wait for answers.
+    #[must_use]
+    pub fn asks(&self) -> usize {
+        self.asks.len()
+    }
+
     /// Takes in a message of the server.
     ///
     /// # Errors
@@ -262,6 +354,23 @@ impl Session {
                 }
                 self.is_fencing = is_last;
                 Ok(Heard::FencePart { is_last, data })
+            }
+            FromPmix::Ask { number, task, ask } => {
+                let task = self.place(task)?;
+                let is_valid = self.asks.len() < ASKS_MAX && ask.is_within_limits();
+                if !is_valid || !self.asks.insert(number) {
+                    return Err(Invalid::Ask);
+                }
+                Ok(Heard::Ask { number, task, ask })
+            }
+            FromPmix::Fetched { number, data } => {
+                if !self.is_ready {
+                    return Err(Invalid::Order);
+                }
+                if data.as_ref().is_some_and(|data| data.len() > MODEX_BYTES_MAX) {
+                    return Err(Invalid::Ask);
+                }
+                Ok(Heard::Fetched { number, data })
             }
         }
     }

@@ -24,6 +24,8 @@ pub struct Spawned {
     pub programs: Vec<SpawnedProgram>,
     /// Keys and values that the tasks find in their key space.
     pub preput: Vec<(ByteBuf, ByteBuf)>,
+    /// The step and the rank that ask. The keeper sets it.
+    pub parent: Option<(StepId, Rank)>,
 }
 
 /// One of the programs that are started together.
@@ -96,13 +98,18 @@ pub struct SpawnOrder {
     pub spawned: Spawned,
     /// As the tasks that ask have it: environment, limits, directory.
     pub launch: LaunchSpec,
+    /// Whether slots may be free in a moment: others that were spawned have not ended.
+    pub may_wait: bool,
 }
 
 /// What became of a spawn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnAnswer {
     /// The step is being started.
-    Started,
+    Started {
+        /// Its number in the job.
+        step: StepId,
+    },
     /// It is not.
     Refused {
         /// Why.
@@ -119,15 +126,16 @@ mod tests {
     fn a_rank_finds_its_program() {
         let program =
             |tasks| SpawnedProgram { tasks, argv: vec![ByteBuf::from("p")], ..Default::default() };
-        let spawned = Spawned { programs: [2, 0, 1].map(program).to_vec(), preput: vec![] };
+        let spawned =
+            Spawned { programs: [2, 0, 1].map(program).to_vec(), preput: vec![], parent: None };
         let found: Vec<usize> = (0..3).map(|rank| spawned.program_of(Rank(rank))).collect();
         assert_eq!(found, [0, 0, 2]);
         assert_eq!(spawned.tasks(), Some(3));
         assert!(spawned.is_within_limits());
         let too_many = [u32::MAX, 1].map(program).to_vec();
-        assert_eq!(Spawned { programs: too_many, preput: vec![] }.tasks(), None);
+        assert_eq!(Spawned { programs: too_many, preput: vec![], parent: None }.tasks(), None);
         let many = vec![program(1); SPAWN_PROGRAMS_MAX + 1];
-        assert!(!Spawned { programs: many, preput: vec![] }.is_within_limits());
+        assert!(!Spawned { programs: many, preput: vec![], parent: None }.is_within_limits());
         assert!(!Spawned::default().is_within_limits());
     }
 }

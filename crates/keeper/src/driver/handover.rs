@@ -184,6 +184,7 @@ impl Keeper {
             jobs: self.jobs.values().map(Job::hand_over).collect(),
             lease_until_ns: self.lease.until_ns(),
             names: self.context.mpi.names.clone(),
+            hub: self.context.mpi.hub.clone(),
             endings: endings.map(|(&(job, index), &at)| (at, job, lossless(index))).collect(),
             spares: self.context.launching.scratches.hand_over(),
         }
@@ -196,6 +197,7 @@ impl Keeper {
         let mut context = Context::new(&options)?;
         context.launching.descriptors = handed.descriptors;
         context.mpi.names = handed.names;
+        context.mpi.hub = handed.hub;
         let ending = |(at, job, index): (u64, StepKey, u32)| ((job, index as usize), at);
         context.endings = handed.endings.into_iter().map(ending).collect();
         let listener = UnixListener::from(inherited.take(handed.listener)?);

@@ -31,8 +31,11 @@ impl Pmix {
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
+        let mut helper = Helper::take_over(handed.helper, (Kind::Pmix, job), context, inherited)?;
+        let fence_bytes = helper.link().map_or(0, |link| link.unsent());
         Ok(Self {
-            helper: Helper::take_over(handed.helper, (Kind::Pmix, job), context, inherited)?,
+            helper,
+            fence_bytes,
             session: handed.session,
             until_ns: handed.until_ns,
             is_awaited: handed.is_awaited,

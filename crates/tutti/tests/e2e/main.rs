@@ -56,6 +56,7 @@ mod old_kernels;
 mod on_request;
 mod oom_score;
 mod open_mpi;
+mod open_mpi_spawn;
 mod order;
 mod orders;
 mod panes;

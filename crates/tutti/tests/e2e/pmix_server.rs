@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tutti_node::link::Link;
 use tutti_wire::Role;
-use tutti_wire::pmix::{FromPmix, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, ToPmix};
+use tutti_wire::pmix::{FromPmix, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, PmixSpace, ToPmix};
 
 /// The groups of that name in the subtrees of an instance.
 fn groups_of(instance: &Instance, name: &str) -> Vec<PathBuf> {
@@ -139,13 +139,18 @@ fn more_ranks_are_served_than_a_short_list_names() {
     link.limit(PMIX_FRAME_BYTES_MAX);
     link.greet(Role::Server);
     link.send(&ToPmix::Order(PmixOrder {
-        space: "tutti-1-0-0-0123456789abcdef".into(),
+        space: PmixSpace {
+            name: "tutti-1-0-0-0123456789abcdef".into(),
+            nodes: ["n1", "n2"].map(|it| PmixNode { name: it.into(), tasks: RANKS }).to_vec(),
+            node: 0,
+            universe: 2 * RANKS,
+            programs: Vec::new(),
+            parent: None,
+        },
         libraries: vec![library.into_os_string().into_encoded_bytes().into()],
         directory: instance.work.as_os_str().as_encoded_bytes().to_vec().into(),
         identity: None,
         environment: Vec::new(),
-        nodes: ["n1", "n2"].map(|it| PmixNode { name: it.into(), tasks: RANKS }).to_vec(),
-        node: 0,
         memory_bytes: 1 << 30,
     }));
     let mut environments = Vec::new();

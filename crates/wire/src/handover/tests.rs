@@ -3,7 +3,7 @@ use crate::attach::TerminalSize;
 use crate::keeper::StoppedPart;
 use crate::launch::{Credentials, InputTo, JobNode, LaunchSpec, Share, Stdio};
 use crate::pmi::ServerSpec;
-use crate::pmix::Session;
+use crate::pmix::{Ask, PmixNode, PmixSpace, Session, Value};
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
@@ -222,6 +222,8 @@ fn sample() -> Handover {
             number: 3,
             task: 1,
             is_answered: true,
+            asked: Some(7),
+            child: Some(StepId(2)),
         }],
     };
     let newcomer = HeldNewcomer {
@@ -244,9 +246,33 @@ fn sample() -> Handover {
         jobs: vec![job],
         lease_until_ns: Some(77),
         names,
+        hub: hub(),
         endings: vec![(5, StepKey::first(JobId(7)), 3)],
         spares: HeldSpares { kept: vec![(bytes("/tmp/t-job-none.1"), (0, 0))], numbers: 1 },
     }
+}
+
+/// A step that has published a name and waits for others.
+fn hub() -> Hub {
+    let step = StepKey::first(JobId(7));
+    let node = PmixNode { name: "n1".into(), tasks: 2 };
+    let space = PmixSpace {
+        name: "space".into(),
+        nodes: vec![node],
+        node: 0,
+        universe: 4,
+        programs: vec![2],
+        parent: Some(("other".into(), 1)),
+    };
+    let (mut hub, mut out) = (Hub::default(), Vec::new());
+    hub.add(step, UserId(1000), space, &mut out);
+    let value = Value { kind: 3, bytes: bytes("port") };
+    let names = vec![(bytes("name"), value)];
+    hub.ask((step, 1), (0, 0), Ask::Publish { names, once: false }, &mut out);
+    let names = vec![bytes("absent")];
+    hub.ask((step, 2), (0, 0), Ask::Lookup { names, wait_s: Some(5) }, &mut out);
+    hub.await_child((step, 3), StepKey { job: JobId(7), step: StepId(2) }, &mut out);
+    hub
 }
 
 /// If this fails, what is handed over has changed, be it by a type of another module that it contains: then count
@@ -258,7 +284,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1024, "1488daaf1791a168"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1103, "ecdb757b0c707456"));
 }
 
 #[test]

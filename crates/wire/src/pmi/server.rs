@@ -143,6 +143,8 @@ pub enum TaskState {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Task {
     state: TaskState,
+    /// Whether it has given a command.
+    has_spoken: bool,
     /// Barriers that it waits in.
     waiting: u32,
     /// The tasks that it wants started.
@@ -231,7 +233,10 @@ impl Server {
             return;
         }
         match parse_line(line) {
-            Ok(command) => self.answer(task, command, names, out),
+            Ok(command) => {
+                self.tasks[task].has_spoken = true;
+                self.answer(task, command, names, out);
+            }
             Err(error) => out.push(Effect::Close { task, error }),
         }
     }
@@ -240,6 +245,12 @@ impl Server {
     #[must_use]
     pub fn state(&self, task: usize) -> TaskState {
         self.tasks.get(task).map_or(TaskState::Silent, |task| task.state)
+    }
+
+    /// Whether a task has given a command.
+    #[must_use]
+    pub fn has_spoken(&self, task: usize) -> bool {
+        self.tasks.get(task).is_some_and(|task| task.has_spoken)
     }
 
     /// What the job makes this server keep, about: values, and what is remembered of barriers. At

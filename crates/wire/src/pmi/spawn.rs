@@ -173,6 +173,7 @@ mod tests {
                 SpawnedProgram { tasks: 1, argv: vec![text("b")], ..Default::default() },
             ],
             preput: vec![(text("K"), text("v=2"))],
+            parent: None,
         };
         assert_eq!(spawned, expected);
     }

@@ -241,6 +241,7 @@ fn spawned_tasks_find_what_was_put_for_them_and_their_program() {
         spawned: Some(Spawned {
             programs: vec![program(2), program(1)],
             preput: vec![(text("PARENT_ROOT_PORT_NAME"), text("tag#0$x"))],
+            parent: None,
         }),
     });
     let session = "
