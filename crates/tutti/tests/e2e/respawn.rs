@@ -179,5 +179,5 @@ fn only_a_submitted_job_can_have_lost_ranks_started_again() {
     let job = instance.submit(&how).to_string();
     instance.tutti(&["wait", &job]).expect(0);
     let shown = instance.tutti(&["show", &job]).expect(0);
-    assert!(shown.text().contains("respawn=5m,10:notify"), "{}", shown.text());
+    assert!(shown.text().contains("respawn=5m00s,10:notify"), "{}", shown.text());
 }
