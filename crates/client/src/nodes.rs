@@ -6,7 +6,7 @@ use crate::output::counted;
 use anyhow::ensure;
 use clap::Args;
 use nix::sys::signal::Signal;
-use tutti_types::{Nanos, OnNodeLoss, Warning};
+use tutti_types::{Nanos, NoRespawn, OnNodeLoss, Warning};
 use tutti_wire::host_list::parse_host_list;
 use tutti_wire::local::NodesRequest;
 use tutti_wire::units::{parse_count, parse_duration};
@@ -56,8 +56,41 @@ pub(super) fn on_node_loss(text: &str) -> Result<OnNodeLoss, String> {
         ("requeue", "") => Ok(OnNodeLoss::Requeue),
         ("notify", "") => Ok(OnNodeLoss::Notify { signal: None }),
         ("notify", signal) => Ok(OnNodeLoss::Notify { signal: Some(parse_signal(signal)?) }),
-        _ => Err("write kill, requeue, notify, or notify=SIGNAL such as notify=USR1".into()),
+        _ if text.split(['=', ':', ',']).next() == Some("respawn") => respawn(text),
+        _ => {
+            Err("write kill, requeue, notify, notify=SIGNAL such as notify=USR1, or respawn".into())
+        }
     }
+}
+
+/// How long lost ranks wait for processors, unless the job says so.
+const RESPAWN_WAIT: Nanos = Nanos::from_secs(600);
+
+/// `respawn[=TIME][,SIGNAL][:kill|:requeue|:notify]`.
+fn respawn(text: &str) -> Result<OnNodeLoss, String> {
+    let (rest, otherwise) = match text.split_once(':').unwrap_or((text, "kill")) {
+        (rest, "kill") => (rest, NoRespawn::Kill),
+        (rest, "requeue") => (rest, NoRespawn::Requeue),
+        (rest, "notify") => (rest, NoRespawn::Notify),
+        (_, other) => {
+            return Err(format!(
+                "{other:?} is no choice for lost ranks that find no processors; write kill, requeue \
+                 or notify, such as respawn=5m:notify"
+            ));
+        }
+    };
+    let (rest, signal) = match rest.split_once(',') {
+        Some((rest, signal)) => (rest, Some(parse_signal(signal)?)),
+        None => (rest, None),
+    };
+    let wait = match rest.strip_prefix("respawn").unwrap_or_default() {
+        "" => RESPAWN_WAIT,
+        time => {
+            let time = time.strip_prefix('=').unwrap_or(time);
+            parse_duration(time).map_err(|error| error.to_string())?
+        }
+    };
+    Ok(OnNodeLoss::Respawn { wait, signal, otherwise })
 }
 
 /// A signal by its name or number.

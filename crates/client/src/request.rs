@@ -109,7 +109,9 @@ pub struct JobOptions {
     pub keep_going: bool,
 
     /// When a node is lost: kill (end the job), requeue (queue it again, up to three times; submit
-    /// only) or notify (other tasks go on; notify=USR1 sends them a signal)
+    /// only), notify (other tasks go on; notify=USR1 sends them a signal) or
+    /// respawn[=TIME][,SIGNAL][:kill|:requeue|:notify] (start lost ranks elsewhere; if there are no
+    /// processors within TIME [10m], the last word holds [kill]; submit only)
     #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
     #[arg(help_heading = FAILURES)]
     pub on_node_loss: OnNodeLoss,

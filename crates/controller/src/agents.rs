@@ -388,7 +388,7 @@ impl Driver {
             | FromAgent::TaskEnded { launch, .. }
             | FromAgent::OutputLost { launch, .. }
             | FromAgent::Cleared { launch, .. }
-                if !self.is_latest(launch) || !self.is_launched(node, launch) => {}
+                if !self.is_latest(node, launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. }
             | FromAgent::TaskEnded { launch, .. }
             | FromAgent::Cleared { launch, .. }
@@ -454,20 +454,15 @@ impl Driver {
         }
     }
 
-    /// Whether it is the latest launch of a job that has not ended.
-    pub(super) fn is_latest(&self, launch: LaunchId) -> bool {
-        self.jobs.get(&launch.job).is_some_and(|entry| entry.requeues == launch.number)
+    /// Whether it is the latest launch on a node of a job that has not ended.
+    fn is_latest(&self, node: NodeId, launch: LaunchId) -> bool {
+        let latest = self.core.launch_on(launch.job, node);
+        self.jobs.contains_key(&launch.job) && latest.number == launch.number
     }
 
     /// Whether it was launched on this node, as far as is known here.
     fn is_launched(&self, node: NodeId, launch: LaunchId) -> bool {
         self.nodes.get(&node).is_some_and(|entry| entry.launches.launched.contains(&launch))
-    }
-
-    /// The latest launch of a job.
-    pub(super) fn latest(&self, job: JobId) -> LaunchId {
-        let number = self.jobs.get(&job).map_or(0, |entry| entry.requeues);
-        LaunchId { number, ..LaunchId::first(job) }
     }
 
     fn confirm(&mut self, node: NodeId, launch: LaunchId) {
@@ -684,13 +679,10 @@ impl Driver {
             return (same_keeper || !was_sent).then(|| launch.clone());
         }
         let is_doubtful = !same_keeper || self.core.is_in_doubt();
-        if is_doubtful || !entry.launches.remembered.contains(&id) || !self.is_latest(id) {
+        if is_doubtful || !entry.launches.remembered.contains(&id) || !self.is_latest(node, id) {
             return None;
         }
-        let job = id.job;
-        let (launch, shares) = self.make_launch(job, self.core.control_of(job)?)?;
-        let share = shares.into_iter().find_map(|(of, share)| (of == node).then_some(share))?;
-        Some(Launch { share, ..launch })
+        self.launch_for(id.job, node)
     }
 
     fn on_task_ended(

@@ -559,34 +559,18 @@ impl Driver {
                     self.send_timetable(node);
                 }
             }
-            Action::Launch { job, control } => {
-                let now = self.now();
-                let view = self.core.job(job, now);
-                if let Some(entry) = self.jobs.get_mut(&job) {
-                    entry.started.get_or_insert(now);
-                    view.iter().for_each(|view| entry.note_processors(&view.placements));
-                    self.memory.journal.note_launch(job, entry.started);
-                }
-                self.note_launched(job);
-                // So that it is begun once more only if the power goes at once.
-                self.ask_disk_soon();
-                let Some((launch, shares)) = self.make_launch(job, control) else { return };
-                let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
-                if self.launch_on_nodes(launch, shares) {
-                    self.tell_front_of_start(job, nodes);
-                }
-            }
+            Action::Launch { job, control } => self.on_launch(job, control),
             Action::Signal { job, node, ranks, signal } => {
-                let launch = self.latest(job);
+                let launch = self.core.launch_on(job, node);
                 self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
             Action::SignalRoots { job, node, signal } => {
-                let launch = self.latest(job);
+                let launch = self.core.launch_on(job, node);
                 self.tell_node(node, ToAgent::SignalRoots { launch, signal });
             }
             Action::Terminate { job, node } => {
                 self.note_ending(job);
-                let launch = self.latest(job);
+                let launch = self.core.launch_on(job, node);
                 self.tell_node(node, ToAgent::Terminate { launch });
             }
             // Jobs are suspended in place: a job in no timetable leaves its processors free.
@@ -600,7 +584,7 @@ impl Driver {
             }
             Action::Kill { job, node } => {
                 self.note_ending(job);
-                let launch = self.latest(job);
+                let launch = self.core.launch_on(job, node);
                 self.tell_node(node, ToAgent::Kill { launch });
             }
             Action::Step(action) => self.carry_out_of_step(action),
@@ -609,6 +593,15 @@ impl Driver {
                 self.on_array_ended(array, outcome, ends, &numbers);
             }
             Action::Requeued { job } => self.on_requeued(job),
+            Action::RanksLost { job, node, ranks, until } => {
+                self.on_ranks_lost(job, node, ranks, until);
+            }
+            Action::Respawn { job, node, from, ranks } => {
+                self.on_respawn(job, (node, from), ranks);
+            }
+            Action::RanksGivenUp { job, node, ranks } => {
+                self.on_ranks_given_up(job, node, ranks);
+            }
             Action::Reclassed { job, class } => {
                 let class = class.to_string();
                 if let Some(entry) = self.jobs.get_mut(&job) {
@@ -620,6 +613,25 @@ impl Driver {
             Action::PromiseBroken { job, at, .. } => self.on_promise_broken(job, at),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.due.wake_at = at,
+        }
+    }
+
+    /// A job is to begin.
+    fn on_launch(&mut self, job: JobId, control: tutti_types::ControlMethod) {
+        let now = self.now();
+        let view = self.core.job(job, now);
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.started.get_or_insert(now);
+            view.iter().for_each(|view| entry.note_processors(&view.placements));
+            self.memory.journal.note_launch(job, entry.started);
+        }
+        self.note_launched(job);
+        // So that it is begun once more only if the power goes at once.
+        self.ask_disk_soon();
+        let Some((launch, shares)) = self.make_launch(job, control) else { return };
+        let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
+        if self.launch_on_nodes(launch, shares) {
+            self.tell_front_of_start(job, nodes);
         }
     }
 
@@ -657,7 +669,7 @@ impl Driver {
         let parts = self.core.parts(job);
         let launch = Launch {
             job,
-            number: entry.requeues,
+            number: self.core.launch_of(job).number,
             step: StepId::FIRST,
             control,
             own_ipc: self.core.own_ipc(job),
@@ -673,6 +685,7 @@ impl Driver {
             spec: entry.whole_launch()?,
             beside: None,
             spawned: None,
+            joins: false,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());

@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 use tutti_core::{Event, JobState};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_node::codes::code_of_journal;
-use tutti_types::{ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId};
+use tutti_types::{ClusterTime, EndReason, JobId, Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
 use tutti_wire::show::JobDetails;
@@ -396,7 +396,7 @@ impl Driver {
             let started = self.jobs.get(&view.id).and_then(|entry| entry.started);
             for part in &view.placements {
                 if let Some(entry) = self.nodes.get_mut(&part.node) {
-                    let launch = LaunchId { number: view.requeues, ..LaunchId::first(view.id) };
+                    let launch = self.core.launch_on(view.id, part.node);
                     entry.launches.launched.insert(launch);
                     // What a keeper before this one had begun ended with it, though that was not heard.
                     if started.is_some_and(|started| started >= entry.keeper_since) {

@@ -69,6 +69,8 @@ impl From<Improper> for Problem {
         let code = match &error {
             Improper::Stdio
             | Improper::RequeueWithFront
+            | Improper::RespawnOfOther
+            | Improper::RespawnWithPlans
             | Improper::SecondFront
             | Improper::PolicyArgs(_)
             | Improper::NoSignal => Code::Improper,

@@ -117,7 +117,15 @@ impl Driver {
     pub(super) fn on_exchange(&mut self, token: u64, passed: Passed) {
         let Passed { mut nodes, exchange } = passed;
         let (launch, barrier) = (exchange.launch, exchange.barrier.clone());
-        if !self.is_latest(launch) {
+        if !self.jobs.contains_key(&launch.job) {
+            return;
+        }
+        if self.core.has_respawned(launch.job) {
+            let detail = "ranks that were started again after a node was lost can't take part in the \
+                          MPI exchange of the others";
+            return self.end_for_barrier(launch.key(), detail, false);
+        }
+        if launch.number != self.core.launch_of(launch.job).number {
             return;
         }
         let members = self.members(launch.key(), &barrier.group);

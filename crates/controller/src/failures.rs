@@ -25,6 +25,14 @@ impl Failures {
         }
     }
 
+    /// These tasks were lost, and begin again.
+    pub(super) fn take_back(&mut self, ranks: &[Rank]) {
+        let is_back = |(rank, status): &(Rank, TaskStatus)| {
+            *status == TaskStatus::Lost && ranks.contains(rank)
+        };
+        self.first.retain(|_, first| !is_back(first));
+    }
+
     /// The task that ended so, and how, unless the keeper has said more about it than there is to
     /// say here.
     pub(super) fn words(&self, outcome: Outcome) -> Option<String> {

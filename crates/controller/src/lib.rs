@@ -44,6 +44,7 @@ mod removal;
 mod report;
 mod requests;
 mod resources;
+mod respawn;
 mod settings;
 mod show;
 mod site;

@@ -174,7 +174,7 @@ fn live_job(
         state: state_word(view).into(),
         reason,
         code: None,
-        detail: entry.detail(),
+        detail: driver.detail_with_waiting_ranks(view.id, entry),
         suspended: entry.suspended.iter().map(ToString::to_string).collect(),
         tasks: entry.tasks,
         processors: entry.processors,

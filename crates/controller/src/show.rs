@@ -88,15 +88,22 @@ impl Driver {
 
     /// A job was launched here.
     pub(super) fn note_launched(&mut self, job: JobId) {
+        self.note_places(job);
+        let Some(entry) = self.jobs.remove(&job) else { return };
+        let (nodes, left_out) = event_nodes(&entry.shown.nodes);
+        let left_out = left_out.saturating_add(entry.shown.nodes_left_out);
+        self.jobs.insert(job, entry);
+        self.job_started(job, nodes, left_out);
+    }
+
+    /// Keeps for readers where a job is, and in which state.
+    pub(super) fn note_places(&mut self, job: JobId) {
         let Some(mut entry) = self.jobs.remove(&job) else { return };
         if let Some(view) = self.core.job(job, self.now()) {
             entry.shown.states.note(lasting(state_word(&view)), wall_ms());
             self.note_nodes(&mut entry.shown, &view.placements);
         }
-        let (nodes, left_out) = event_nodes(&entry.shown.nodes);
-        let left_out = left_out.saturating_add(entry.shown.nodes_left_out);
         self.jobs.insert(job, entry);
-        self.job_started(job, nodes, left_out);
     }
 
     fn note_nodes(&self, shown: &mut Shown, placements: &[PlacementView]) {

@@ -262,7 +262,7 @@ impl Driver {
             StepAction::Kill { key, node } => self.end_step_on(key, node, true),
             StepAction::Ended { key, outcome } => self.on_step_ended(key, outcome),
             StepAction::Signal { key, node, signal } => {
-                let (launch, ranks) = (self.launch_of(key), Vec::new());
+                let (launch, ranks) = (self.launch_of(key, node), Vec::new());
                 self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
         }
@@ -337,7 +337,7 @@ impl Driver {
         let Some(step) = self.step_mut(key) else { return };
         let untold = std::mem::take(&mut step.untold);
         shares.retain(|(node, _)| untold.contains(node));
-        if !shares.is_empty() && !self.launch_on_nodes(launch, shares) {
+        if !shares.is_empty() && !self.launch_step_on_nodes(&launch, shares) {
             if let Some(step) = self.step_mut(key) {
                 // No node was told.
                 step.untold = untold;
@@ -366,7 +366,7 @@ impl Driver {
         };
         let launch = Launch {
             job: key.job,
-            number: entry.requeues,
+            number: self.core.launch_of(key.job).number,
             step: key.step,
             control: self.core.control_of(key.job)?,
             own_ipc: false,
@@ -382,11 +382,25 @@ impl Driver {
             spec: step.launch.clone()?,
             beside: self.core.step_beside(key),
             spawned: step.spawned.clone(),
+            joins: false,
         };
         let share = |(node_rank, part): (u32, &Part)| {
             (part.node, Share { tasks: part.placements(), node_rank, held: None })
         };
         Some((launch, (0..).zip(parts).map(share).collect()))
+    }
+
+    /// Starts a step on nodes, on each by the number of the launch that its job has there.
+    fn launch_step_on_nodes(&mut self, launch: &Launch, shares: Vec<(NodeId, Share)>) -> bool {
+        let mut by_number: BTreeMap<u32, Vec<(NodeId, Share)>> = BTreeMap::new();
+        for (node, share) in shares {
+            let number = self.core.launch_on(launch.job, node).number;
+            by_number.entry(number).or_default().push((node, share));
+        }
+        by_number.into_iter().all(|(number, shares)| {
+            let launch = Launch { number, ..launch.clone() };
+            self.launch_on_nodes(launch, shares)
+        })
     }
 
     fn slots_on(&self, job: JobId, node: NodeId) -> u32 {
@@ -408,13 +422,13 @@ impl Driver {
         self.jobs.get_mut(&key.job)?.steps.get_mut(&key.step)
     }
 
-    fn launch_of(&self, key: StepKey) -> LaunchId {
-        LaunchId { step: key.step, ..self.latest(key.job) }
+    fn launch_of(&self, key: StepKey, node: NodeId) -> LaunchId {
+        LaunchId { step: key.step, ..self.core.launch_on(key.job, node) }
     }
 
     /// A step is to end on a node. Where it was never started, it has.
     fn end_step_on(&mut self, key: StepKey, node: NodeId, at_once: bool) {
-        let launch = self.launch_of(key);
+        let launch = self.launch_of(key, node);
         let is_untold = self.step_mut(key).is_some_and(|step| step.untold.remove(&node));
         match (is_untold, at_once) {
             (true, _) => {
@@ -479,7 +493,6 @@ impl Driver {
 
     fn on_step_ended(&mut self, key: StepKey, outcome: Outcome) {
         self.pending.steps_abandoned.remove(&key);
-        let launch = self.launch_of(key);
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };
         let owner = entry.credentials.uid;
         let Some(step) = entry.steps.remove(&key.step) else { return };
@@ -490,6 +503,7 @@ impl Driver {
             }
         }
         for &node in &step.started_on {
+            let launch = self.launch_of(key, node);
             if let Some(entry) = self.nodes.get_mut(&node) {
                 entry.launches.launched.remove(&launch);
                 entry.launches.unconfirmed.remove(&launch);
@@ -572,9 +586,9 @@ impl Driver {
         for job in jobs {
             let steps = self.core.steps(job).map(|it| remembered(&it)).collect::<Vec<_>>();
             for (key, entry) in steps {
-                let launch = self.launch_of(key);
-                for node in &entry.started_on {
-                    if let Some(node) = self.nodes.get_mut(node) {
+                for &node in &entry.started_on {
+                    let launch = self.launch_of(key, node);
+                    if let Some(node) = self.nodes.get_mut(&node) {
                         node.launches.launched.insert(launch);
                     }
                 }
@@ -607,9 +621,10 @@ impl Driver {
         });
         match allowed {
             Ok(nodes) => {
-                let launch = self.launch_of(key);
-                let ranks = Vec::new();
-                self.tell_nodes(nodes, ToAgent::Signal { launch, ranks, signal });
+                for node in nodes {
+                    let (launch, ranks) = (self.launch_of(key, node), Vec::new());
+                    self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
+                }
                 self.reply(token, &Reply::Done);
             }
             Err(problem) => self.fail(token, problem),

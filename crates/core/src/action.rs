@@ -159,6 +159,38 @@ pub enum Action {
         /// Why.
         reason: String,
     },
+    /// Tasks of a job were lost, and are to be started again.
+    RanksLost {
+        /// Which job.
+        job: JobId,
+        /// The node where they were.
+        node: NodeId,
+        /// Which tasks.
+        ranks: Vec<Rank>,
+        /// How long they wait for processors.
+        until: ClusterTime,
+    },
+    /// Start lost tasks of a job again, with the launch number that
+    /// [`Core::launch_on`](crate::Core::launch_on) says.
+    Respawn {
+        /// Which job.
+        job: JobId,
+        /// The node where they are now.
+        node: NodeId,
+        /// The node where they were.
+        from: NodeId,
+        /// Which tasks.
+        ranks: Vec<Rank>,
+    },
+    /// Lost tasks of a job are not started again: what the job named for that case holds.
+    RanksGivenUp {
+        /// Which job.
+        job: JobId,
+        /// The node where they were.
+        node: NodeId,
+        /// Which tasks.
+        ranks: Vec<Rank>,
+    },
 }
 
 /// One thing to do about a further step of a job.

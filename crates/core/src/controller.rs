@@ -35,6 +35,7 @@ use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::reserved_rows::Quick;
 use crate::resources::Resources;
+use crate::respawn::Respawns;
 use crate::state::digest::Digest;
 use crate::state::nodes::Nodes;
 use crate::state::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
@@ -140,6 +141,8 @@ pub struct Core {
     pub(crate) arrays: Arrays,
     /// A site's own policy.
     pub(crate) outside: Outside,
+    /// Lost ranks that are to be started again, and that were.
+    pub(crate) respawns: Respawns,
 }
 
 impl Core {
@@ -195,6 +198,7 @@ impl Core {
             warnings: Warnings::default(),
             arrays: Arrays::default(),
             outside: Outside::default(),
+            respawns: Respawns::default(),
         };
         core.follow_settings();
         core
@@ -309,6 +313,7 @@ impl Core {
     /// Carries out what is due, seats jobs where there is room now, and publishes the difference.
     fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         self.carry_out_due(now, event, actions);
+        self.follow_respawns(now, event, actions);
         self.reclassify();
         self.follow_rules_by_use(actions);
         self.drop_kept_rows();
@@ -511,6 +516,7 @@ impl Core {
             warnings,
             arrays,
             outside,
+            respawns,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -523,6 +529,7 @@ impl Core {
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
+        respawns.hash(&mut digest);
         digest.finish()
     }
 
@@ -726,6 +733,7 @@ impl Core {
         let rules = Rules::of(&record.spec);
         let Phase::Resident(residence) = &mut record.phase else { return };
         residence.end(status, rules, now);
+        self.give_ranks_up(job, actions);
         self.finish_if_cleared(job, actions);
     }
 

@@ -277,6 +277,9 @@ impl Forecast {
                     | Action::SignalRoots { .. }
                     | Action::Step(_)
                     | Action::Requeued { .. }
+                    | Action::RanksLost { .. }
+                    | Action::Respawn { .. }
+                    | Action::RanksGivenUp { .. }
                     | Action::PromiseBroken { .. }
                     | Action::Reclassed { .. }
                     | Action::ElementMade { .. }

@@ -5,7 +5,8 @@
 //! is to be in line again ends in the same way first, and is queued anew only when every other node
 //! has said that nothing of it is left: so it never runs twice at a time. It keeps its number, and
 //! with it its place in line, and begins from the start, with all of its time limit before it. A
-//! user that asks meanwhile that it end has it end. A job that wants a notice goes on without the
+//! user that asks meanwhile that it end has it end. Lost ranks may be started again
+//! ([`crate::respawn`]). A job that wants a notice goes on without the
 //! tasks that were there. Its other tasks get the signal once for each node, when nothing of the
 //! job is left there: whether the loss of the node itself was seen, or its agent reported the tasks
 //! as lost before.
@@ -14,7 +15,7 @@ use crate::action::Action;
 use crate::controller::Core;
 use crate::state::record::{Course, Deaths, Phase, Record, Residence};
 use alloc::vec::Vec;
-use tutti_types::constraints::OnNodeLoss;
+use tutti_types::constraints::{NoRespawn, OnNodeLoss};
 use tutti_types::ids::{JobId, NodeId};
 use tutti_types::job::{EndReason, JobSpec};
 use tutti_types::limits::REQUEUES_MAX;
@@ -34,8 +35,11 @@ pub(crate) enum Loss {
 /// How often a job may be in line again.
 const fn requeues_max(spec: &JobSpec) -> u32 {
     match spec.on_node_loss {
-        OnNodeLoss::Requeue if !spec.attached => REQUEUES_MAX,
-        OnNodeLoss::Requeue | OnNodeLoss::Kill | OnNodeLoss::Notify { .. } => 0,
+        _ if spec.attached => 0,
+        OnNodeLoss::Requeue | OnNodeLoss::Respawn { otherwise: NoRespawn::Requeue, .. } => {
+            REQUEUES_MAX
+        }
+        OnNodeLoss::Kill | OnNodeLoss::Notify { .. } | OnNodeLoss::Respawn { .. } => 0,
     }
 }
 
@@ -51,6 +55,7 @@ impl Record {
 impl Core {
     /// A job has lost what it had on a node. To be called before nothing of it is there.
     pub(crate) fn loss_on(&mut self, job: JobId, node: NodeId) -> Loss {
+        let (now, respawns) = (self.now, self.may_respawn(job));
         let Some(record) = self.jobs.get_mut(&job) else { return Loss::Nothing };
         let rule = record.spec.on_node_loss;
         let Phase::Resident(residence) = &mut record.phase else { return Loss::Nothing };
@@ -63,7 +68,17 @@ impl Core {
                 residence.lose_tasks(node);
                 Loss::Tell(signal)
             }
-            OnNodeLoss::Kill | OnNodeLoss::Requeue => {
+            OnNodeLoss::Respawn { .. } if !residence.has_lost_on(node) => Loss::Nothing,
+            OnNodeLoss::Respawn { .. } if residence.ending() => {
+                residence.lose_tasks(node);
+                Loss::Tell(None)
+            }
+            OnNodeLoss::Respawn { wait, .. } if respawns => {
+                residence.miss_tasks(node);
+                self.respawns.await_ranks(job, node, now + wait);
+                Loss::Nothing
+            }
+            OnNodeLoss::Kill | OnNodeLoss::Requeue | OnNodeLoss::Respawn { .. } => {
                 // One that was ending for another reason ends for that, but not as if all were
                 // well.
                 residence.hear_of_loss(node);
@@ -95,6 +110,7 @@ impl Core {
     pub(crate) fn queue_again(&mut self, mut record: Record, actions: &mut Vec<Action>) {
         let (job, now) = (record.id, self.now);
         record.requeues += 1;
+        self.respawns.begin_anew(job, record.requeues);
         record.phase = Phase::Queued { since: now };
         if record.deadline.is_some() {
             self.plans.at_risk.entry(job).or_insert(now);

@@ -74,7 +74,7 @@ impl Core {
         }
     }
 
-    fn house_again(&mut self, job: JobId, row: Option<RowId>, place: Place) -> bool {
+    pub(crate) fn house_again(&mut self, job: JobId, row: Option<RowId>, place: Place) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
         let class = self.seat_class(job, &record.spec.class);
         let Some(record) = self.jobs.get_mut(&job) else { return false };
@@ -83,8 +83,7 @@ impl Core {
             return false;
         };
         residence.place = place;
-        let here = residence.parts.iter().filter(|part| !part.lost);
-        let parts = here.map(|part| (part.node, part.processors.clone())).collect();
+        let parts = residence.places().into();
         self.aside.remove(&job);
         let home = self.matrix.house(job, (&class, owner), row, parts);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);

@@ -23,7 +23,7 @@ use crate::state::record::Phase;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::{ClassName, JobId, LaunchId, NodeId, ProcessorSet, RowId};
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::ControlMethod;
 use tutti_types::limits::SUBSTITUTES_PER_SLOT_MAX;
 use tutti_types::time::ClusterTime;
@@ -93,9 +93,9 @@ impl Core {
             if seat.row == row && seat.active {
                 let class = self.classes.get(&seat.class);
                 let empty = class.map_or(IfAbsent::Down, |class| class.empty());
-                candidates.push(self.candidate(job, set, empty));
+                candidates.push(self.candidate((job, node), set, empty));
             } else if seat.guest_in.contains(&row) {
-                guests.push(self.candidate(job, set, IfAbsent::Down));
+                guests.push(self.candidate((job, node), set, IfAbsent::Down));
             }
         }
         candidates.append(&mut guests);
@@ -117,20 +117,18 @@ impl Core {
         found.sort_unstable();
         for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
             if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.on(node)) {
-                candidates.push(self.candidate(job, set, IfAbsent::Down));
+                candidates.push(self.candidate((job, node), set, IfAbsent::Down));
             }
         }
     }
 
-    fn candidate(&self, job: JobId, set: &ProcessorSet, if_absent: IfAbsent) -> Candidate {
-        Candidate { launch: self.launch_of(job), processors: set.clone(), if_absent }
-    }
-
-    /// The launch of a job that is there, or will be the next.
-    #[must_use]
-    pub fn launch_of(&self, job: JobId) -> LaunchId {
-        let number = self.jobs.get(&job).map_or(0, |record| record.requeues);
-        LaunchId { number, ..LaunchId::first(job) }
+    fn candidate(
+        &self,
+        (job, node): (JobId, NodeId),
+        set: &ProcessorSet,
+        if_absent: IfAbsent,
+    ) -> Candidate {
+        Candidate { launch: self.launch_on(job, node), processors: set.clone(), if_absent }
     }
 
     /// A node's timetable as it was last sent; `None` for a node that is not up.
@@ -189,6 +187,7 @@ impl Core {
             self.launch(job, actions);
         }
         self.outbox.launches = launches;
+        self.launch_again(actions);
         let mut moves = core::mem::take(&mut self.outbox.moves);
         for job in moves.drain(..) {
             self.ask_to_move(job, actions);

@@ -6,7 +6,7 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::event::Event;
-use crate::state::record::{Course, Deaths, Part, Phase};
+use crate::state::record::{Course, Deaths, Part, Phase, Residence};
 use alloc::vec::Vec;
 use tutti_types::ids::JobId;
 use tutti_types::job::{EndReason, JobSpec, Outcome};
@@ -48,6 +48,9 @@ impl Core {
                 self.queue.disturbed |= suspended;
                 self.end_waiting_steps(job, reason, actions);
                 self.expect_end(job);
+                if self.give_ranks_up(job, actions) {
+                    self.finish_if_cleared(job, actions);
+                }
             }
         }
     }
@@ -118,6 +121,9 @@ impl Core {
             self.end_waiting_steps(job, reason, actions);
             self.queue.disturbed = true;
             self.expect_end(job);
+            if self.give_ranks_up(job, actions) {
+                self.finish_if_cleared(job, actions);
+            }
         }
     }
 
@@ -159,6 +165,7 @@ impl Core {
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
             self.outside.forget(job);
+            self.respawns.forget(job);
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
@@ -169,9 +176,8 @@ impl Core {
 
     /// A job has ended when nothing of it is left on any node, and only then is its place free.
     pub(crate) fn finish_if_cleared(&mut self, job: JobId, actions: &mut Vec<Action>) {
-        let Some(residence) = self.residence(job).filter(|residence| residence.cleared()) else {
-            return;
-        };
+        let is_over = |residence: &&Residence| residence.cleared() && !self.awaits_ranks(job);
+        let Some(residence) = self.residence(job).filter(is_over) else { return };
         self.deadlines.remove(&(residence.deadline, job));
         self.matrix.remove(job);
         self.aside.remove(&job);
@@ -209,6 +215,7 @@ impl Core {
         self.allocations.remove(&job);
         self.outside.forget(job);
         self.warnings.forget(job);
+        self.respawns.forget(job);
         let outcome = residence.outcome(service);
         self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
@@ -278,7 +285,7 @@ impl Core {
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
         at = at.min(self.settings_until).min(self.begins.next());
-        at = at.min(self.next_warning());
+        at = at.min(self.next_warning()).min(self.respawns.next());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {

@@ -8,7 +8,7 @@ use tutti_core::{JobState, JobView, check};
 use tutti_keeper as keeper;
 use tutti_node::simulated::machine::{Daemon, Ran, at, machine, root_group};
 use tutti_node::simulated::process::Process;
-use tutti_types::{JobId, LaunchId, OnNodeLoss, Rank};
+use tutti_types::{JobId, LaunchId, NoRespawn, OnNodeLoss, Rank};
 
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;
@@ -35,21 +35,35 @@ pub(super) struct Running {
 
 impl Running {
     /// Takes a task in that runs there; what is wrong with that.
-    fn add(&mut self, (job, rank): Task, site: usize, launch: Option<u32>) -> Option<String> {
+    fn add(
+        &mut self,
+        (job, rank): Task,
+        site: usize,
+        (launch, respawns): (Option<u32>, bool),
+    ) -> Option<String> {
         if let Some((other, _)) = self.tasks.insert((job, rank), (site, launch)) {
             return Some(format!("rank {rank} of job {job} runs twice, on n{other} and n{site}"));
         }
+        if respawns {
+            return None;
+        }
         // All of those before are of one launch.
-        let known = |(_, launch): &(usize, Option<u32>)| *launch;
         let of_job = self.tasks.range((job, Rank(0))..=(job, Rank(u32::MAX)));
-        let other = of_job.filter(|(task, _)| task.1 != rank).find_map(|(_, it)| known(it));
-        let (other, launch) = other.zip(launch).filter(|(one, other)| one != other)?;
+        let mut others = of_job.filter(|(task, _)| task.1 != rank);
+        let known = |(task, (on, launch)): (&Task, &(usize, Option<u32>))| {
+            launch.map(|launch| (task.1, *on, launch))
+        };
+        let (other, on, of) = others.find_map(known)?;
+        let launch = launch.filter(|launch| *launch != of)?;
         Some(format!(
-            "rank {rank} of launch {launch} of job {job} runs beside launch {other} on n{site}"
+            "rank {rank} of launch {launch} of job {job} runs on n{site} beside rank {other} of \
+             launch {of} on n{on}"
         ))
     }
 
-    fn look_again(&mut self, site: usize, now: Vec<(Task, Option<u32>)>) -> Vec<String> {
+    /// `now` names the tasks that run there, each with its launch, and whether ranks of its job may
+    /// be of several launches.
+    fn look_again(&mut self, site: usize, now: Vec<(Task, (Option<u32>, bool))>) -> Vec<String> {
         for task in self.here.remove(&site).unwrap_or_default() {
             self.tasks.remove(&task);
         }
@@ -58,20 +72,31 @@ impl Running {
     }
 }
 
+/// Whether tasks of a job may begin again after they were lost.
+const fn begins_again(rule: OnNodeLoss) -> bool {
+    matches!(rule, OnNodeLoss::Requeue | OnNodeLoss::Respawn { .. })
+}
+
 impl World {
     /// No task runs twice at a time (5): what was queued again begins only where the former can't
-    /// go on. Nor does any task of a launch run beside one of another launch of the job.
+    /// go on. Nor does any task of a launch run beside one of another launch of the job, unless lost
+    /// ranks of it may be started again.
     pub(super) fn check_running(&mut self, site: usize) {
         let launches = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
         let number = |job: JobId| {
             let launch = launches.iter().find(|launch| launch.job == job);
             launch.map(|launch| launch.number)
         };
+        let accepted = &self.users.accepted;
+        let respawns = |job: JobId| {
+            let plan = accepted.get(&job);
+            plan.is_some_and(|plan| matches!(plan.on_node_loss, OnNodeLoss::Respawn { .. }))
+        };
         let now = machine(site, |machine| {
             let running = machine.processes.values_mut().filter(|process| process.runs());
             let task = |process: &mut Process| {
                 process.launch = process.launch.or_else(|| number(process.job));
-                ((process.job, process.rank), process.launch)
+                ((process.job, process.rank), (process.launch, respawns(process.job)))
             };
             running.map(task).collect()
         });
@@ -97,7 +122,7 @@ impl World {
             let is_gone = |launch: &&LaunchId| !held.contains(launch) && !given_up.contains(launch);
             let requeues = |job: JobId| {
                 let plan = self.users.accepted.get(&job);
-                plan.is_none_or(|plan| plan.on_node_loss == OnNodeLoss::Requeue)
+                plan.is_none_or(|plan| begins_again(plan.on_node_loss))
             };
             let is_latest =
                 |launch: &&LaunchId| self.launches.is_latest(**launch) || !requeues(launch.job);
@@ -308,7 +333,7 @@ impl World {
                 all.filter(|ran| !is_forgotten(ran)).count()
             };
             let twice = (0..plan.launched()).find(|rank| ends(*rank) > 1);
-            if let Some(rank) = twice.filter(|_| plan.on_node_loss != OnNodeLoss::Requeue) {
+            if let Some(rank) = twice.filter(|_| !begins_again(plan.on_node_loss)) {
                 wrong.push(format!("rank {rank} of job {job} has run to its end more than once"));
             }
             match controller.ended(job) {
@@ -320,7 +345,11 @@ impl World {
                         })
                     };
                     // A job that is told of lost ranks goes on without them.
-                    let may_lack = matches!(plan.on_node_loss, OnNodeLoss::Notify { .. });
+                    let may_lack = matches!(
+                        plan.on_node_loss,
+                        OnNodeLoss::Notify { .. }
+                            | OnNodeLoss::Respawn { otherwise: NoRespawn::Notify, .. }
+                    );
                     if !may_lack && (plan.code != 0 || !(0..plan.launched()).all(has_run)) {
                         wrong
                             .push(format!("job {job} has not run to its end, and is said to have"));

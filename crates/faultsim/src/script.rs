@@ -3,7 +3,7 @@
 
 use tutti_node::simulated::machine::Daemon;
 use tutti_node::simulated::random::Random;
-use tutti_types::{FirstStep, OnNodeLoss};
+use tutti_types::{FirstStep, Nanos, NoRespawn, OnNodeLoss};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;
@@ -212,12 +212,14 @@ fn remedy(act: &Act) -> Option<Act> {
 fn plan(random: &mut Random, (machines, processors): Size) -> Plan {
     let is_attached = random.one_in(3);
     let all = machines as u64 * u64::from(processors);
+    let tasks = u32::try_from(random.any_length(all)).unwrap_or(1);
+    let life_ms = match random.knows_long_ones() && random.one_in(5) {
+        true => random.within(8_000, 60_000),
+        false => random.any_length(15_000),
+    };
     Plan {
-        tasks: u32::try_from(random.any_length(all)).unwrap_or(1),
-        life_ms: match random.knows_long_ones() && random.one_in(5) {
-            true => random.within(8_000, 60_000),
-            false => random.any_length(15_000),
-        },
+        tasks,
+        life_ms,
         lines: random.below(20),
         code: if random.one_in(10) { 3 } else { 0 },
         class: random.any::<&str>(CLASSES),
@@ -225,13 +227,28 @@ fn plan(random: &mut Random, (machines, processors): Size) -> Plan {
             0 => OnNodeLoss::Kill,
             1 => OnNodeLoss::Notify { signal: Some(10) },
             _ if is_attached => OnNodeLoss::Kill,
-            _ => OnNodeLoss::Requeue,
+            _ => requeue_or_respawn(life_ms),
         },
         is_attached,
         nodes: random
             .one_in(8)
             .then(|| u32::try_from(random.within(1, machines as u64)).unwrap_or(1)),
     }
+}
+
+/// What a node's loss means for a job that no front end waits for. The job's run time decides, so
+/// that the other random numbers of a seed stay as they were. Batch jobs can't respawn
+/// ([`Plan::first`]).
+const fn requeue_or_respawn(life_ms: u64) -> OnNodeLoss {
+    if life_ms % 4 != 1 {
+        return OnNodeLoss::Requeue;
+    }
+    let otherwise = match life_ms % 3 {
+        0 => NoRespawn::Kill,
+        1 => NoRespawn::Requeue,
+        _ => NoRespawn::Notify,
+    };
+    OnNodeLoss::Respawn { wait: Nanos::from_secs(20), signal: Some(10), otherwise }
 }
 
 /// A job of minutes.

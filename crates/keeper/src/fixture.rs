@@ -115,6 +115,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         },
         beside: None,
         spawned: None,
+        joins: false,
     }
 }
 

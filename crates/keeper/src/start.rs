@@ -313,7 +313,7 @@ impl Job {
         mode: OpenMode,
     ) -> Result<Source, Refusal> {
         let mut flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
-        if mode.truncates(self.launch.id()) {
+        if mode.truncates(self.launch.id()) && !self.launch.joins {
             flags |= libc::O_TRUNC;
         }
         let source = Source::File { path: without_zero_byte("a file's name", &path)?, flags };

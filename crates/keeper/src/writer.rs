@@ -132,7 +132,7 @@ impl Job {
             size: launch.size,
             output: file(written.output, Some(output))?,
             error: file(written.error, error.as_ref())?,
-            truncates: mode.truncates(launch.id()),
+            truncates: mode.truncates(launch.id()) && !launch.joins,
             nodes: match written.serves_others {
                 true => others.map(|(_, node)| node).collect(),
                 false => Vec::new(),

@@ -614,6 +614,9 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::Kill { .. }
                 | Action::Step(_)
                 | Action::Requeued { .. }
+                | Action::RanksLost { .. }
+                | Action::Respawn { .. }
+                | Action::RanksGivenUp { .. }
                 | Action::PromiseBroken { .. }
                 | Action::Reclassed { .. }
                 | Action::ElementMade { .. }

@@ -2,6 +2,7 @@
 
 use crate::counted::{Asked, Counted};
 use crate::ids::NodeId;
+use crate::time::Nanos;
 use alloc::collections::BTreeSet;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,29 @@ pub enum OnNodeLoss {
         /// The signal's number.
         signal: Option<u8>,
     },
+    /// The tasks there are started again on other processors, with the same ranks. The others go
+    /// on, and get this signal at each loss and each return, if one is named. Only for jobs that
+    /// start with a task in each slot, and for which no front end waits; others end whole.
+    Respawn {
+        /// How long the tasks wait for processors.
+        wait: Nanos,
+        /// The signal's number.
+        signal: Option<u8>,
+        /// What becomes of the job if there are none in time.
+        otherwise: NoRespawn,
+    },
+}
+
+/// What becomes of a job whose lost tasks could not be started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum NoRespawn {
+    /// As [`OnNodeLoss::Kill`].
+    #[default]
+    Kill,
+    /// As [`OnNodeLoss::Requeue`].
+    Requeue,
+    /// As [`OnNodeLoss::Notify`].
+    Notify,
 }
 
 /// Why what a job wishes of its nodes can't be had, with the nearest wish that can.

@@ -48,7 +48,7 @@ pub use account::{Balance, BankAccount, BankPeriod, ProcessorTime, Renewal};
 pub use after::{After, AfterJobs, AfterWhat};
 pub use array::{ArraySpec, IndexRange, Indices, IndicesError, Positions};
 pub use class::{AfterUse, AfterUseError, ClassError, ClassSpec, Classes, default_classes};
-pub use constraints::{NodeWish, OnNodeLoss, WishRefusal};
+pub use constraints::{NoRespawn, NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;
 pub use ids::{
     ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank,

@@ -58,6 +58,10 @@ pub const HISTORY_MIB_MAX: u64 = 1 << 20;
 /// must not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;
 
+/// How often lost ranks of a job are started again: one that takes nodes or keepers down with it
+/// must not go round for ever.
+pub const RESPAWNS_MAX: u32 = 100;
+
 /// Jobs in a core of which a copy is tried out (`Core::can_start_beside`): a copy of more takes
 /// milliseconds.
 pub const TRIAL_JOBS_MAX: usize = 4096;

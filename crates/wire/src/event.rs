@@ -204,6 +204,35 @@ pub enum What {
     },
     /// The user of a job is to be notified.
     JobNotification(Notification),
+    /// Ranks of the job were lost with a node, and wait for processors to start on again.
+    JobRanksLost {
+        /// The node.
+        node: String,
+        /// The ranks, such as `0-3,7`.
+        ranks: String,
+        /// How long they wait at most.
+        wait_ms: u64,
+    },
+    /// Lost ranks of the job are being started again.
+    JobRanksRespawned {
+        /// The node where they are now.
+        node: String,
+        /// The ranks.
+        ranks: String,
+        /// Their processors there.
+        processors: String,
+        /// The number of the launch, higher than all before of the job.
+        launch: u32,
+        /// The node where they were.
+        from: String,
+    },
+    /// Lost ranks of the job are not started again.
+    JobRanksGivenUp {
+        /// The node where they were.
+        node: String,
+        /// The ranks.
+        ranks: String,
+    },
 }
 
 /// What the user of a job is to be notified of, and how.

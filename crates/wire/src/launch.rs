@@ -227,6 +227,9 @@ pub struct Launch {
     /// What the tasks run, in place of the program of `spec`, if tasks of the job have spawned
     /// them.
     pub spawned: Option<Spawned>,
+    /// Whether its tasks join those of a job that runs, in place of lost ones: its node appends to
+    /// files that tasks share, and needs no writer of another node.
+    pub joins: bool,
 }
 
 impl Launch {
@@ -251,7 +254,7 @@ impl Launch {
         let output = Some(output).filter(|pattern| self.is_shared(pattern));
         let error = own_error.filter(|pattern| self.is_shared(pattern));
         let by_node = [output, error].into_iter().flatten().all(|pattern| names_node(pattern));
-        let one_writer = !by_node && self.nodes.len() > 1;
+        let one_writer = !by_node && self.nodes.len() > 1 && !self.joins;
         Written {
             output: output.is_some(),
             error: error.is_some(),
@@ -442,6 +445,7 @@ mod tests {
             },
             beside: None,
             spawned: None,
+            joins: false,
         }
         .written()
     }

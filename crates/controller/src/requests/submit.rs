@@ -15,13 +15,15 @@ use crate::jobs::Entry;
 use crate::notify::notify_bytes;
 use crate::settings::RENEW_EVERY;
 use crate::{launch_store, remote_identity, report};
+use tutti_core::policy::{POLICIES, Policy};
 use tutti_core::{Event, HeldBy, SubmitOptions};
 use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{
-    ArraySpec, ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss, RequestId, UserId,
+    ArraySpec, ClusterTime, FirstStep, GroupId, JobId, JobSpec, Nanos, NodeWish, OnNodeLoss,
+    RequestId, UserId,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
@@ -67,6 +69,16 @@ pub(crate) enum Improper {
          `tutti submit`, or choose another --on-node-loss"
     )]
     RequeueWithFront,
+    #[error(
+        "only a job of `tutti submit` with a task in each slot can have lost ranks started again; use that, \
+         or choose another --on-node-loss"
+    )]
+    RespawnOfOther,
+    #[error(
+        "the policy deadline promises all processors by time, so no lost ranks are started again; choose \
+         another --on-node-loss"
+    )]
+    RespawnWithPlans,
     #[error(transparent)]
     Adopt(#[from] CannotAdopt),
     #[error("a connection is the front end of one job; this one has one already")]
@@ -368,6 +380,19 @@ impl Driver {
         }
         if front && request.on_node_loss == OnNodeLoss::Requeue {
             return Err(Improper::RequeueWithFront);
+        }
+        if let OnNodeLoss::Respawn { signal, .. } = request.on_node_loss {
+            let is_plain = request.first == FirstStep::EachSlot && request.launch.adopt.is_empty();
+            if front || !is_plain {
+                return Err(Improper::RespawnOfOther);
+            }
+            let policy = POLICIES.get(self.core.params().policy());
+            if policy.is_some_and(Policy::plans) {
+                return Err(Improper::RespawnWithPlans);
+            }
+            if signal.is_some_and(|signal| !(1..=64).contains(&signal)) {
+                return Err(Improper::NoSignal);
+            }
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
             && front

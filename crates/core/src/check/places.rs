@@ -8,7 +8,6 @@ use crate::state::record::{Part, Phase, Record, Residence};
 use crate::termination::memory_of;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
@@ -42,9 +41,7 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
         if seat.active != runs {
             report(Rule::OneHome, format!("job {job} takes turns: {runs}, and its seat does not"));
         }
-        let parts = core.residence(job).map(|residence| &residence.parts);
-        let placed = parts.into_iter().flatten().filter(|part| !part.lost);
-        let placed: Vec<_> = placed.map(|part| (part.node, part.processors.clone())).collect();
+        let placed = core.residence(job).map(Residence::places).unwrap_or_default();
         if placed != *seat.parts {
             report(Rule::OneHome, format!("job {job} is at {:?}, not {placed:?}", seat.parts));
         }

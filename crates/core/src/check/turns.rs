@@ -202,9 +202,9 @@ fn check_accounts(core: &Core, plans: BTreeMap<NodeId, NodePlan>, report: &mut R
         plans.into_iter().map(|(node, plan)| (node, running(core, node, plan))).collect();
     for (job, seat) in core.matrix.seats() {
         let Some(residence) = core.residence(job) else { continue };
-        let launch = core.launch_of(job);
         let mut expected = BTreeSet::new();
         for (node, _) in seat.parts.iter() {
+            let launch = core.launch_on(job, *node);
             let theirs = running[node].iter().filter(|(_, launches)| launches.contains(&launch));
             expected.extend(theirs.map(|(row, _)| *row));
         }

@@ -70,6 +70,7 @@ impl From<FormerCore> for Core {
             warnings: Warnings::default(),
             arrays: Arrays::default(),
             outside: Outside::default(),
+            respawns: Respawns::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

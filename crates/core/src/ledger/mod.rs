@@ -239,6 +239,16 @@ impl Ledger {
         self.moved.jobs.push(job);
     }
 
+    /// Something of a job that was halted runs again when a timetable activates at `begins`.
+    pub(crate) fn restart(&mut self, job: JobId, begins: ClusterTime) {
+        self.change(job, |account, _| {
+            if account.standing == Standing::Halted {
+                account.standing = Standing::New;
+                account.begins = begins;
+            }
+        });
+    }
+
     /// Closes a job's account and says what it got.
     pub fn close(&mut self, job: JobId) -> Nanos {
         let Some(mut account) = self.accounts.remove(&job) else { return Nanos::ZERO };

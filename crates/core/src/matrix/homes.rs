@@ -62,6 +62,24 @@ impl Matrix {
         row
     }
 
+    /// Gives a home more processors in its row, on other nodes. They must be free there.
+    pub(crate) fn extend(&mut self, job: JobId, more: &[(NodeId, ProcessorSet)]) {
+        let Some(active) = self.seats.get(&job).map(|seat| seat.active) else { return };
+        self.deactivate(job);
+        let Some(row) = self.seats.get(&job).map(|seat| seat.row) else { return };
+        self.occupy((row, job), more);
+        if let Some(seat) = self.seats.get_mut(&job) {
+            let mut parts: Vec<_> = seat.parts.iter().chain(more).cloned().collect();
+            parts.sort_unstable_by_key(|(node, _)| *node);
+            seat.processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
+            seat.parts = parts.into();
+        }
+        self.suspend(row, &more.into());
+        if active {
+            self.activate(job);
+        }
+    }
+
     /// Takes a job out.
     pub fn remove(&mut self, job: JobId) {
         let Some(seat) = self.seats.get(&job) else { return };

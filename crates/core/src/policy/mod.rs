@@ -28,7 +28,9 @@ pub use deadline::{DEADLINE, Expected};
 pub use gang::{EXTERNAL, GANG, SPACE};
 pub(crate) use grm::after;
 pub use placement::{Lack, Lay};
-pub(crate) use placement::{is_plain, processors, shared, shares_processors, tasks_by_memory};
+pub(crate) use placement::{
+    choose, is_plain, processors, shared, shares_processors, tasks_by_memory,
+};
 pub use shortest::{ShortestSlot, shortest_slot};
 
 use crate::frame::{Frame, Layout};

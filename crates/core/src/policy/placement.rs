@@ -277,7 +277,7 @@ fn counts(
 }
 
 /// The least loaded free processors of a node, ties by number. External load counts as one row.
-pub(super) fn choose(
+pub(crate) fn choose(
     machine: Machine<'_>,
     row: Option<RowId>,
     node: NodeId,

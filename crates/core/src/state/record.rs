@@ -281,6 +281,11 @@ impl Rules {
     pub const fn of(spec: &JobSpec) -> Self {
         Self { on_bad_exit: spec.on_bad_exit, on_node_loss: spec.on_node_loss }
     }
+
+    /// Whether lost tasks may be started again.
+    const fn respawns(self) -> bool {
+        matches!(self.on_node_loss, OnNodeLoss::Respawn { .. })
+    }
 }
 
 /// What a task's end means for its job.
@@ -301,7 +306,8 @@ pub enum TaskEnd {
 pub struct Residence {
     /// Since when.
     pub since: ClusterTime,
-    /// Its tasks by node, lowest ranks and lowest node numbers first.
+    /// Its tasks by node, lowest ranks first; lowest node numbers, too, until lost tasks are started
+    /// again elsewhere.
     pub parts: Vec<Part>,
     /// Whether it is in the matrix or preempted.
     pub place: Place,
@@ -343,13 +349,26 @@ impl Residence {
     /// Its part on a node.
     #[must_use]
     pub fn part(&self, node: NodeId) -> Option<&Part> {
-        let found = self.parts.binary_search_by_key(&node, |part| part.node);
-        found.ok().map(|index| &self.parts[index])
+        self.place_of(node).map(|index| &self.parts[index])
     }
 
-    fn part_mut(&mut self, node: NodeId) -> Option<&mut Part> {
+    pub(crate) fn part_mut(&mut self, node: NodeId) -> Option<&mut Part> {
+        self.place_of(node).map(|index| &mut self.parts[index])
+    }
+
+    fn place_of(&self, node: NodeId) -> Option<usize> {
         let found = self.parts.binary_search_by_key(&node, |part| part.node);
-        found.ok().map(|index| &mut self.parts[index])
+        // Tasks that were started again elsewhere are out of order.
+        found.ok().or_else(|| self.parts.iter().position(|part| part.node == node))
+    }
+
+    /// Its processors by node, but for those of lost nodes.
+    #[must_use]
+    pub fn places(&self) -> Vec<(NodeId, ProcessorSet)> {
+        let here = self.parts.iter().filter(|part| !part.lost);
+        let mut places: Vec<_> = here.map(|part| (part.node, part.processors.clone())).collect();
+        places.sort_unstable_by_key(|(node, _)| *node);
+        places
     }
 
     /// Whether it is to have its turns on that node ([`Part::is_present`]).
@@ -456,17 +475,30 @@ impl Residence {
 
     /// What was on a node is lost: the tasks there that had not ended count as such.
     pub fn lose_tasks(&mut self, node: NodeId) {
-        let Some(part) = self.part(node).filter(|part| !part.cleared && part.left > 0) else {
-            return;
-        };
-        let lost: Vec<Rank> = part.ranks().filter(|rank| !self.ended.contains_key(rank)).collect();
-        for rank in lost {
-            self.ended.insert(rank, TaskStatus::Lost);
+        if self.miss_tasks(node) {
             self.hear(TaskStatus::Lost);
         }
+    }
+
+    /// The same for tasks that may be started again: so far the loss does not speak for the job.
+    /// Whether there were any.
+    pub(crate) fn miss_tasks(&mut self, node: NodeId) -> bool {
+        let Some(part) = self.part(node).filter(|part| !part.cleared && part.left > 0) else {
+            return false;
+        };
+        let lost: Vec<Rank> = part.ranks().filter(|rank| !self.ended.contains_key(rank)).collect();
+        let any = !lost.is_empty();
+        self.ended.extend(lost.into_iter().map(|rank| (rank, TaskStatus::Lost)));
         if let Some(part) = self.part_mut(node) {
             part.left = 0;
         }
+        any
+    }
+
+    /// The tasks of a part that were lost.
+    pub(crate) fn lost_of(&self, node: NodeId) -> Vec<Rank> {
+        let ranks = self.part(node).into_iter().flat_map(Part::ranks);
+        ranks.filter(|rank| self.ended.get(rank) == Some(&TaskStatus::Lost)).collect()
     }
 
     /// It is unknown how the tasks on a node ended that had not yet.
@@ -495,7 +527,10 @@ impl Residence {
         let node = part.node;
         let emptied = (!part.is_present()).then_some(node);
         self.ended.insert(rank, status);
-        self.hear(status);
+        let may_return = status == TaskStatus::Lost && rules.respawns() && !self.ending();
+        if !may_return {
+            self.hear(status);
+        }
         match fatal(status, rules, node) {
             Some(reason) if !self.ending() => (TaskEnd::Fatal(reason), emptied),
             None if leaves_others_waiting(status, rules) => (TaskEnd::Failing, emptied),
@@ -580,7 +615,7 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
         | TaskStatus::NotExecutable => failed,
         TaskStatus::OutOfMemory => failed.map(|_| EndReason::OutOfMemory),
         TaskStatus::Lost => match rules.on_node_loss {
-            OnNodeLoss::Notify { .. } => None,
+            OnNodeLoss::Notify { .. } | OnNodeLoss::Respawn { .. } => None,
             // It is unknown what the tasks there do, so no other rule can apply to them.
             OnNodeLoss::Kill | OnNodeLoss::Requeue => Some(EndReason::NodeLost(node)),
         },

@@ -25,6 +25,7 @@ mod periods;
 mod placement;
 mod queues;
 mod resources;
+mod respawn;
 mod rooms;
 mod scenarios;
 mod sharing;

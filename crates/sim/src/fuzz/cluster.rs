@@ -10,10 +10,10 @@ use tutti_core::{
 };
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
-    ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
-    Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, ProcessorSet,
-    QueueName, Rank, Refusal, RequestId, RowId, StepId, StepKey, StepSpec, TaskStatus, Timetable,
-    UserId, default_classes,
+    ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, GroupId, IfAbsent, JobId, JobSpec,
+    LaunchId, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params,
+    ProcessorSet, QueueName, Rank, Refusal, RequestId, RowId, StepId, StepKey, StepSpec,
+    TaskStatus, Timetable, UserId, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -91,6 +91,11 @@ pub struct Cluster {
     runs: BTreeMap<JobId, Vec<RowId>>,
     /// How often jobs were in line again.
     pub requeued: BTreeMap<JobId, u32>,
+    /// The latest launch of each job that was launched again, in whole or in part.
+    launches: BTreeMap<JobId, u32>,
+    /// When ranks that start again have their first turn at the earliest, in nanoseconds: the
+    /// others go on meanwhile.
+    joins: BTreeMap<(JobId, NodeId), u64>,
     /// Everything the core ever asked for.
     pub log: Vec<Action>,
     /// What nodes hold of further steps.
@@ -127,6 +132,8 @@ impl Cluster {
             since: BTreeMap::new(),
             runs: BTreeMap::new(),
             requeued: BTreeMap::new(),
+            launches: BTreeMap::new(),
+            joins: BTreeMap::new(),
             log: Vec::new(),
             steps: BTreeMap::new(),
             step_kills: Vec::new(),
@@ -175,7 +182,10 @@ impl Cluster {
         for job in victims {
             let view = self.core.job(job, ClusterTime(self.now));
             let goes_on = |view: &JobView<'_>| {
-                matches!(view.spec.on_node_loss, OnNodeLoss::Notify { .. })
+                matches!(
+                    view.spec.on_node_loss,
+                    OnNodeLoss::Notify { .. } | OnNodeLoss::Respawn { .. }
+                )
                     || matches!(view.state, JobState::Queued { .. })
                     // Nothing of it was left elsewhere, and it began again at once.
                     || self.requeued.contains_key(&job)
@@ -518,19 +528,7 @@ impl Cluster {
                     self.take_timetable(node, *version);
                 }
             }
-            Action::Launch { job, control } => {
-                let class = &self.core.job(*job, ClusterTime(self.now)).unwrap().spec.class;
-                assert_eq!(*control, self.core.classes()[class].control());
-                self.since.insert(*job, self.now);
-                let held = self.held.entry(*job).or_default();
-                for part in self.core.parts(*job) {
-                    let ranks = part.placements().iter().map(|task| task.rank).collect();
-                    assert!(held.tasks.insert(part.node, ranks).is_none(), "launched twice");
-                    held.nodes += 1;
-                    assert!(self.timetables.contains_key(&part.node), "no timetable before it");
-                }
-                assert!(held.nodes > 0, "launched nowhere");
-            }
+            Action::Launch { job, control } => self.launch(*job, *control),
             Action::Signal { job, node, .. }
             | Action::SignalRoots { job, node, .. }
             | Action::Terminate { job, node } => {
@@ -568,6 +566,14 @@ impl Cluster {
                 assert!(self.outcomes.insert(*array, *outcome).is_none(), "ended twice");
             }
             Action::Requeued { job } => self.wait_again(*job),
+            Action::Respawn { job, node, from, ranks } => {
+                self.respawn(*job, (*node, *from), ranks);
+            }
+            Action::RanksLost { job, ranks, .. } => {
+                assert!(!ranks.is_empty(), "no rank of job {job} is lost");
+                self.runs_nowhere(*job, ranks);
+            }
+            Action::RanksGivenUp { job, ranks, .. } => self.runs_nowhere(*job, ranks),
             Action::MoveOut { job } => self.begin_move_out(*job),
             Action::MoveIn { job } => self.begin_move_in(*job),
             Action::WakeAt { at } => self.wake = *at,
@@ -600,6 +606,44 @@ impl Cluster {
         }
     }
 
+    fn launch(&mut self, job: JobId, control: ControlMethod) {
+        let class = &self.core.job(job, ClusterTime(self.now)).unwrap().spec.class;
+        assert_eq!(control, self.core.classes()[class].control());
+        self.since.insert(job, self.now);
+        let held = self.held.entry(job).or_default();
+        for part in self.core.parts(job) {
+            let ranks = part.placements().iter().map(|task| task.rank).collect();
+            assert!(held.tasks.insert(part.node, ranks).is_none(), "launched twice");
+            held.nodes += 1;
+            assert!(self.timetables.contains_key(&part.node), "no timetable before it");
+        }
+        assert!(held.nodes > 0, "launched nowhere");
+    }
+
+    /// Lost ranks of a job begin again: they run nowhere else, and their launch is a new one.
+    fn respawn(&mut self, job: JobId, (node, from): (NodeId, NodeId), ranks: &[Rank]) {
+        assert!(!ranks.is_empty(), "nothing of job {job} begins again");
+        self.runs_nowhere(job, ranks);
+        assert!(self.timetables.contains_key(&node), "no timetable before it");
+        let launch = self.core.launch_on(job, node);
+        assert!(launch.number > self.launches.get(&job).copied().unwrap_or(0), "{launch:?} is old");
+        self.launches.insert(job, launch.number);
+        let activates = self.core.timetable(node).expect("it is up").activates;
+        self.joins.insert((job, node), activates.0);
+        let held = self.held.get_mut(&job).expect("only what was launched begins again");
+        assert!(held.tasks.values().all(|tasks| ranks.iter().all(|rank| !tasks.contains(rank))));
+        held.killed.remove(&from);
+        let had = held.tasks.insert(node, ranks.iter().copied().collect());
+        assert!(had.is_none(), "job {job} is twice on node {node}");
+    }
+
+    /// No node has any of these ranks of a job.
+    fn runs_nowhere(&self, job: JobId, ranks: &[Rank]) {
+        let held = self.held.get(&job).into_iter().flat_map(|held| held.tasks.values().flatten());
+        let twice = held.into_iter().find(|rank| ranks.contains(rank));
+        assert_eq!(twice, None, "a rank of job {job} runs twice at once");
+    }
+
     /// A job that a node has lost begins anew.
     fn wait_again(&mut self, job: JobId) {
         let left = self.held.remove(&job).unwrap_or_default();
@@ -607,6 +651,9 @@ impl Cluster {
         let again = self.requeued.entry(job).or_default();
         *again += 1;
         assert!(*again <= REQUEUES_MAX, "job {job} goes round");
+        let number = self.core.launch_of(job).number;
+        let before = self.launches.insert(job, number).unwrap_or(0);
+        assert!(number > before, "launch {number} of job {job} is old");
         self.service.remove(&job);
         self.runs.remove(&job);
         self.since.remove(&job);
@@ -722,7 +769,8 @@ impl Cluster {
                 let row = timetable.slots[position.slot].row;
                 assert_eq!(*turn.get_or_insert(row), row, "nodes differ in whose turn it is");
                 let mut running = Vec::new();
-                let present = |launch| self.is_launched(launch) && self.present(launch.job, node);
+                let present =
+                    |launch| self.is_launched(launch, node) && self.present(launch.job, node);
                 timetable.running(position.slot, present, &mut running);
                 for launch in running {
                     ran.entry(launch.job).or_default().insert(node);
@@ -737,9 +785,9 @@ impl Cluster {
         }
     }
 
-    /// Whether that is the latest launch of its job.
-    fn is_launched(&self, launch: LaunchId) -> bool {
-        self.requeued.get(&launch.job).copied().unwrap_or(0) == launch.number
+    /// Whether that is the latest launch of its job on a node.
+    fn is_launched(&self, launch: LaunchId, node: NodeId) -> bool {
+        self.core.launch_on(launch.job, node) == launch
     }
 
     fn present(&self, job: JobId, node: NodeId) -> bool {
@@ -753,6 +801,8 @@ impl Cluster {
         for (job, nodes) in ran {
             let present =
                 self.held[job].tasks.keys().copied().filter(|&node| self.present(*job, node));
+            let joins = |node| self.joins.get(&(*job, node)).is_some_and(|at| self.now < *at);
+            let present = present.filter(|&node| !joins(node));
             assert_eq!(*nodes, present.collect(), "job {job} runs by halves");
         }
     }

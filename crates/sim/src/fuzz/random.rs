@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
 use tutti_types::{
-    Amount, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, ResourceWish, TaskStatus,
-    class, params, queue,
+    Amount, JobSpec, Nanos, NoRespawn, NodeId, NodeWish, OnBadExit, OnNodeLoss, ResourceWish,
+    TaskStatus, class, params, queue,
 };
 
 const MS: u64 = 1_000_000;
@@ -204,6 +204,7 @@ fn resources(random: &mut Random) -> Vec<ResourceWish> {
 
 fn spec(random: &mut Random) -> JobSpec {
     let tasks = 1 + random.number(7);
+    let respawn = respawn(random.number(3), random.below(300 * MS));
     JobSpec {
         owner: user_name(if random.even || random.one_in(2) { 0 } else { random.number(USERS) }),
         class: class_name(match random.place() {
@@ -228,10 +229,22 @@ fn spec(random: &mut Random) -> JobSpec {
             OnNodeLoss::Requeue,
             OnNodeLoss::Notify { signal: None },
             OnNodeLoss::Notify { signal: Some(10) },
+            respawn,
+            respawn,
         ]),
         // Now and then more tasks than there are processors.
         ..job(if tasks == 7 { 11 } else { tasks })
     }
+}
+
+/// The rule of a job whose lost ranks wait so long, in nanoseconds, for their processors.
+fn respawn(otherwise: u32, wait_ns: u64) -> OnNodeLoss {
+    let otherwise = match otherwise {
+        0 => NoRespawn::Kill,
+        1 => NoRespawn::Requeue,
+        _ => NoRespawn::Notify,
+    };
+    OnNodeLoss::Respawn { wait: Nanos(wait_ns), signal: Some(12), otherwise }
 }
 
 fn wish(random: &mut Random) -> NodeWish {

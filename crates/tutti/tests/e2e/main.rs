@@ -73,6 +73,7 @@ mod reboot;
 mod recovery;
 mod report;
 mod resources;
+mod respawn;
 mod run;
 mod schemas;
 mod service;

@@ -15,39 +15,39 @@ use tutti_testbed::{Node, Testbed};
 
 /// To find out that a node is gone, to wait for its lease and to start its jobs elsewhere takes a
 /// while.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// What happens to a node.
 type Fault = fn(&Testbed, &Node) -> anyhow::Result<()>;
 
 /// The lines that the tasks of a job have written: each when, where and by which process.
-struct Ticks(PathBuf);
+pub(crate) struct Ticks(PathBuf);
 
 /// From its first line to its last, in nanoseconds: what a process wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Life {
-    host: String,
-    rank: u32,
-    first: u64,
-    last: u64,
+pub(crate) struct Life {
+    pub(crate) host: String,
+    pub(crate) rank: u32,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
 }
 
 impl Ticks {
     /// The program of a job that writes them to a file of this name, until there is a file
     /// `NAME.stop`.
-    fn program(name: &str) -> String {
+    pub(crate) fn program(name: &str) -> String {
         format!(
             "while ! test -e {name}.stop; do \
              echo $(date +%s%N) $(hostname) $$ $TUTTI_RANK >> {name}; sleep 0.02; done"
         )
     }
 
-    fn of(bed: &Bed, name: &str) -> Self {
+    pub(crate) fn of(bed: &Bed, name: &str) -> Self {
         Self(bed.audit.work.join(name))
     }
 
     /// By process.
-    fn lives(&self) -> BTreeMap<i32, Life> {
+    pub(crate) fn lives(&self) -> BTreeMap<i32, Life> {
         let mut lives: BTreeMap<i32, Life> = BTreeMap::new();
         for line in std::fs::read_to_string(&self.0).unwrap_or_default().lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -71,12 +71,12 @@ impl Ticks {
     }
 
     /// Any user that wrote on that node.
-    fn on(&self, host: &str) -> Vec<(i32, Life)> {
+    pub(crate) fn on(&self, host: &str) -> Vec<(i32, Life)> {
         self.lives().into_iter().filter(|(_, life)| life.host == host).collect()
     }
 
     /// Has its job end.
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         std::fs::write(self.0.with_extension("stop"), "").unwrap();
     }
 
@@ -99,25 +99,25 @@ fn now_ns() -> u64 {
 }
 
 /// Hands a job in at the head.
-fn submit(bed: &Bed, options: &[&str], program: &str) -> String {
+pub(crate) fn submit(bed: &Bed, options: &[&str], program: &str) -> String {
     let options = [&["submit", "--parsable", "-o", "/dev/null"], options].concat();
     let done = bed.tutti(1, &[&options[..], &["sh", "-c", program]].concat());
     done.expect(0).text().trim().to_owned()
 }
 
-fn job(bed: &Bed, job: &str) -> Value {
+pub(crate) fn job(bed: &Bed, job: &str) -> Value {
     bed.tutti(1, &["ps", "--json", job]).expect(0).json()[0].clone()
 }
 
 #[track_caller]
-fn wait_for_state(bed: &Bed, node: &str, state: &str) {
+pub(crate) fn wait_for_state(bed: &Bed, node: &str, state: &str) {
     within(LONG, &format!("{node} is {state}"), || {
         (bed.states().get(node)? == state).then_some(())
     });
 }
 
 /// Whether a process is there.
-fn lives(pid: i32) -> bool {
+pub(crate) fn lives(pid: i32) -> bool {
     kill(Pid::from_raw(pid), None).is_ok()
 }
 

@@ -349,6 +349,16 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         }
         Action::Step(action) => of_step(action),
         Action::Requeued { job } => format!("job {job} is queued again"),
+        Action::RanksLost { job, node, ranks, until } => {
+            let wait = short(until.since(at));
+            format!("job {job}: {} lost with node {node}, to wait {wait}", of_ranks(ranks))
+        }
+        Action::Respawn { job, node, ranks, .. } => {
+            format!("job {job}: {} started again on node {node}", of_ranks(ranks))
+        }
+        Action::RanksGivenUp { job, node, ranks } => {
+            format!("job {job}: {} given up, lost with node {node}", of_ranks(ranks))
+        }
         Action::JobDeclined { job, reason } => format!("job {job} is declined: {reason}"),
         Action::ElementMade { array, position, job } => {
             format!("array {array}: element {position} is in line as job {job}")

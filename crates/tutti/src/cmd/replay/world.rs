@@ -420,6 +420,9 @@ impl<'a> World<'a> {
                 self.clearing.remove(&job);
             }
             Action::Signal { .. }
+            | Action::RanksLost { .. }
+            | Action::Respawn { .. }
+            | Action::RanksGivenUp { .. }
             | Action::SignalRoots { .. }
             | Action::PromiseBroken { .. }
             | Action::JobDeclined { .. }

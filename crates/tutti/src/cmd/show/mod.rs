@@ -15,7 +15,7 @@ use tutti_node::calendar::{local_clock, local_time};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::say::is_order;
-use tutti_types::{JobId, Nanos, OnBadExit, OnNodeLoss};
+use tutti_types::{JobId, Nanos, NoRespawn, OnBadExit, OnNodeLoss};
 use tutti_wire::code::Code;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
@@ -297,6 +297,15 @@ fn on_node_loss(rule: OnNodeLoss) -> String {
         OnNodeLoss::Requeue => "requeue".into(),
         OnNodeLoss::Notify { signal: None } => "notify".into(),
         OnNodeLoss::Notify { signal: Some(signal) } => format!("notify={signal}"),
+        OnNodeLoss::Respawn { wait, signal, otherwise } => {
+            let signal = signal.map_or_else(String::new, |signal| format!(",{signal}"));
+            let otherwise = match otherwise {
+                NoRespawn::Kill => "kill",
+                NoRespawn::Requeue => "requeue",
+                NoRespawn::Notify => "notify",
+            };
+            format!("respawn={}{signal}:{otherwise}", format_duration_short(wait))
+        }
     }
 }
 

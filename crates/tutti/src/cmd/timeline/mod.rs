@@ -278,6 +278,17 @@ fn parts_of(events: &[EventRecord]) -> Vec<Part> {
                     part.ranks.is_empty()
                 });
             }
+            What::JobRanksRespawned { node, ranks, processors, .. } => {
+                live.push(parts.len());
+                parts.push(Part {
+                    job: of.job,
+                    node: node.clone(),
+                    processors: numbers(processors),
+                    ranks: numbers(ranks).into_iter().collect(),
+                    begin_ns: at,
+                    end_ns: None,
+                });
+            }
             What::JobNodeLost { node } => end(&mut parts, &|part| part.node == *node),
             What::JobRequeued { .. } | What::JobEnded { .. } => end(&mut parts, &|_| true),
             _ => {}
