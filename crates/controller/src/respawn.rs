@@ -1,4 +1,4 @@
-//! Ranks that are started again after a node was lost: what the nodes, and readers, are told.
+//! Ranks that are started again after a node was lost: launches and events.
 //!
 //! The core decides ([`tutti_core::Action::Respawn`]). The launch has a number that no earlier one of
 //! the job had, so that no report of the lost tasks is taken for one of these. The other nodes of

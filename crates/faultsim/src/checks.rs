@@ -79,8 +79,8 @@ const fn begins_again(rule: OnNodeLoss) -> bool {
 
 impl World {
     /// No task runs twice at a time (5): what was queued again begins only where the former can't
-    /// go on. Nor does any task of a launch run beside one of another launch of the job, unless lost
-    /// ranks of it may be started again.
+    /// go on. Nor does any task of a launch run beside one of another launch of the job, unless
+    /// lost ranks of it may be started again.
     pub(super) fn check_running(&mut self, site: usize) {
         let launches = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
         let number = |job: JobId| {
