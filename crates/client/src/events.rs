@@ -13,7 +13,7 @@ use tutti_wire::event::{EVENTS_VERSION, EventQuery, EventRecord, JobOf};
 use tutti_wire::local::{Reply, Request};
 
 /// The words of all events, as JSON has them.
-pub const EVENT_WORDS: [&str; 27] = [
+pub const EVENT_WORDS: [&str; 30] = [
     "controller_started",
     "instance_ending",
     "job_class_changed",
@@ -26,6 +26,9 @@ pub const EVENT_WORDS: [&str; 27] = [
     "job_node_unreachable",
     "job_notification",
     "job_preempted",
+    "job_ranks_given_up",
+    "job_ranks_lost",
+    "job_ranks_respawned",
     "job_released",
     "job_requeued",
     "job_resumed",
