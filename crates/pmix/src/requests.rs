@@ -206,11 +206,11 @@ unsafe fn taken(raw: &Raw) -> Option<Value> {
             let object = unsafe { raw.data.bytes };
             match object.bytes.is_null() {
                 true => ByteBuf::new(),
-                // SAFETY: as above.
                 false => {
-                    unsafe { std::slice::from_raw_parts(object.bytes.cast::<u8>(), object.size) }
-                        .to_vec()
-                        .into()
+                    let bytes = object.bytes.cast::<u8>();
+                    // SAFETY: as above.
+                    let bytes = unsafe { std::slice::from_raw_parts(bytes, object.size) };
+                    bytes.to_vec().into()
                 }
             }
         }
@@ -296,9 +296,10 @@ fn key_of(info: &Info) -> &[u8] {
 
 /// A number of the keys for the library, such as a time.
 fn number_of(info: &Info) -> Option<u32> {
-    // SAFETY: the type says which it is.
     match info.value.kind {
+        // SAFETY: the type says which it is.
         INT => u32::try_from(unsafe { info.value.data.int }).ok(),
+        // SAFETY: as above.
         UINT32 => Some(unsafe { info.value.data.uint32 }),
         _ => None,
     }
