@@ -448,6 +448,22 @@ pub(crate) unsafe extern "C" fn spawn(
     service.ask(task, ask, Waiting::Spawned(callback, passed))
 }
 
+/// All tasks of this node that are among these have come to a meeting without data.
+///
+/// # Safety
+/// There must be so many processes.
+unsafe fn meet(
+    meeting: Meeting,
+    (procs, count): (*const Proc, usize),
+    callback: OpCallback,
+    passed: *mut c_void,
+) -> c_int {
+    let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
+    // SAFETY: as the caller promises.
+    let procs = unsafe { list_of(procs, count) };
+    service.meet((meeting, Vec::new()), procs, Waiting::Done(callback, passed))
+}
+
 pub(crate) unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
@@ -456,10 +472,8 @@ pub(crate) unsafe extern "C" fn connect(
     callback: OpCallback,
     passed: *mut c_void,
 ) -> c_int {
-    let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
     // SAFETY: the library passes so many.
-    let procs = unsafe { list_of(procs, count) };
-    service.meet((Meeting::Connect, Vec::new()), procs, Waiting::Done(callback, passed))
+    unsafe { meet(Meeting::Connect, (procs, count), callback, passed) }
 }
 
 pub(crate) unsafe extern "C" fn disconnect(
@@ -470,10 +484,8 @@ pub(crate) unsafe extern "C" fn disconnect(
     callback: OpCallback,
     passed: *mut c_void,
 ) -> c_int {
-    let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
     // SAFETY: the library passes so many.
-    let procs = unsafe { list_of(procs, count) };
-    service.meet((Meeting::Disconnect, Vec::new()), procs, Waiting::Done(callback, passed))
+    unsafe { meet(Meeting::Disconnect, (procs, count), callback, passed) }
 }
 
 /// What a task of another step, or of another node, has said of itself.
