@@ -227,8 +227,8 @@ pub trait Store: Send {
     fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError>;
 
     /// What the processors of nodes were used for in intervals that ended then or later, and
-    /// before; times are milliseconds since 1970. The earliest first, until they have so many bytes,
-    /// or more with the last of them. What is not what was written is left out.
+    /// before; times are milliseconds since 1970. The earliest first, until they have so many
+    /// bytes, or more with the last of them. What is not what was written is left out.
     ///
     /// # Errors
     /// If it can't be read.

@@ -627,8 +627,8 @@ pub enum Reply {
         /// Where the page ends, if others may follow.
         next: Option<PageEnd>,
     },
-    /// What the processors of nodes were used for, earliest first. Others may follow behind the last
-    /// one, unless there is none.
+    /// What the processors of nodes were used for, earliest first. Others may follow behind the
+    /// last one, unless there is none.
     Usage(Vec<UsageSample>),
     /// A page of tasks with their processes, by node and rank.
     Tasks {
