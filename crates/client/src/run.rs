@@ -165,6 +165,25 @@ struct Work {
 /// The pause before slots are asked for again.
 const SLOTS_PAUSE: Duration = Duration::from_millis(50);
 
+/// The user's terminal, where the work needs it as one.
+fn terminal_of(options: &RunOptions, size: u32) -> anyhow::Result<Option<Terminal>> {
+    if options.panes {
+        panes::check_count(size)?;
+    }
+    let purpose = if options.panes { Purpose::Panes } else { Purpose::Pty };
+    let has_terminal = options.terminal || options.panes;
+    has_terminal.then(|| Terminal::new(purpose)).transpose()
+}
+
+/// The step that was accepted, or why none was.
+fn step_of_reply(reply: &Reply) -> Result<StepId, String> {
+    match reply {
+        Reply::StepAccepted { key, .. } => Ok(key.step),
+        Reply::Declined { reason, .. } | Reply::Failed { reason, .. } => Err(reason.clone()),
+        other => Err(format!("the controller answered {}", reply_name(other))),
+    }
+}
+
 impl Work {
     fn of_step(step: StepRequest, tell: Option<Box<Tell>>) -> Self {
         let (size, name) = (step.spec.tasks, step.launch.name.clone());
@@ -176,12 +195,7 @@ impl Work {
     }
 
     fn run(self, options: RunOptions) -> anyhow::Result<Exit> {
-        if options.panes {
-            panes::check_count(self.size)?;
-        }
-        let purpose = if options.panes { Purpose::Panes } else { Purpose::Pty };
-        let has_terminal = options.terminal || options.panes;
-        let terminal = has_terminal.then(|| Terminal::new(purpose)).transpose()?;
+        let terminal = terminal_of(&options, self.size)?;
         let Self { mut request, mut of_its_own, size, name, grace, asked, suspect, tell, patience } =
             self;
         let mut controller = ask(connect_or_start()?, &request);
@@ -211,13 +225,7 @@ impl Work {
             reply = submission::answer(&mut controller)?;
         }
         if let Some(tell) = tell {
-            tell(match &reply {
-                Reply::StepAccepted { key, .. } => Ok(key.step),
-                Reply::Declined { reason, .. } | Reply::Failed { reason, .. } => {
-                    Err(reason.clone())
-                }
-                other => Err(format!("the controller answered {}", reply_name(other))),
-            });
+            tell(step_of_reply(&reply));
         }
         let key = match on_reply(reply, &target)? {
             Ok(key) => key,

@@ -20,6 +20,7 @@ use tutti_node::instance::Instance;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::JobId;
 use tutti_wire::history::EndedQuery;
+use tutti_wire::limits::USAGE_BYTES_MAX;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::JobReport;
 
@@ -54,7 +55,7 @@ impl Offline {
             Request::Queues => super::site::queues(&self.core),
             Request::Past(query) => self.past(query)?,
             Request::Usage(query) => {
-                used_page(query, |since, until, most| self.journal.used(since, until, most))?
+                used_page(query, |since, until| self.journal.used(since, until, USAGE_BYTES_MAX))?
             }
             Request::Jobs { ended: true, from } | Request::JobsWithUsage { from } => {
                 self.jobs(*from)?

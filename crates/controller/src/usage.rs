@@ -22,10 +22,6 @@ const GATHER_MAX: Nanos = Nanos::from_secs(10);
 /// Intervals that are gathered at once. Beyond that, clocks are far off.
 const OPEN_MAX: usize = 4;
 
-/// Intervals that are read for one page: reading them takes a few milliseconds, in which no other
-/// client is answered.
-const PAGE_SAMPLES: usize = 300;
-
 /// Intervals of which not all has been told.
 #[derive(Default)]
 pub(super) struct Gathering {
@@ -105,8 +101,8 @@ impl Driver {
     }
 
     pub(super) fn on_usage(&mut self, token: u64, query: &UsageQuery) {
-        let found = used_page(query, |since_ms, until_ms, most| {
-            self.memory.journal.used(since_ms, until_ms, most)
+        let found = used_page(query, |since_ms, until_ms| {
+            self.memory.journal.used(since_ms, until_ms, USAGE_BYTES_MAX)
         });
         match found {
             Ok(page) => self.reply(token, &page),
@@ -115,24 +111,15 @@ impl Driver {
     }
 }
 
-/// The answer to a query, of intervals that `read` gives from one time to another, at most so many.
+/// The answer to a query, of intervals that `read` gives from one time to another.
 pub(super) fn used_page(
     query: &UsageQuery,
-    read: impl FnOnce(u64, u64, usize) -> Result<Vec<UsageSample>, JournalError>,
+    read: impl FnOnce(u64, u64) -> Result<Vec<UsageSample>, JournalError>,
 ) -> Result<Reply, JournalError> {
     let (since_ms, until_ms) = (query.since_ms.unwrap_or(0), query.until_ms.unwrap_or(u64::MAX));
-    let found = read(since_ms, until_ms, PAGE_SAMPLES)?;
-    let (mut bytes, mut samples, mut more) = (0, Vec::new(), found.len() == PAGE_SAMPLES);
-    for mut sample in found {
-        if let Some(wanted) = &query.node {
-            sample.nodes.retain(|it| it.node == *wanted);
-        }
-        bytes += 20 + sample.nodes.iter().map(NodeUsage::bytes).sum::<usize>();
-        if bytes > USAGE_BYTES_MAX && !samples.is_empty() {
-            more = true;
-            break;
-        }
-        samples.push(sample);
+    let mut samples = read(since_ms, until_ms)?;
+    if let Some(wanted) = &query.node {
+        samples.iter_mut().for_each(|sample| sample.nodes.retain(|it| it.node == *wanted));
     }
-    Ok(Reply::Usage { samples, more })
+    Ok(Reply::Usage(samples))
 }

@@ -247,11 +247,17 @@ impl Store for SimulatedDisk {
         &mut self,
         since_ms: u64,
         until_ms: u64,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Vec<Used>, JournalError> {
         let state = self.state();
-        let within = state.written.used.range(since_ms..until_ms.max(since_ms)).take(most);
-        Ok(within.map(|(&until_ms, body)| (until_ms, body.clone())).collect())
+        let mut bytes = 0;
+        let within = state.written.used.range(since_ms..until_ms.max(since_ms));
+        let fits = |(_, body): &(&u64, &Vec<u8>)| {
+            let is_first = bytes < bytes_max;
+            bytes += body.len();
+            is_first
+        };
+        Ok(within.take_while(fits).map(|(&until_ms, body)| (until_ms, body.clone())).collect())
     }
 
     fn forget_used(&mut self, before_ms: u64, bytes_max: u64) -> Result<(), JournalError> {

@@ -374,8 +374,8 @@ impl Journal {
         used.push((sample.until_ms, encode(sample)));
     }
 
-    /// Such intervals that ended then or later, and before, earliest first, at most so many; times
-    /// are milliseconds since 1970.
+    /// Such intervals that ended then or later, and before, earliest first, until they have so many
+    /// bytes; times are milliseconds since 1970.
     ///
     /// # Errors
     /// If they can't be read.
@@ -383,9 +383,9 @@ impl Journal {
         &mut self,
         since_ms: u64,
         until_ms: u64,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Vec<UsageSample>, JournalError> {
-        used_within(&mut *self.store, &self.path, (since_ms, until_ms), most)
+        used_within(&mut *self.store, &self.path, (since_ms, until_ms), bytes_max)
     }
 
     /// Forgets intervals that ended before this moment, in milliseconds since 1970, and the
@@ -768,9 +768,9 @@ pub(crate) fn used_within(
     store: &mut dyn Store,
     path: &Path,
     (since_ms, until_ms): (u64, u64),
-    most: usize,
+    bytes_max: usize,
 ) -> Result<Vec<UsageSample>, JournalError> {
-    let found = store.used(since_ms, until_ms, most)?;
+    let found = store.used(since_ms, until_ms, bytes_max)?;
     let decoded =
         |(until_ms, body): &Used| decode(path, "the use of processors until", *until_ms, body);
     found.iter().map(decoded).collect()

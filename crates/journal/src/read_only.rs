@@ -77,9 +77,9 @@ impl ReadOnly {
         &mut self,
         since_ms: u64,
         until_ms: u64,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Vec<UsageSample>, JournalError> {
-        used_within(&mut self.store, &self.path, (since_ms, until_ms), most)
+        used_within(&mut self.store, &self.path, (since_ms, until_ms), bytes_max)
     }
 
     /// A job that ended, with what it was; see [`crate::Journal::ended_details`].

@@ -540,20 +540,28 @@ impl SqliteStore {
     }
 
     /// See [`Store::used`]. A journal that only earlier releases have written has none.
-    fn read_used(&self, since_ms: i64, until_ms: i64, most: usize) -> rusqlite::Result<Vec<Used>> {
+    fn read_used(
+        &self,
+        since_ms: i64,
+        until_ms: i64,
+        bytes_max: usize,
+    ) -> rusqlite::Result<Vec<Used>> {
         let there = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'used'";
         if self.connection.query_row(there, [], |row| row.get::<_, i64>(0))? == 0 {
             return Ok(Vec::new());
         }
         let mut rows = self.connection.prepare_cached(
             "SELECT until_ms, body, own_seal FROM used WHERE until_ms >= ? AND until_ms < ?
-             ORDER BY until_ms LIMIT ?",
+             ORDER BY until_ms",
         )?;
-        let mut rows = rows.query(params![since_ms, until_ms, limited(most as u64)])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
+        let mut rows = rows.query([since_ms, until_ms])?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some(row) = rows.next()?
+        {
             let (until_ms, body): (u64, Vec<u8>) = (number(row.get(0)?), row.get(1)?);
             if row.get::<_, u32>(2)? == own_seal(&[until_ms], &body) {
+                bytes += body.len();
                 found.push((until_ms, body));
             }
         }
@@ -833,9 +841,9 @@ impl Store for SqliteStore {
         &mut self,
         since_ms: u64,
         until_ms: u64,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Vec<Used>, JournalError> {
-        let found = self.read_used(limited(since_ms), limited(until_ms), most);
+        let found = self.read_used(limited(since_ms), limited(until_ms), bytes_max);
         self.explain("read", found)
     }
 

@@ -227,8 +227,8 @@ pub trait Store: Send {
     fn published(&mut self, after: Number, most: usize) -> Result<Vec<Published>, JournalError>;
 
     /// What the processors of nodes were used for in intervals that ended then or later, and
-    /// before; times are milliseconds since 1970. The earliest first, at most so many; what is not
-    /// what was written is left out.
+    /// before; times are milliseconds since 1970. The earliest first, until they have so many
+    /// bytes, or more with the last of them. What is not what was written is left out.
     ///
     /// # Errors
     /// If it can't be read.
@@ -236,7 +236,7 @@ pub trait Store: Send {
         &mut self,
         since_ms: u64,
         until_ms: u64,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Vec<Used>, JournalError>;
 
     /// Takes out intervals that ended before, and the earliest ones while they have more bytes than

@@ -206,11 +206,11 @@ unsafe fn taken(raw: &Raw) -> Option<Value> {
             let object = unsafe { raw.data.bytes };
             match object.bytes.is_null() {
                 true => ByteBuf::new(),
-                // SAFETY: as above.
                 false => {
-                    unsafe { std::slice::from_raw_parts(object.bytes.cast::<u8>(), object.size) }
-                        .to_vec()
-                        .into()
+                    let bytes = object.bytes.cast::<u8>();
+                    // SAFETY: as above.
+                    let bytes = unsafe { std::slice::from_raw_parts(bytes, object.size) };
+                    bytes.to_vec().into()
                 }
             }
         }
@@ -296,9 +296,10 @@ fn key_of(info: &Info) -> &[u8] {
 
 /// A number of the keys for the library, such as a time.
 fn number_of(info: &Info) -> Option<u32> {
-    // SAFETY: the type says which it is.
     match info.value.kind {
+        // SAFETY: the type says which it is.
         INT => u32::try_from(unsafe { info.value.data.int }).ok(),
+        // SAFETY: as above.
         UINT32 => Some(unsafe { info.value.data.uint32 }),
         _ => None,
     }
@@ -447,6 +448,22 @@ pub(crate) unsafe extern "C" fn spawn(
     service.ask(task, ask, Waiting::Spawned(callback, passed))
 }
 
+/// All tasks of this node that are among these have come to a meeting without data.
+///
+/// # Safety
+/// There must be so many processes.
+unsafe fn meet(
+    meeting: Meeting,
+    (procs, count): (*const Proc, usize),
+    callback: OpCallback,
+    passed: *mut c_void,
+) -> c_int {
+    let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
+    // SAFETY: as the caller promises.
+    let procs = unsafe { list_of(procs, count) };
+    service.meet((meeting, Vec::new()), procs, Waiting::Done(callback, passed))
+}
+
 pub(crate) unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
@@ -455,10 +472,8 @@ pub(crate) unsafe extern "C" fn connect(
     callback: OpCallback,
     passed: *mut c_void,
 ) -> c_int {
-    let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
     // SAFETY: the library passes so many.
-    let procs = unsafe { list_of(procs, count) };
-    service.meet((Meeting::Connect, Vec::new()), procs, Waiting::Done(callback, passed))
+    unsafe { meet(Meeting::Connect, (procs, count), callback, passed) }
 }
 
 pub(crate) unsafe extern "C" fn disconnect(
@@ -469,10 +484,8 @@ pub(crate) unsafe extern "C" fn disconnect(
     callback: OpCallback,
     passed: *mut c_void,
 ) -> c_int {
-    let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
     // SAFETY: the library passes so many.
-    let procs = unsafe { list_of(procs, count) };
-    service.meet((Meeting::Disconnect, Vec::new()), procs, Waiting::Done(callback, passed))
+    unsafe { meet(Meeting::Disconnect, (procs, count), callback, passed) }
 }
 
 /// What a task of another step, or of another node, has said of itself.

@@ -41,9 +41,9 @@ pub const HELD_DETAILS_BYTES_MAX: usize = 4 << 20;
 /// Jobs that have ended, in one answer: older ones are left out.
 pub const ENDED_JOBS_BYTES_MAX: usize = 8 << 20;
 
-/// What the processors of nodes were used for, in one answer; one interval always fits, which is at
-/// most as long again.
-pub const USAGE_BYTES_MAX: usize = 4 << 20;
+/// What the processors of nodes were used for, in one answer: intervals are added until they have
+/// so many bytes. One interval always fits.
+pub const USAGE_BYTES_MAX: usize = 1 << 20;
 
 /// What a front end sends at once: a line of tagged input.
 pub const FRONT_END_FRAME_BYTES_MAX: usize = 2 << 20;

@@ -627,13 +627,9 @@ pub enum Reply {
         /// Where the page ends, if others may follow.
         next: Option<PageEnd>,
     },
-    /// What the processors of nodes were used for, earliest first.
-    Usage {
-        /// The intervals.
-        samples: Vec<UsageSample>,
-        /// Whether others may follow, from the end of the last one on.
-        more: bool,
-    },
+    /// What the processors of nodes were used for, earliest first. Others may follow behind the
+    /// last one, unless there is none.
+    Usage(Vec<UsageSample>),
     /// A page of tasks with their processes, by node and rank.
     Tasks {
         /// Of which job, or part of it, they are.

@@ -60,14 +60,6 @@ pub struct NodeUsage {
     pub carried: Option<CarriedBytes>,
 }
 
-impl NodeUsage {
-    /// About how many bytes it takes.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.node.len() + 40
-    }
-}
-
 /// What the nodes were used for in one interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageSample {

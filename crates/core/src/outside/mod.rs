@@ -2,7 +2,7 @@
 //!
 //! Under `policy=external` a program of the site decides which waiting jobs start where. It is no
 //! part of the core: a driver asks it, and puts each answer to the core as an [`Order`], which the
-//! core checks ([`Core::consider`]) and does. So a replay needs no program.
+//! core checks (`Core::consider`) and does. So a replay needs no program.
 //!
 //! While the program is *in charge* ([`Event::PolicyInCharge`](crate::Event::PolicyInCharge)), the
 //! core starts no job by itself, with two exceptions: a job with a promise that the built-in policy

@@ -63,6 +63,10 @@ fn what_processors_were_used_for_is_measured_by_interval_and_forgotten() {
         assert!(of("busy_ms") <= of("processor_ms") * 11 / 10, "{row}");
         assert_eq!(row["processors"], node["processors"], "{row}");
     }
+    // What passes the keeper on its way to a front end is counted.
+    instance.tutti(&["run", "-n", "2", "echo", "carried"]).expect(0);
+    let output = || usage(&instance, "node")[0]["output_bytes"].as_u64().unwrap();
+    eventually("what was carried", || (output() >= 16).then_some(()));
     eventually("several intervals", || (usage(&instance, "interval").len() > 2).then_some(()));
     let other = instance.tutti(&["history", "--usage", "--node", "nonesuch"]).expect(0);
     other.says("of node nonesuch");

@@ -176,6 +176,17 @@ fn program() -> HandedProgram {
     }
 }
 
+fn spawner() -> HandedSpawner {
+    HandedSpawner {
+        helper: HandedHelper { pid: Some(77), report: 25, link: None, group: None },
+        number: 3,
+        task: 1,
+        is_answered: true,
+        asked: Some(7),
+        child: Some(StepId(2)),
+    }
+}
+
 /// Something of everything.
 fn sample() -> Handover {
     let (pmi, names) = pmi();
@@ -218,14 +229,7 @@ fn sample() -> Handover {
         pmix: Some(pmix()),
         pmix_scratch: Some(bytes("/tmp/tutti-0-job-7.1")),
         terminal: Some(TerminalSize { rows: 21, columns: 91 }),
-        spawners: vec![HandedSpawner {
-            helper: HandedHelper { pid: Some(77), report: 25, link: None, group: None },
-            number: 3,
-            task: 1,
-            is_answered: true,
-            asked: Some(7),
-            child: Some(StepId(2)),
-        }],
+        spawners: vec![spawner()],
     };
     let newcomer = HeldNewcomer {
         link: link(13),

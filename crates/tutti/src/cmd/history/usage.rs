@@ -169,13 +169,11 @@ fn rows(
     };
     let mut sums = Sums::default();
     loop {
-        let Reply::Usage { samples, more } = ask_of_the_past(&Request::Usage(query.clone()))?
-        else {
+        let Reply::Usage(samples) = ask_of_the_past(&Request::Usage(query.clone()))? else {
             return unexpected();
         };
         samples.iter().for_each(|sample| sums.add(by, sample));
-        let last = samples.last().filter(|_| more);
-        let Some(last) = last else { return Ok(sums.0.into_values().collect()) };
+        let Some(last) = samples.last() else { return Ok(sums.0.into_values().collect()) };
         query.since_ms = Some(last.until_ms + 1);
     }
 }
