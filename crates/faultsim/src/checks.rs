@@ -90,7 +90,8 @@ impl World {
         let accepted = &self.users.accepted;
         let respawns = |job: JobId| {
             let plan = accepted.get(&job);
-            plan.is_some_and(|plan| matches!(plan.on_node_loss, OnNodeLoss::Respawn { .. }))
+            // A job whose answer its user has not read yet may be one.
+            plan.is_none_or(|plan| matches!(plan.on_node_loss, OnNodeLoss::Respawn { .. }))
         };
         let now = machine(site, |machine| {
             let running = machine.processes.values_mut().filter(|process| process.runs());
