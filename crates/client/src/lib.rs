@@ -40,6 +40,7 @@ mod run;
 pub mod scratch;
 mod signals;
 mod sink;
+pub mod site_file;
 pub mod slurm;
 mod spawner;
 mod splice;

@@ -1,9 +1,9 @@
 //! `tutti bank`.
 
-use super::site_file::{self, FileOptions, Part, say_changes};
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print, print_json, print_table};
+use tutti_client::site_file::{self, FileOptions, Part, say_changes};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::Nanos;

@@ -33,14 +33,10 @@ mod params;
 mod queue;
 mod reference;
 mod replace_file;
-mod replay;
 mod report;
 mod resource;
 pub(crate) mod run;
-mod setting_word;
 mod show;
-mod sim;
-mod site_file;
 mod slurm;
 pub(crate) mod submit;
 mod switches;
@@ -107,7 +103,7 @@ pub(crate) enum Verb {
     /// Add up what users, groups, classes or queues got
     Report(report::ReportArgs),
     /// Replay the journal, and check that the scheduler decides as it did
-    Replay(replay::ReplayArgs),
+    Replay(tutti_experiments::ReplayArgs),
     /// List nodes; drain, resume, remove and name them
     Nodes(nodes::NodesArgs),
     /// End jobs: SIGTERM, then SIGKILL after their grace
@@ -165,7 +161,7 @@ pub(crate) enum Verb {
     /// Explain a code of a message, such as T021, and what to do
     Explain(explain::ExplainArgs),
     /// Simulate a workload under a policy
-    Sim(Box<sim::SimArgs>),
+    Sim(Box<tutti_experiments::SimArgs>),
     /// Measure this machine
     Bench(bench::BenchArgs),
     /// Use the names of Slurm's commands, and check scripts for it
@@ -279,7 +275,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Web(args) => web::execute(&args),
         Verb::History(args) => history::execute(&args),
         Verb::Report(args) => report::execute(&args),
-        Verb::Replay(args) => replay::execute(&args),
+        Verb::Replay(args) => tutti_experiments::execute_replay(&args),
         Verb::Nodes(args) => nodes::execute(args),
         Verb::Cancel(args) => jobs::cancel(&args),
         Verb::Signal(args) => jobs::signal(&args),
@@ -305,7 +301,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Doctor(args) => doctor::execute(&args),
         Verb::Demo(args) => demo::execute(&args),
         Verb::Explain(args) => explain::execute(&args),
-        Verb::Sim(args) => sim::execute(*args),
+        Verb::Sim(args) => tutti_experiments::execute_sim(*args),
         Verb::Bench(args) => bench::execute(args),
         Verb::Slurm(args) => slurm::execute(&args),
         Verb::Completion(args) => completion::execute(&args),

@@ -1,6 +1,5 @@
 //! `tutti params`.
 
-use super::site_file::{self, FileOptions, Part, say_changes};
 use super::{all_jobs, ask_of_the_past};
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -8,6 +7,7 @@ use std::collections::BTreeMap;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::connect_or_start;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
+use tutti_client::site_file::{self, FileOptions, Part, say_changes};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
@@ -27,10 +27,6 @@ Examples:
                                          only these may use the class
   tutti params --file site.toml --dry-run
                                          what a file would change";
-
-/// Sets of values that are built in.
-pub(super) const PRESETS: &[(&str, &str)] =
-    &[("llnl-t3d-day", include_str!("presets/llnl-t3d-day.toml"))];
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -1,10 +1,10 @@
 //! `tutti queue`.
 
 use super::ask_of_the_past;
-use super::site_file::{self, FileOptions, Part, say_changes};
 use clap::Args;
 use tutti_client::ask::unexpected;
 use tutti_client::output::{Align, Table, print, print_json, print_table};
+use tutti_client::site_file::{self, FileOptions, Part, say_changes};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::QueueName;
@@ -27,10 +27,6 @@ Examples:
 Limits: jobs, waiting, processors, processor_time and memory of all jobs of the
 queue; with user_ or group_ before them, of each user or group; job_processors
 and job_time of one job. A value of none removes a limit.";
-
-/// Sets of queues that are built in.
-pub(super) const PRESETS: &[(&str, &str)] =
-    &[("llnl-t3d", include_str!("presets/llnl-t3d-queues.toml"))];
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

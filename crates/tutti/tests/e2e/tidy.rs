@@ -120,8 +120,8 @@ const DRIVERS: [&str; 7] = ["bench", "controller", "faultsim", "journal", "polic
 /// What of the executable does so, and the test that makes a journal as another release could have
 /// written it.
 const DRIVERS_WITHIN: [&str; 3] = [
-    "crates/tutti/src/cmd/replay/",
-    "crates/tutti/src/cmd/sim/program.rs",
+    "crates/experiments/src/replay/",
+    "crates/experiments/src/sim/program.rs",
     "crates/tutti/tests/e2e/recovery.rs",
 ];
 

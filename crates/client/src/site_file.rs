@@ -15,14 +15,14 @@
 //! ada = "100h/month"
 //! ```
 
+use crate::ask::{ask, unexpected};
+use crate::connect_or_start;
+use crate::output::print;
 use anyhow::Context;
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::Read;
 use toml::de::{DeTable, DeValue};
-use tutti_client::ask::{ask, unexpected};
-use tutti_client::connect_or_start;
-use tutti_client::output::print;
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
 use tutti_types::{ClassName, QueueName};
@@ -37,7 +37,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What of a file a verb is for; it leaves the rest to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     /// Queues.
     Queues,
     /// Parameters, classes and hours.
@@ -50,8 +50,8 @@ impl Part {
     /// Its sets that are built in, by name.
     const fn presets(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Queues => super::queue::PRESETS,
-            Self::Params => super::params::PRESETS,
+            Self::Queues => &[("llnl-t3d", include_str!("presets/llnl-t3d-queues.toml"))],
+            Self::Params => &[("llnl-t3d-day", include_str!("presets/llnl-t3d-day.toml"))],
             Self::Bank => &[],
         }
     }
@@ -68,18 +68,18 @@ impl Part {
 
 /// Options of the verbs that set what a file has, or print it in that form.
 #[derive(Args, Debug)]
-pub(super) struct FileOptions {
+pub struct FileOptions {
     /// Set what a TOML file (- for standard input) has for this verb: all of it or nothing
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 
     /// Print what is set in the form that --file reads
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
-    pub(super) toml: bool,
+    pub toml: bool,
 
     /// Only print what would change
     #[arg(long)]
-    pub(super) dry_run: bool,
+    pub dry_run: bool,
 }
 
 impl FileOptions {
@@ -88,7 +88,7 @@ impl FileOptions {
     ///
     /// # Errors
     /// Names what is wrong; nothing is changed then.
-    pub(super) fn run(
+    pub fn run(
         &self,
         part: Part,
         preset: Option<&str>,
@@ -118,7 +118,7 @@ impl FileOptions {
 }
 
 /// Prints what was changed, or would be.
-pub(super) fn say_changes(lines: &[String]) -> anyhow::Result<()> {
+pub fn say_changes(lines: &[String]) -> anyhow::Result<()> {
     match lines.is_empty() {
         true => print("nothing changes\n"),
         false => print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
@@ -126,9 +126,9 @@ pub(super) fn say_changes(lines: &[String]) -> anyhow::Result<()> {
 }
 
 /// A file, or a set of settings that is built in.
-pub(super) struct Source {
+pub struct Source {
     /// Its name, for messages.
-    pub(super) name: String,
+    pub name: String,
     text: String,
 }
 
@@ -137,7 +137,7 @@ impl Source {
     ///
     /// # Errors
     /// If it can't be read, or is too long.
-    pub(super) fn read(path: &str) -> anyhow::Result<Self> {
+    pub fn read(path: &str) -> anyhow::Result<Self> {
         let mut text = String::new();
         let unreadable = || format!("cannot read {path}");
         let mut from: Box<dyn Read> = match path {
@@ -159,7 +159,7 @@ impl Source {
     ///
     /// # Errors
     /// If there is none of that name.
-    pub(super) fn preset(name: &str, known: &[(&str, &str)]) -> anyhow::Result<Self> {
+    pub fn preset(name: &str, known: &[(&str, &str)]) -> anyhow::Result<Self> {
         let found = known.iter().find(|(preset, _)| *preset == name);
         let Some((_, text)) = found else {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -173,7 +173,7 @@ impl Source {
     ///
     /// # Errors
     /// Names the line that can't be read, and what could stand there.
-    pub(super) fn settings(&self, part: Part) -> anyhow::Result<Vec<Setting>> {
+    pub fn settings(&self, part: Part) -> anyhow::Result<Vec<Setting>> {
         let at = |line: u32, reason: &str| {
             coded(Code::BadValue, format!("{}:{line}: {reason}", self.name))
         };
@@ -426,7 +426,7 @@ fn line(name: &str, value: &str) -> String {
 }
 
 /// Allowances as a file that sets them again.
-pub(super) fn bank(accounts: &[BankReport]) -> String {
+pub fn bank(accounts: &[BankReport]) -> String {
     let mut file = String::from("[bank]\n");
     for BankReport { account, allowance_s, period, .. } in accounts {
         let period = period.as_ref().map_or(String::new(), |period| format!("/{period}"));
@@ -437,7 +437,7 @@ pub(super) fn bank(accounts: &[BankReport]) -> String {
 }
 
 /// Queues as a file that makes them again.
-pub(super) fn queues(queues: &[QueueReport]) -> String {
+pub fn queues(queues: &[QueueReport]) -> String {
     let mut file = String::new();
     for queue in queues {
         let name = key(&queue.name);
@@ -456,11 +456,7 @@ pub(super) fn queues(queues: &[QueueReport]) -> String {
 }
 
 /// Parameters, classes and hours as a file that sets them again.
-pub(super) fn params(
-    params: &[ParamReport],
-    classes: &[ClassReport],
-    periods: &[PeriodReport],
-) -> String {
+pub fn params(params: &[ParamReport], classes: &[ClassReport], periods: &[PeriodReport]) -> String {
     let mut file = String::from("[params]\n");
     // The program is set by its path alone: a file may be for another machine.
     let is_of_file =
@@ -534,10 +530,10 @@ mod tests {
 
     #[test]
     fn presets_can_be_read() {
-        for (name, text) in super::super::queue::PRESETS {
+        for (name, text) in Part::Queues.presets() {
             assert!(source(text).settings(Part::Queues).unwrap().len() > 7, "{name}");
         }
-        for (name, text) in super::super::params::PRESETS {
+        for (name, text) in Part::Params.presets() {
             assert!(source(text).settings(Part::Params).unwrap().len() > 7, "{name}");
         }
     }

@@ -1,11 +1,11 @@
 //! `tutti replay --what-if`: how jobs fared, and how they would have with other parameters.
 
 use super::world::{Fate, Known, Otherwise, Was, World};
-use crate::cmd::setting_word::{SettingWord, parse};
-use crate::cmd::site_file::{Part, Source};
+use crate::setting_word::{SettingWord, parse};
 use serde::Serialize;
 use std::path::Path;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
+use tutti_client::site_file::{Part, Source};
 use tutti_controller::Site;
 use tutti_core::{Core, Event};
 use tutti_journal::{Entry, Past};

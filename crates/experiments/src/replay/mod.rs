@@ -28,9 +28,10 @@ Examples:
   tutti replay --what-if policy=space:easy quantum=1s
   tutti replay --what-if class.interactive.rows=0 weight.ada=3";
 
+/// What `tutti replay` can be told.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct ReplayArgs {
+pub struct ReplayArgs {
     /// Journal to read; it may be in use [default: the instance's own]
     journal: Option<PathBuf>,
 
@@ -71,7 +72,11 @@ struct Report {
     entries_per_second: u64,
 }
 
-pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
+/// Plays a journal again.
+///
+/// # Errors
+/// If the journal can't be read, an entry of it does not do what it did, or a setting is wrong.
+pub fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let path = match &args.journal {
         Some(path) => path.clone(),
         None => own_journal()?,

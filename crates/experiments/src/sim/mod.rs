@@ -35,7 +35,7 @@ use tutti_node::exit::Exit;
 /// What `tutti sim` can be told.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = options::help())]
-pub(crate) struct SimArgs {
+pub struct SimArgs {
     #[command(subcommand)]
     what: Option<What>,
 
@@ -85,7 +85,7 @@ struct CompareArgs {
 ///
 /// # Errors
 /// If the workload, an option or an output file is wrong.
-pub(crate) fn execute(args: SimArgs) -> anyhow::Result<Exit> {
+pub fn execute(args: SimArgs) -> anyhow::Result<Exit> {
     match args.what {
         Some(What::Compare(args)) => compare(*args),
         Some(What::Fuzz(args)) => fuzz::fuzz(&args),

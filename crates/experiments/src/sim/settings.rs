@@ -3,9 +3,9 @@
 
 use super::options::Options;
 use super::program::is_program;
-use crate::cmd::setting_word::{SettingWord, parse};
-use crate::cmd::site_file::{Part, Source};
+use crate::setting_word::{SettingWord, parse};
 use anyhow::{anyhow, bail};
+use tutti_client::site_file::{Part, Source};
 use tutti_controller::{OtherSetting, Site};
 use tutti_types::class::Overrun;
 use tutti_types::{
@@ -198,7 +198,7 @@ fn usage(text: &str) -> anyhow::Result<(Option<ClassName>, ResourceWish)> {
 #[cfg(test)]
 mod tests {
     use super::{Scheduler, usage};
-    use crate::cmd::sim::options::Options;
+    use crate::sim::options::Options;
     use clap::Parser;
     use tutti_types::{BankAccount, ClassName, GroupId, Nanos, QueueName, UserId};
 
