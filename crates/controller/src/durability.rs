@@ -30,8 +30,8 @@ pub(super) const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
 /// How long for one on another node that is in reach: its connection may be on its way.
 pub(super) const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
 
-/// So many numbers no job gets when the machine has lost its power, or the journal has taken nothing in: far more than
-/// jobs are accepted before that is on disk (the head of `forgetting.rs`) or noticed.
+/// So many numbers no job gets when the machine has lost its power, or the journal has taken
+/// nothing in: far more than jobs are accepted before that is on disk or noticed.
 const NUMBERS_LEFT_OUT: u64 = 1_000;
 
 /// What the controller remembers by.

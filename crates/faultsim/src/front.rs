@@ -14,7 +14,7 @@ use tutti_wire::branch::Through;
 use tutti_wire::local::KeeperAt;
 
 /// As long as the real one looks for a keeper, how often, and when the job has ended
-/// (`front/keeper.rs`).
+/// (`client/src/keeper.rs`).
 const PATIENCE_NS: u64 = 100_000_000_000;
 const PATIENCE_AT_END_NS: u64 = 5_000_000_000;
 const RETRY_NS: u64 = 100_000_000;

@@ -53,5 +53,5 @@ pub const SCHEMA_VERSION: u32 = 5;
 /// Whether a journal of this form can be gone on with.
 #[must_use]
 pub const fn reads(form: u32) -> bool {
-    form >= 1 && form <= SCHEMA_VERSION
+    form >= sqlite::SCHEMA_WITHOUT_SINCE && form <= SCHEMA_VERSION
 }

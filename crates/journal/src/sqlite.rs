@@ -67,7 +67,7 @@ const SCHEMA: &str = "
 ";
 
 /// The form in which it was not said since when a keeper is there.
-const SCHEMA_WITHOUT_SINCE: u32 = 2;
+pub(crate) const SCHEMA_WITHOUT_SINCE: u32 = 2;
 
 /// Brings that to the next one: always, which is a zero at the end.
 const ADD_SINCE: &str = "UPDATE keeper SET body = CAST(body || x'00' AS BLOB)";

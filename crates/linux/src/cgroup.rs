@@ -7,7 +7,7 @@
 //! [`Hierarchy`] is the subtree that belongs to us; [`Cgroup`] is one group in it. Only what every
 //! cgroup2 mount has is relied on: the hybrid layout, where the controllers stay with cgroup v1,
 //! will do. Limits on memory and processes are set where a controller is found, in v2 or in a
-//! companion group of v1 (see `companion.rs`), and reported as missing where none is.
+//! companion group of v1 (see `cgroup_v1.rs`), and reported as missing where none is.
 //!
 //! Waiting for a freeze: by reading `cgroup.events` again after naps of 30 to 50 us. Notices by
 //! poll or inotify come at most once in 10 ms a file, a hundred times too slow for a switch.

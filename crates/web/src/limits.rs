@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Maximum number of open connections. A further one is closed at once.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
 
-/// Maximum number of readers of events, and of output that is followed, each.
+/// Maximum number of readers of events and of output that is followed, together.
 pub(crate) const READERS_MAX: usize = 128;
 
 /// Maximum number of requests that ask the instance at a time or wait for that.
