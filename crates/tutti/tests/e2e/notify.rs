@@ -236,6 +236,80 @@ fn a_webhook_that_fails_is_given_up_and_a_user_has_a_bound() {
     eventually("its end", || (!instance.dir.exists()).then_some(()));
 }
 
+/// Takes requests over TLS: writes `try` for each connection, and the body of each request.
+const TLS_SERVER: &str = r#"
+import http.server, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1] + ".pem", sys.argv[1] + ".key")
+def note(text):
+    with open(sys.argv[1] + ".seen", "a") as seen:
+        seen.write(text + "\n")
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        note(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(204)
+        self.end_headers()
+class Server(http.server.HTTPServer):
+    def get_request(self):
+        stream, address = self.socket.accept()
+        note("try")
+        return context.wrap_socket(stream, server_side=True), address
+server = Server(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+/// Makes an authority `ca`, and certificates of it and of another one for these names.
+const CERTIFICATES: &str = "set -e
+key='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
+for ca in ca stranger; do
+    openssl req -x509 $key -keyout $ca.key -out $ca.pem -days 2 -subj /CN=$ca
+done
+sign() {
+    openssl req $key -keyout $1.key -out $1.csr -subj /CN=$1
+    echo subjectAltName=$3 > $1.ext
+    openssl x509 -req -in $1.csr -CA $2.pem -CAkey $2.key -CAcreateserial -days 2 -extfile $1.ext -out $1.pem
+}
+sign good ca IP:127.0.0.1
+sign misnamed ca DNS:elsewhere.example
+sign untrusted stranger IP:127.0.0.1
+";
+
+#[test]
+fn a_webhook_over_https_needs_a_trusted_certificate_for_the_hosts_name() {
+    let instance = Instance::new();
+    let shell = |line: &str, words: &[&str]| {
+        let mut command = std::process::Command::new(line);
+        command.args(words).current_dir(&instance.work);
+        command
+    };
+    Running::start(shell("sh", &["-c", CERTIFICATES])).wait().expect(0);
+    let mut up = instance.command(&["up"]);
+    up.env("SSL_CERT_FILE", path(&instance, "ca.pem"));
+    Running::start(up).wait().expect(0);
+    instance.tutti(&["params", "notify_tries=2"]).expect(0);
+    let submit = |name: &str| {
+        let server = Running::start(shell("python3", &["-c", TLS_SERVER, name]));
+        server.wait_for("\n");
+        let url = format!("https://127.0.0.1:{}/", server.out().trim());
+        (server, instance.submit(&["-o", "/dev/null", "--notify-webhook", &url, "true"]))
+    };
+    let seen = |name: &str| text(&instance, &format!("{name}.seen"));
+    let (_good, job) = submit("good");
+    eventually("the message", || (lines(&seen("good")).len() == 1).then_some(()));
+    assert_eq!(lines(&seen("good"))[0]["job"], job);
+    for (name, why) in [("misnamed", "not valid for name"), ("untrusted", "UnknownIssuer")] {
+        let (_server, job) = submit(name);
+        let given_up =
+            format!("job {job} of {} by webhook is given up", crate::harness::own_name());
+        eventually(&given_up, || instance.log().contains(&given_up).then_some(()));
+        let log = instance.log();
+        let said: Vec<&str> = log.lines().filter(|line| line.contains(&given_up)).collect();
+        assert!(said[0].contains("certificate") && said[0].contains(why), "{said:?}");
+        assert_eq!(seen(name), "try\ntry\n", "two tries, and no message");
+    }
+}
+
 #[test]
 fn what_cannot_be_delivered_is_refused_at_submit() {
     let instance = Instance::new().up();
