@@ -132,3 +132,23 @@ fn an_interrupt_ends_the_job_and_a_viewer_detaches() {
     let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]).to_string();
     instance.tutti(&["attach", "--panes", &job]).expect(125).says("writes to files");
 }
+
+#[test]
+fn panes_that_are_stopped_leave_the_terminal_to_the_shell_until_they_go_on() {
+    let instance = Instance::new().up();
+    let window = Window::open(&instance, "80", "24");
+    window.types(&format!("$T run --panes -n 2 sh -c '{TALK}'\n"));
+    window.shows("hello 1");
+    window.press(&["C-z"]);
+    window.shows("Stopped");
+    assert!(!window.picture().contains("hello 1"), "{}", window.picture());
+    assert_eq!(instance.job(1)["state"], "running");
+    window.types("echo sh$((1))ell\n");
+    window.shows("sh1ell");
+    window.types("fg\n");
+    window.shows("hello 1");
+    window.types("back\n");
+    window.shows("got back");
+    window.press(&["C-c"]);
+    window.shows("press a key");
+}
