@@ -102,7 +102,10 @@ pub(super) fn kilobytes(pid: i32, name: &str) -> anyhow::Result<u64> {
 }
 
 /// The number in the line of a file of `/proc` that begins with this name.
-fn status_line(path: &str, name: &str) -> anyhow::Result<u64> {
+///
+/// # Errors
+/// If there is no such file or line.
+pub(super) fn status_line(path: &str, name: &str) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     text.lines()
         .find_map(|line| line.strip_prefix(name))
@@ -163,6 +166,7 @@ impl Report {
     }
 }
 
-fn megabytes(kb: u64) -> String {
+/// Millions of bytes, with a digit behind the point.
+pub(super) fn megabytes(kb: u64) -> String {
     format!("{}.{} MB", kb / 1000, kb % 1000 / 100)
 }

@@ -10,6 +10,7 @@
 extern crate tutti_node;
 
 mod contend;
+mod faces;
 mod figures;
 mod fill;
 mod grain;
@@ -84,6 +85,8 @@ enum What {
     Order(order::OrderArgs),
     /// The fixed set of jobs of the LLNL paper under three schedulers, live and in small
     T3d,
+    /// What people look at: the page, its events, `top`, and `logs -f`
+    Faces(faces::FacesArgs),
     /// The control tree: joining, and a message to all nodes, by nodes and fan-out
     Tree(tree::TreeArgs),
     #[command(hide = true)]
@@ -130,6 +133,7 @@ fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Order(what)) => order::measure(&bench, &what)?.show(args.json)?,
         Some(What::T3d) => t3d::measure(&bench)?.show(args.json)?,
+        Some(What::Faces(what)) => figures::show(&faces::measure(&bench, &what)?, args.json)?,
         Some(What::Tree(what)) => tree::measure(&bench, &what)?.show(args.json)?,
         Some(What::Processes(what)) => return processes::execute(&what),
         Some(What::Work(what)) => return tutti_client::work::execute(&what),

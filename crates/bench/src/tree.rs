@@ -119,7 +119,7 @@ pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> 
 }
 
 /// All agents are in this process, each with its descriptors.
-fn make_room(nodes: usize, fan_out: u32) -> anyhow::Result<()> {
+pub(super) fn make_room(nodes: usize, fan_out: u32) -> anyhow::Result<()> {
     tutti_node::limits::prepare_daemon();
     let (room, _) =
         getrlimit(Resource::RLIMIT_NOFILE).context("cannot read how many files may be open")?;
@@ -207,14 +207,18 @@ impl Row {
 }
 
 /// What heads and members are made of: certificates are made once.
-struct Cluster {
+pub(super) struct Cluster {
     directory: PathBuf,
     head: Membership,
     members: Vec<Hollow>,
 }
 
 impl Cluster {
-    fn found(members: usize, trusts_root: bool) -> anyhow::Result<Self> {
+    /// Makes the certificates of a head and so many members.
+    ///
+    /// # Errors
+    /// If there is no room for them, or the system makes no keys.
+    pub(super) fn found(members: usize, trusts_root: bool) -> anyhow::Result<Self> {
         progress(&format!("tree: certificates of {members} nodes"));
         let directory = std::env::temp_dir().join(format!("tutti-tree-{}", std::process::id()));
         remove_on_signal(&directory)?;
@@ -270,16 +274,38 @@ impl Cluster {
         Instance::at(self.directory.join(name))
     }
 
-    fn measure(&self, nodes: usize, fan_out: Option<u32>, rounds: usize) -> anyhow::Result<Row> {
+    /// Starts the head.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(super) fn head(&self) -> anyhow::Result<ScratchInstance> {
         let from = self.instance("head").cluster_directory();
-        let own = ScratchInstance::prepared("bench", |instance| {
+        ScratchInstance::prepared("bench", |instance| {
             let to = instance.cluster_directory();
             Place::of(instance).make()?;
             for file in std::fs::read_dir(&from)?.flatten() {
                 std::fs::copy(file.path(), to.join(file.file_name()))?;
             }
             Ok(())
-        })?;
+        })
+    }
+
+    /// Starts so many members, and waits until the head has let all of them in.
+    ///
+    /// # Errors
+    /// If that takes too long.
+    pub(super) fn join(&self, nodes: usize) -> anyhow::Result<HollowAgents> {
+        let begun = Instant::now();
+        let agents = HollowAgents::start(self.members[..nodes].to_vec(), THREADS);
+        while agents.joined() < nodes {
+            ensure!(begun.elapsed() < PATIENCE, "{} of {nodes} have joined", agents.joined());
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(agents)
+    }
+
+    fn measure(&self, nodes: usize, fan_out: Option<u32>, rounds: usize) -> anyhow::Result<Row> {
+        let own = self.head()?;
         if let Some(fan_out) = fan_out {
             own.set("fan_out", &fan_out.to_string())?;
         }
@@ -291,11 +317,7 @@ impl Cluster {
             .collect();
         let before_kb = super::idle::kilobytes(status.pid, "Rss:")?;
         let begun = Instant::now();
-        let agents = HollowAgents::start(self.members[..nodes].to_vec(), THREADS);
-        while agents.joined() < nodes {
-            ensure!(begun.elapsed() < PATIENCE, "{} of {nodes} have joined", agents.joined());
-            std::thread::sleep(Duration::from_micros(500));
-        }
+        let agents = self.join(nodes)?;
         let joining_ms = u64::try_from(begun.elapsed().as_millis())?;
         // What joining has begun is to be over.
         std::thread::sleep(Duration::from_secs(2));
@@ -349,12 +371,20 @@ impl Used {
     fn read(head_pids: &[i32]) -> anyhow::Result<Self> {
         let mut head_ns = 0;
         for &pid in head_pids {
-            head_ns += read_ns(clock_getcpuclockid(Pid::from_raw(pid))?)?;
+            head_ns += used_ns(pid)?;
         }
         let whole_ns = read_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
         let own_ns = read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
         Ok(Self { head_ns, others_ns: whole_ns.saturating_sub(own_ns) })
     }
+}
+
+/// Processor time that a process has used so far, in nanoseconds.
+///
+/// # Errors
+/// If there is no such process.
+pub(super) fn used_ns(pid: i32) -> anyhow::Result<u64> {
+    read_ns(clock_getcpuclockid(Pid::from_raw(pid))?)
 }
 
 fn read_ns(clock: ClockId) -> anyhow::Result<u64> {

@@ -19,7 +19,7 @@ pub struct WorkArgs {
     /// How long it waits after each time
     #[arg(long, value_name = "MS", default_value_t = 0)]
     wait_ms: u64,
-    /// Prints so many blocks of lines, as fast as they are taken
+    /// Prints so many blocks of lines each time, as fast as they are taken
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     print: u64,
 }
@@ -42,15 +42,18 @@ const STEPS: u64 = 20_000;
 pub fn execute(args: &WorkArgs) -> anyhow::Result<Exit> {
     for _ in 0..args.again {
         work(args.rounds);
+        print_blocks(args.print)?;
         if args.wait_ms > 0 {
             std::thread::sleep(Duration::from_millis(args.wait_ms));
         }
     }
-    print_blocks(args.print)?;
     Ok(Exit::OK)
 }
 
 fn print_blocks(blocks: u64) -> anyhow::Result<()> {
+    if blocks == 0 {
+        return Ok(());
+    }
     let block = LINE.repeat(usize::try_from(BLOCK_BYTES / LINE.len() as u64)?);
     let mut out = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     for _ in 0..blocks {

@@ -85,6 +85,22 @@ fn the_instance_of_a_measurement_ends_with_it_also_when_it_is_killed() {
 }
 
 #[test]
+fn the_page_and_top_with_hollow_nodes_are_measured() {
+    needs_root("a head that trusts its members");
+    let instance = Instance::alone();
+    let args = ["bench", "faces", "--quick", "--json", "--part", "page,top"];
+    let sizes = ["--jobs", "20", "--nodes", "4"];
+    let running = instance.start(&[&args[..], &sizes].concat());
+    let report = running.wait_within(PATIENCE * 5).expect(0).json();
+    let figures = report.as_array().unwrap();
+    let of = |what: &str| figures.iter().find(|figure| figure["what"] == what).unwrap();
+    assert_eq!(of("page, first load")["reached"], true, "{report}");
+    assert_eq!(of("page, first load: requests, one for each file")["measured"], "12");
+    let drawn = of("top, 20 jobs, 4 nodes: redrawn after a key");
+    assert!(drawn["measured"].as_str().unwrap().starts_with("median "), "{drawn}");
+}
+
+#[test]
 fn orders_of_the_line_are_compared_on_a_trace_and_a_model() {
     let instance = Instance::alone();
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data");

@@ -27,8 +27,8 @@ impl Wake {
         self.0.as_fd()
     }
 
-    /// The loop is awake.
-    pub(super) fn is_up(&self) {
-        let _ = self.0.read();
+    /// The loop is awake; whether it was woken.
+    pub(super) fn is_up(&self) -> bool {
+        self.0.read().is_ok()
     }
 }

@@ -8,6 +8,7 @@ use tutti_client::connect;
 use tutti_node::link::Link;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{JobId, NodeId};
+use tutti_wire::event::EventQuery;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, ParamReport, Target, TaskReport};
 
@@ -60,12 +61,29 @@ impl Sample {
     }
 }
 
+/// What came of a turn.
+pub(super) enum Look {
+    /// Nothing has happened since the last look.
+    Same,
+    /// A new one.
+    New(Sample),
+}
+
+/// What is under way.
+enum Asking {
+    /// Whether anything has happened.
+    Events,
+    /// A look that is not complete, and how many answers it lacks.
+    Look(Sample, usize),
+}
+
 /// See the module.
 pub(super) struct Feed {
     link: Option<Link>,
     requests: Vec<Request>,
-    /// A look that is not complete, and how many answers it lacks.
-    begun: Option<(Sample, usize)>,
+    asking: Option<Asking>,
+    /// The number of the latest event when the last look was asked for.
+    last: Option<u64>,
 }
 
 impl Feed {
@@ -74,12 +92,16 @@ impl Feed {
     /// # Errors
     /// If there is no instance.
     pub(super) fn new(targets: &[Target]) -> anyhow::Result<Self> {
+        Ok(Self::on(connect()?, targets))
+    }
+
+    fn on(link: Link, targets: &[Target]) -> Self {
         let processes =
             targets.iter().map(|&target| Request::Processes { target, from: NodeId(0) });
         let nodes = Request::Nodes { from: NodeId(0) };
         let always = [Request::Params, nodes, Request::JobsWithUsage { from: JobId(0) }];
         let requests = always.into_iter().chain(processes).collect();
-        Ok(Self { link: Some(connect()?), requests, begun: None })
+        Self { link: Some(link), requests, asking: None, last: None }
     }
 
     /// A look, waited for.
@@ -101,49 +123,144 @@ impl Feed {
 
     /// What to wait for while an answer is under way.
     pub(super) fn awaited(&self) -> Option<BorrowedFd<'_>> {
-        let link = self.link.as_ref().filter(|_| self.begun.is_some())?;
+        let link = self.link.as_ref().filter(|_| self.asking.is_some())?;
         Some(link.as_fd())
     }
 
-    /// Takes in what has come, and asks anew if a look is due; a look if one is complete.
+    /// Takes in what has come, and asks anew if that is due. A look that is not `whole` asks for
+    /// jobs and nodes only if anything has happened: thousands of them cost much.
     ///
     /// # Errors
     /// If the controller is away; the next turn tries again.
-    pub(super) fn turn(&mut self, is_due: bool) -> anyhow::Result<Option<Sample>> {
-        let taken = self.take(is_due);
+    pub(super) fn turn(&mut self, is_due: bool, is_whole: bool) -> anyhow::Result<Option<Look>> {
+        let taken = self.take(is_due, is_whole);
         if taken.is_err() {
-            (self.link, self.begun) = (None, None);
+            // Another controller may number events otherwise.
+            (self.link, self.asking, self.last) = (None, None, None);
         }
         taken
     }
 
-    fn take(&mut self, is_due: bool) -> anyhow::Result<Option<Sample>> {
-        if self.begun.is_none() && is_due {
-            let link = match &mut self.link {
-                Some(link) => link,
-                none => none.insert(connect()?),
-            };
-            self.requests.iter().for_each(|request| link.send(request));
-            link.flush()?;
-            self.begun = Some((Sample::blank(), self.requests.len()));
+    fn take(&mut self, is_due: bool, is_whole: bool) -> anyhow::Result<Option<Look>> {
+        if self.asking.is_none() {
+            if is_due {
+                self.ask(is_whole || self.last.is_none())?;
+            }
             return Ok(None);
         }
-        let (Some((sample, lacks)), Some(link)) = (&mut self.begun, &mut self.link) else {
-            return Ok(None);
-        };
+        let Some(link) = &mut self.link else { return Ok(None) };
         let received = link.receive();
-        while *lacks > 0 {
-            let Some(reply) = link.next::<Reply>()? else { break };
-            match sample.take(reply)? {
-                Some(request) => link.send(&request),
-                None => *lacks -= 1,
+        while let Some(reply) = self.link.as_mut().map_or(Ok(None), Link::next::<Reply>)? {
+            if let Some(look) = self.on_reply(reply)? {
+                return Ok(Some(look));
             }
         }
-        link.flush()?;
-        if *lacks > 0 {
-            received.context("the controller went away")?;
+        if let Some(link) = &mut self.link {
+            link.flush()?;
+        }
+        received.context("the controller went away")?;
+        Ok(None)
+    }
+
+    fn ask(&mut self, is_whole: bool) -> anyhow::Result<()> {
+        let link = match &mut self.link {
+            Some(link) => link,
+            none => none.insert(connect()?),
+        };
+        // Of no event, only the number of the latest. Asked first: what happens meanwhile counts.
+        link.send(&Request::Events(EventQuery::default()));
+        self.asking = Some(Asking::Events);
+        if is_whole {
+            self.requests.iter().for_each(|request| link.send(request));
+            self.asking = Some(Asking::Look(Sample::blank(), self.requests.len() + 1));
+        }
+        Ok(link.flush()?)
+    }
+
+    fn on_reply(&mut self, reply: Reply) -> anyhow::Result<Option<Look>> {
+        match (&mut self.asking, reply) {
+            (Some(Asking::Events), Reply::Events { last, .. }) if self.last == Some(last) => {
+                self.asking = None;
+                return Ok(Some(Look::Same));
+            }
+            (Some(Asking::Events), Reply::Events { .. }) => self.ask(true)?,
+            (Some(Asking::Look(_, lacks)), Reply::Events { last, .. }) => {
+                self.last = Some(last);
+                *lacks -= 1;
+            }
+            (Some(Asking::Look(sample, lacks)), reply) => {
+                match (sample.take(reply)?, &mut self.link) {
+                    (Some(request), Some(link)) => link.send(&request),
+                    _ => *lacks -= 1,
+                }
+            }
+            _ => return unexpected(),
+        }
+        if !matches!(self.asking, Some(Asking::Look(_, 0))) {
             return Ok(None);
         }
-        Ok(self.begun.take().map(|(sample, _)| sample))
+        Ok(match self.asking.take() {
+            Some(Asking::Look(sample, _)) => Some(Look::New(sample)),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use tutti_wire::frame::Role;
+
+    fn link(stream: UnixStream) -> Link {
+        let mut link = Link::new(stream).unwrap();
+        link.greet(Role::Client);
+        link
+    }
+
+    /// What was asked at the other end.
+    fn asked(controller: &mut Link) -> Vec<Request> {
+        let _ = controller.receive();
+        std::iter::from_fn(|| controller.next().unwrap()).collect()
+    }
+
+    fn answer(controller: &mut Link, last: u64, whole: bool) {
+        controller.send(&Reply::Events { events: Vec::new(), first: 0, until: last, last });
+        if whole {
+            controller.send(&Reply::Params {
+                params: Vec::new(),
+                classes: Vec::new(),
+                periods: Vec::new(),
+            });
+            controller.send(&Reply::Nodes { nodes: Vec::new(), next: None });
+            controller.send(&Reply::Jobs { jobs: Vec::new(), next: None });
+        }
+        controller.flush().unwrap();
+    }
+
+    #[test]
+    fn jobs_are_asked_for_when_anything_has_happened_or_a_whole_look_is_due() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut feed, mut controller) = (Feed::on(link(ours), &[]), link(theirs));
+        let mut look = |is_whole, last, asks: usize| {
+            assert!(feed.turn(true, is_whole).unwrap().is_none());
+            let seen = asked(&mut controller);
+            assert_eq!(seen.len(), asks, "{seen:?}");
+            answer(&mut controller, last, asks == 4);
+            let look = feed.turn(false, false).unwrap();
+            if asks == 4 || look.is_some() {
+                return matches!(look, Some(Look::New(_)));
+            }
+            // Something has happened, so the rest is asked for now.
+            let seen = asked(&mut controller);
+            assert_eq!(seen.len(), 4, "{seen:?}");
+            answer(&mut controller, last, true);
+            matches!(feed.turn(false, false).unwrap(), Some(Look::New(_)))
+        };
+        assert!(look(false, 7, 4), "the first look is whole");
+        assert!(!look(false, 7, 1), "nothing has happened");
+        assert!(look(false, 8, 1), "an event");
+        assert!(!look(false, 8, 1), "nothing since");
+        assert!(look(true, 8, 4), "it is due");
     }
 }

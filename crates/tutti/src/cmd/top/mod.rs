@@ -5,6 +5,7 @@ mod desk;
 mod feed;
 mod letters;
 mod matrix;
+mod pace;
 mod page;
 mod screen;
 mod view;
@@ -13,7 +14,8 @@ use super::submit::order;
 use beside::Wake;
 use clap::Args;
 use desk::{Deed, Desk, Step};
-use feed::{Feed, Sample};
+use feed::{Feed, Look, Sample};
+use pace::Pace;
 use page::Page;
 use screen::{Came, Line, Screen, Style};
 use serde::Serialize;
@@ -70,7 +72,8 @@ other rows may use it.
 
 CPU is processor time since the last update, in percent of one processor. It is - \
 without cgroups, or until all nodes of the job have reported. `tutti ps --help` \
-explains the other columns.
+explains the other columns. While nothing happens, CPU and AGE of thousands of \
+jobs are updated less often: `tutti top` then uses 1 % of a processor at most.
 
 Keys:
   up, down, page up, page down, home, end: choose a job
@@ -171,47 +174,65 @@ fn live(args: &TopArgs) -> anyhow::Result<Exit> {
         anyhow::bail!("{remark}");
     }
     let mut screen = Screen::enter()?;
-    let (mut looks, mut due) = (1, Instant::now() + length(args.delay));
-    let mut state = State::new()?;
+    let (mut looks, mut pace) = (1, Pace::new(length(args.delay)));
+    let (mut state, mut drawn) = (State::new()?, None);
     loop {
-        let jobs = view.arrange(&sample, args.user.as_deref(), &mut state.desk);
-        screen.draw(&state.picture(&mut view, &sample, &jobs, screen.size()))?;
+        let size = screen.size();
+        if drawn != Some(size) {
+            let jobs = view.arrange(&sample, args.user.as_deref(), &mut state.desk);
+            screen.draw(&state.picture(&mut view, &sample, &jobs, size))?;
+            drawn = Some(size);
+            pace.on_drawn();
+        }
         if args.count.is_some_and(|count| looks >= count) {
             return Ok(Exit::OK);
         }
-        match screen.wait(due, feed.awaited(), state.wake.awaited())? {
+        match screen.wait(pace.due, feed.awaited(), state.wake.awaited())? {
             Came::End(exit) => return Ok(exit),
-            Came::Back => due = Instant::now(),
+            Came::Back => {
+                pace.hurry();
+                drawn = None;
+            }
             Came::Keys(presses) => {
+                drawn = None;
                 for press in presses {
+                    let jobs = view.arrange(&sample, args.user.as_deref(), &mut state.desk);
                     match state.press(press, &jobs) {
                         Next::End => return Ok(Exit::OK),
-                        Next::Look => due = Instant::now(),
+                        Next::Look => pace.hurry(),
                         Next::Wait => {}
                     }
                 }
             }
             Came::Nothing => {}
         }
-        if state.receive() {
-            due = Instant::now();
+        let (has_come, was_done) = state.receive();
+        if has_come {
+            drawn = None;
         }
-        match feed.turn(Instant::now() >= due) {
-            Ok(None) => {}
-            Ok(Some(next)) => {
-                (sample, state.remark, looks) = (next, None, looks + 1);
-                due = Instant::now() + length(args.delay);
-                if let Some(page) = &mut state.page {
-                    page.look();
-                }
-            }
-            // It may be started again just now.
-            Err(error) => {
-                state.remark = Some(format!("{error:#}"));
-                due = Instant::now() + length(args.delay);
-            }
+        if was_done {
+            pace.hurry();
+        }
+        let turn = feed.turn(pace.is_due(), pace.is_whole());
+        if feed.awaited().is_some() {
+            pace.on_asked();
+        }
+        match state.take_in(turn, &mut pace) {
+            Turned::Nothing => {}
+            Turned::Same => looks += 1,
+            Turned::New(next) => (sample, drawn, looks) = (next, None, looks + 1),
+            Turned::Away => drawn = None,
         }
     }
+}
+
+/// What a turn of the feed means for the picture.
+enum Turned {
+    Nothing,
+    Same,
+    New(Sample),
+    /// The controller is away.
+    Away,
 }
 
 /// What comes after a key.
@@ -240,16 +261,45 @@ impl State {
         Ok(Self { desk, page: None, remark: None, wake, done: channel() })
     }
 
-    /// Takes in what threads have for us; whether an order was given.
-    fn receive(&mut self) -> bool {
-        self.wake.is_up();
+    /// Takes in what threads have for us; whether there was anything, and whether an order was
+    /// given.
+    fn receive(&mut self) -> (bool, bool) {
+        let has_come = self.wake.is_up();
         if let Some(page) = &mut self.page {
             page.receive();
         }
         let done: Vec<String> = self.done.1.try_iter().collect();
         let any = !done.is_empty();
         done.into_iter().for_each(|text| self.desk.say(text));
-        any
+        (has_come, any)
+    }
+
+    /// Takes in what came of a turn of the feed.
+    fn take_in(&mut self, turn: anyhow::Result<Option<Look>>, pace: &mut Pace) -> Turned {
+        let look = match turn {
+            Ok(None) => return Turned::Nothing,
+            Ok(Some(look)) => look,
+            // It may be started again just now.
+            Err(error) => {
+                self.remark = Some(format!("{error:#}"));
+                pace.on_nothing();
+                return Turned::Away;
+            }
+        };
+        self.remark = None;
+        if let Some(page) = &mut self.page {
+            page.look();
+        }
+        match look {
+            Look::Same => {
+                pace.on_nothing();
+                Turned::Same
+            }
+            Look::New(sample) => {
+                pace.on_look();
+                Turned::New(sample)
+            }
+        }
     }
 
     /// The picture of a look, with its last line.
