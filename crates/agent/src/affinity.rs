@@ -4,7 +4,8 @@
 //! within it where tasks have own processors. Elsewhere processes can bind themselves to any
 //! processor: those that did are looked for once a second by a thread and brought back, so many
 //! threads at a time. A program's own binding within its processors stays. A job that goes on on
-//! other processors takes its processes along, when the first timetable comes that says so.
+//! other processors takes its processes along, when the first timetable comes that says so. So does
+//! one of which others have the processors of ended tasks: those that are left stay where they are.
 
 use super::driver::Agent;
 use super::job::Job;
@@ -92,9 +93,13 @@ pub(super) fn processors_of(launch: &Launch) -> ProcessorSet {
     all
 }
 
-/// What has been one of the `old` processors is the one of the `new` at the same place; the new ones, where that
-/// is none.
+/// What has been one of the `old` processors is the one of the `new` at the same place; the new
+/// ones, where that is none. If some of the old ones are left, nothing moves.
 fn moved(set: &[u32], old: &[u32], new: &[u32]) -> Vec<u32> {
+    if new.iter().all(|processor| old.contains(processor)) {
+        let kept: Vec<u32> = set.iter().copied().filter(|it| new.contains(it)).collect();
+        return if kept.is_empty() { new.to_vec() } else { kept };
+    }
     let place = |processor| old.iter().position(|it| it == processor);
     let moved: Option<Vec<u32>> =
         set.iter().map(|processor| new.get(place(processor)?).copied()).collect();
@@ -457,5 +462,12 @@ mod tests {
         // Of what it was before nothing is known.
         assert_eq!(moved(&[1], &[2, 3], &[5, 7]), [5, 7]);
         assert_eq!(moved(&[3], &[2, 3], &[5]), [5]);
+    }
+
+    #[test]
+    fn tasks_stay_on_their_processors_when_others_of_the_job_are_given_away() {
+        assert_eq!(moved(&[1], &[0, 1, 2], &[1, 2]), [1]);
+        assert_eq!(moved(&[0, 1, 2], &[0, 1, 2], &[1, 2]), [1, 2]);
+        assert_eq!(moved(&[0], &[0, 1, 2], &[1, 2]), [1, 2]);
     }
 }

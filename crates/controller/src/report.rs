@@ -181,6 +181,8 @@ fn live_job(
         placement: view
             .placements
             .iter()
+            // Others may have what ended tasks left.
+            .filter(|placed| !placed.processors.is_empty())
             .map(|placed| format!("{}:{}", driver.node_name(placed.node), placed.processors))
             .collect(),
         row: row.and_then(|row| u32::try_from(row + 1).ok()),

@@ -20,6 +20,7 @@ use crate::begin::Begins;
 use crate::by_use::RulesByUse;
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
+use crate::freed::Freed;
 use crate::ledger::Ledger;
 use crate::longer_leases::Longer;
 use crate::matrix::Matrix;
@@ -143,6 +144,8 @@ pub struct Core {
     pub(crate) outside: Outside,
     /// Lost ranks that are to be started again, and that were.
     pub(crate) respawns: Respawns,
+    /// Processors of ended tasks that others have, or get.
+    pub(crate) freed: Freed,
 }
 
 impl Core {
@@ -199,6 +202,7 @@ impl Core {
             arrays: Arrays::default(),
             outside: Outside::default(),
             respawns: Respawns::default(),
+            freed: Freed::default(),
         };
         core.follow_settings();
         core
@@ -314,6 +318,7 @@ impl Core {
     fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         self.carry_out_due(now, event, actions);
         self.follow_respawns(now, event, actions);
+        self.give_away_due(now);
         self.reclassify();
         self.follow_rules_by_use(actions);
         self.drop_kept_rows();
@@ -517,6 +522,7 @@ impl Core {
             arrays,
             outside,
             respawns,
+            freed,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             kills: _,
@@ -530,6 +536,7 @@ impl Core {
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
+        freed.hash(&mut digest);
         digest.finish()
     }
 
@@ -677,6 +684,7 @@ impl Core {
             // Tasks that share processors leave them when the last of the part has ended.
             self.give_to_steps(now, (job, freed), actions);
         }
+        self.note_freed(job);
     }
 
     /// A job's tasks on a node have all ended: others run in its place from now on.
@@ -718,6 +726,7 @@ impl Core {
             self.answer_loss(now, (job, node, loss), actions);
             self.after_part_ended(job, node);
         }
+        self.note_freed(job);
         self.release_if_spent(now, job, actions);
         self.finish_if_cleared(job, actions);
     }

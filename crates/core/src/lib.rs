@@ -42,6 +42,7 @@ pub mod event;
 pub mod forecast;
 mod forget_class;
 pub mod frame;
+mod freed;
 pub mod ledger;
 mod line;
 mod longer_leases;

@@ -13,6 +13,7 @@
 
 use crate::action::Action;
 use crate::controller::Core;
+use crate::matrix::Column;
 use crate::state::record::{Course, Phase};
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId};
@@ -58,8 +59,7 @@ impl Core {
     /// Jobs that were killed while the node's agent was away may not have been killed there.
     fn kill_again(&self, node: NodeId, actions: &mut Vec<Action>) {
         let Some(column) = self.matrix.column(node) else { return };
-        let homes = column.residents.iter().map(|&(_, job)| job);
-        for job in homes.chain(self.aside_on(node)) {
+        for job in self.known_on(node, column) {
             if let Some(residence) = self.residence(job)
                 && matches!(residence.course, Course::Killed { .. })
                 && residence.nodes_left().any(|left| left == node)
@@ -67,6 +67,20 @@ impl Core {
                 actions.push(Action::Kill { job, node });
             }
         }
+    }
+
+    /// The jobs of which something may be on a node that is up.
+    fn known_on(&self, node: NodeId, column: &Column) -> Vec<JobId> {
+        let homes = column.residents.iter().map(|&(_, job)| job);
+        // Others may have the places of tasks that have ended.
+        let ended = self.absent.range((node, JobId(0))..=(node, JobId(u64::MAX)));
+        let mut known: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
+        for &(_, job) in ended {
+            if !known.contains(&job) {
+                known.push(job);
+            }
+        }
+        known
     }
 
     /// What was on a node is gone; what becomes of the jobs, each said itself.
@@ -78,8 +92,7 @@ impl Core {
     ) {
         self.foreign.remove(&node);
         let Some(column) = self.matrix.column(node) else { return };
-        let homes = column.residents.iter().map(|&(_, job)| job);
-        let residents: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
+        let residents = self.known_on(node, column);
         self.matrix.remove_node(node);
         self.break_promises_on(now, node);
         self.nodes.lose(node);

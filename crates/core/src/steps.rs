@@ -26,6 +26,7 @@ use tutti_types::constraints::OnNodeLoss;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, Rank, RequestId, StepId, StepKey};
 use tutti_types::job::{EndReason, JobSpec, Outcome, StepRefusal, StepSpec, TaskStatus};
 use tutti_types::limits::STEPS_PER_JOB_MAX;
+use tutti_types::refusal::TaskPlacement;
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// A further step of a job.
@@ -245,10 +246,29 @@ impl Core {
         (key, rank): (StepKey, Rank),
         actions: &mut Vec<Action>,
     ) {
-        let part = self.residence(key.job).and_then(|it| part_beside(it, rank));
+        let part = self.part_beside(key.job, rank);
         if let (Some(part), Some(step)) = (part, self.step_mut(key)) {
             step.run = Some(Box::new(Residence::new(now, [part].into())));
             actions.push(StepAction::Launch { key }.into());
+        }
+    }
+
+    /// The part of a step that runs beside a task: its node and processors, while its job is there.
+    /// Where others have those of a task that has ended: all that its job has on the node.
+    fn part_beside(&self, job: JobId, rank: Rank) -> Option<Part> {
+        let part = parts_left(self.residence(job)?).find(|part| part.has(rank))?;
+        let task = self.placements_left(job, part).into_iter().find(|task| task.rank == rank);
+        let processors = task.map_or_else(|| part.processors.clone(), |task| task.processors);
+        let count = processors.count();
+        let step = Part::new(part.node, processors, 0, 1);
+        Some(Part { binding: Binding::Own(count), ..step })
+    }
+
+    /// The tasks of a part of a job whose processors are still its own.
+    fn placements_left(&self, job: JobId, part: &Part) -> Vec<TaskPlacement> {
+        match self.freed.of(job) {
+            None => part.placements(),
+            Some(given) => part.placements_without(given),
         }
     }
 
@@ -270,7 +290,7 @@ impl Core {
             {
                 return Err(StepRefusal::Suspended);
             }
-            let found = part_beside(residence, rank);
+            let found = self.part_beside(job, rank);
             return found.map(|_| ()).ok_or(StepRefusal::NoRank { rank });
         }
         if spec.spawned_by.is_some() {
@@ -363,7 +383,7 @@ impl Core {
         let is_script = matches!(part.binding, Binding::Held(_));
         if let (Some(residence), false) = (self.residence(job), is_script) {
             let runs = |rank: Rank| !residence.ended.contains_key(&rank) && lender != Some(rank);
-            let tasks = part.placements();
+            let tasks = self.placements_left(job, part);
             let running = tasks.iter().filter(|task| runs(task.rank));
             running.for_each(|task| free.subtract(&task.processors));
         }
@@ -491,6 +511,7 @@ impl Core {
             }
             // It may be what the job was held for.
             self.release_if_spent(self.now, key.job, actions);
+            self.note_freed(key.job);
         }
     }
 
@@ -691,15 +712,6 @@ impl Core {
 fn parts_left(residence: &Residence) -> impl Iterator<Item = &Part> {
     let stays = |part: &&Part| part.is_held() || part.left > 0;
     residence.parts.iter().filter(|part| !part.cleared && !part.lost).filter(stays)
-}
-
-/// The part of a step that runs beside a task: its node and processors, while its job is there.
-fn part_beside(residence: &Residence, rank: Rank) -> Option<Part> {
-    let part = parts_left(residence).find(|part| part.has(rank))?;
-    let task = part.placements().into_iter().find(|task| task.rank == rank)?;
-    let count = task.processors.count();
-    let step = Part::new(part.node, task.processors, 0, 1);
-    Some(Part { binding: Binding::Own(count), ..step })
 }
 
 impl Room {

@@ -183,6 +183,7 @@ impl Core {
         self.aside.remove(&job);
         let own = self.overrun.remove(&job);
         self.drop_hold(job);
+        self.freed.forget(job);
         self.migration.rows = true;
         self.migration.turns = true;
         let service = self.ledger.close(job);
@@ -284,7 +285,7 @@ impl Core {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
-        at = at.min(self.settings_until).min(self.begins.next());
+        at = at.min(self.settings_until).min(self.begins.next()).min(self.freed.next());
         at = at.min(self.next_warning()).min(self.respawns.next());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));

@@ -71,6 +71,7 @@ impl From<FormerCore> for Core {
             arrays: Arrays::default(),
             outside: Outside::default(),
             respawns: Respawns::default(),
+            freed: Freed::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

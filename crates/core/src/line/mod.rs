@@ -404,6 +404,15 @@ impl Core {
         }
     }
 
+    /// A job has another number of processors: what it had before is charged.
+    pub(crate) fn count_anew(&mut self, job: JobId, user: UserId, processors: u64) {
+        if self.queue.line.has_lanes() {
+            let service = self.ledger.service(job, self.now);
+            self.count_end(job, service);
+            self.queue.line.uses.begin_with(job, (user, processors), service, self.now);
+        }
+    }
+
     /// The weight of a user or a group is another.
     pub(crate) fn weigh_anew(&mut self, account: BankAccount) {
         let Self { weights, queue, jobs, .. } = self;

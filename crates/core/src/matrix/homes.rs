@@ -94,6 +94,48 @@ impl Matrix {
         self.leave(seat.row);
     }
 
+    /// A job gives up these processors of its home, by node; it keeps others.
+    pub fn shrink(&mut self, job: JobId, lost: &[(NodeId, ProcessorSet)]) {
+        self.evict_everywhere(job);
+        let Some(seat) = self.seats.get(&job) else { return };
+        let (row, active) = (seat.row, seat.active);
+        let left = |(node, set): &(NodeId, ProcessorSet)| {
+            let found = lost.binary_search_by_key(node, |&(on, _)| on);
+            let left = found.map_or_else(|_| set.clone(), |at| set.without(&lost[at].1));
+            (!left.is_empty()).then_some((*node, left))
+        };
+        let parts: Parts = seat.parts.iter().filter_map(left).collect();
+        self.release((row, job), lost);
+        // It is still a resident where it keeps some.
+        let stays = |(node, _): &&(NodeId, ProcessorSet)| {
+            parts.binary_search_by_key(node, |&(on, _)| on).is_ok()
+        };
+        let nothing = lost.iter().filter(stays).map(|(node, _)| (*node, ProcessorSet::new()));
+        self.occupy((row, job), &nothing.collect::<Vec<_>>());
+        let count: u64 = lost.iter().map(|(_, set)| u64::from(set.count())).sum();
+        let (lost, several): (Parts, bool) = (lost.into(), self.rows.len() > 1);
+        let home = self.row_mut(row);
+        home.busy -= if active { count } else { 0 };
+        if several {
+            home.loosen(&lost);
+        }
+        if let Some(seat) = self.seats.get_mut(&job) {
+            seat.processors -= count;
+            seat.parts = parts.clone();
+        }
+        self.touched.push(job);
+        if several {
+            // What is left of it fits more easily than the whole did.
+            self.movers.insert(job);
+            self.seekers.insert(job);
+        }
+        self.changes.note(job, &lost);
+        if parts.len() == 1 {
+            // It may run in place of others now.
+            self.changes.note(job, &parts);
+        }
+    }
+
     /// A job is of another class from now on.
     pub fn reclass(&mut self, job: JobId, class: &ClassName) {
         let Some(active) = self.seats.get(&job).map(|seat| seat.active) else { return };

@@ -12,7 +12,7 @@
 //! after a node was lost comes to its end as any other that is killed, and is then queued anew.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::constraints::OnNodeLoss;
@@ -171,7 +171,19 @@ impl Part {
     /// The processors of each slot alone; none if slots share them.
     #[must_use]
     pub fn processors_per_slot(&self) -> u32 {
-        self.processors.count().checked_div(self.tasks).unwrap_or(0)
+        match self.binding {
+            // Others may have what ended tasks left.
+            Binding::Own(each) => each,
+            Binding::Shared | Binding::Held(_) | Binding::HeldSlots(_) => {
+                self.processors.count().checked_div(self.tasks).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Whether it has a place in the matrix while its job has one.
+    #[must_use]
+    pub fn has_processors(&self) -> bool {
+        !self.lost && !self.processors.is_empty()
     }
 
     /// How many tasks begin in it.
@@ -200,6 +212,12 @@ impl Part {
     /// and have the same of them.
     #[must_use]
     pub fn placements(&self) -> Vec<TaskPlacement> {
+        self.placements_without(&BTreeSet::new())
+    }
+
+    /// The same, but for tasks that have ended and whose processors others have.
+    #[must_use]
+    pub fn placements_without(&self, given: &BTreeSet<Rank>) -> Vec<TaskPlacement> {
         let count = self.processors.count();
         let is_even = count > 0 && self.tasks.is_multiple_of(count);
         let mut own = self.processors.iter();
@@ -211,7 +229,8 @@ impl Part {
             Binding::Shared | Binding::HeldSlots(_) if is_even => dealt.by_ref().take(1).collect(),
             Binding::Shared | Binding::Held(_) | Binding::HeldSlots(_) => self.processors.clone(),
         };
-        self.ranks().map(|rank| TaskPlacement { rank, processors: next() }).collect()
+        let ranks = self.ranks().filter(|rank| !given.contains(rank));
+        ranks.map(|rank| TaskPlacement { rank, processors: next() }).collect()
     }
 
     /// Whether the rank is one of its tasks.
@@ -365,7 +384,7 @@ impl Residence {
     /// Its processors by node, but for those of lost nodes.
     #[must_use]
     pub fn places(&self) -> Vec<(NodeId, ProcessorSet)> {
-        let here = self.parts.iter().filter(|part| !part.lost);
+        let here = self.parts.iter().filter(|part| part.has_processors());
         let mut places: Vec<_> = here.map(|part| (part.node, part.processors.clone())).collect();
         places.sort_unstable_by_key(|(node, _)| *node);
         places

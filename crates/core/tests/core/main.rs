@@ -10,6 +10,7 @@ mod classes;
 mod deadlines;
 mod external_load;
 mod forecasts;
+mod freed;
 mod in_time;
 mod limits;
 mod migration;

@@ -1,6 +1,6 @@
 //! How time is divided among users, and the room that quick jobs find.
 
-use crate::harness::{Instance, NOBODY, Running, within};
+use crate::harness::{Instance, NOBODY, Running, status_of, within};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -44,6 +44,38 @@ fn two_users_have_about_equal_turns_whatever_each_runs() {
     let percent = theirs * 100 / (theirs + others);
     assert!((35..=65).contains(&percent), "{theirs} ms and {others} ms");
     for job in many.into_iter().chain([one]) {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
+
+#[test]
+fn another_job_runs_on_what_a_rank_leaves_that_has_ended() {
+    let instance = Instance::of_the_system_alone().up();
+    instance.tutti(&["params", "policy=space"]).expect(0);
+    let processors = tutti_linux::proc::online_processors();
+    let (count, last) = (processors.len().to_string(), (processors.len() - 1).to_string());
+    // All ranks spin until a file is there; then the last one ends, and the others spin on.
+    let line = format!(
+        "test $TUTTI_RANK != 0 || echo $$ > first; \
+         while ! test -e end || test $TUTTI_RANK != {last}; do :; done"
+    );
+    let wide = instance.submit(&["-n", &count, "-o", "/dev/null", "sh", "-c", &line]);
+    instance.wait_for_state(wide, "running");
+    let narrow = instance.submit_spinner(1);
+    assert_eq!(instance.job(narrow)["state"], "queued");
+    let first = std::fs::read_to_string(instance.work.join("first")).unwrap();
+    let mask = || status_of(first.trim().parse().unwrap(), "Cpus_allowed_list").unwrap();
+    let before = mask();
+    instance.script("end", "");
+    let begun = instance.wait_for_state(narrow, "running");
+    assert_eq!(instance.job(wide)["state"], "running");
+    let place = |job: &serde_json::Value| job["placement"][0].as_str().unwrap().to_owned();
+    let own = place(&begun);
+    assert!(own.ends_with(&format!(":{}", processors.last().unwrap())), "{own}");
+    assert_ne!(place(&instance.job(wide)), own);
+    assert_eq!(instance.job(narrow)["rows"], 1, "neither takes turns with the other");
+    assert_eq!(mask(), before, "the ranks that are left stay where they are");
+    for job in [wide, narrow] {
         instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     }
 }
