@@ -134,6 +134,53 @@ fn an_interrupt_ends_the_job_and_a_viewer_detaches() {
 }
 
 #[test]
+fn panes_that_do_not_fit_are_on_further_pages() {
+    let instance = Instance::new().up();
+    let window = Window::open(&instance, "74", "13");
+    window.types(&format!("$T run --panes -n 12 sh -c '{TALK}'\n"));
+    window.shows("page 1/2");
+    window.shows("hello 5");
+    assert!(!window.picture().contains("hello 6"), "{}", window.picture());
+    window.press(&["C-t", "n"]);
+    window.shows("page 2/2");
+    window.shows("hello 11");
+    assert!(!window.picture().contains("hello 0"), "{}", window.picture());
+    // The focused rank is on the page that is shown, and a larger terminal needs one page.
+    window.press(&["C-t", "2", "Enter"]);
+    window.shows("page 1/2");
+    window.types("two\n");
+    window.shows("got two");
+    window.tmux(&["resize-window", "-x", "180", "-y", "50"]);
+    window.shows("hello 11");
+    assert!(!window.picture().contains("page "), "{}", window.picture());
+    window.press(&["C-c"]);
+    window.shows("press a key");
+}
+
+#[test]
+fn no_color_leaves_out_the_colours_of_ranks_and_keeps_bold() {
+    let instance = Instance::new().up();
+    instance.script("paint", "#!/bin/sh\nprintf '\\033[1;31mhot\\033[m\\n'; exec sleep 100\n");
+    let window = Window::open(&instance, "80", "24");
+    let line = || {
+        let picture = window.tmux(&["capture-pane", "-p", "-e"]);
+        picture.lines().find(|line| line.contains("hot")).map(str::to_owned)
+    };
+    for (variable, is_red) in [("", true), ("NO_COLOR=1 ", false)] {
+        window.types(&format!("clear; {variable}$T run --panes ./paint\n"));
+        window.shows("hot");
+        let line = eventually("the line of the rank", line);
+        assert_eq!(line.contains("31m"), is_red, "{line:?}");
+        assert!(["[1m", ";1m"].iter().any(|bold| line.contains(bold)), "{line:?}");
+        window.press(&["C-c"]);
+        window.shows("press a key");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        window.press(&["Enter"]);
+        eventually("the shell", || (!window.picture().contains("hot")).then_some(()));
+    }
+}
+
+#[test]
 fn panes_that_are_stopped_leave_the_terminal_to_the_shell_until_they_go_on() {
     let instance = Instance::new().up();
     let window = Window::open(&instance, "80", "24");
