@@ -37,6 +37,9 @@ administrators see all.";
 /// Times in which a job ran on one processor: more are not written.
 const SLICES_MAX: usize = 1_000_000;
 
+/// Endings of pictures that are not made.
+const OTHER_PICTURES: [&str; 7] = ["png", "jpg", "jpeg", "gif", "webp", "pdf", "ps"];
+
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TimelineArgs {
@@ -124,6 +127,7 @@ struct Part {
 }
 
 pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
+    check_ending(args.output.as_deref())?;
     let targets = targets_of(&args.jobs, true)?;
     let jobs: BTreeSet<JobId> = targets.into_iter().map(|target| target.job).collect();
     let events = all_events()?;
@@ -162,6 +166,20 @@ pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
             .with_context(|| format!("cannot write {}", path.display()))?,
     }
     Ok(Exit::OK)
+}
+
+/// A name that says it is a picture of another form gets no trace.
+fn check_ending(output: Option<&Path>) -> anyhow::Result<()> {
+    let ending = output.and_then(Path::extension).and_then(|it| it.to_str()).unwrap_or_default();
+    let is_other = OTHER_PICTURES.iter().any(|other| ending.eq_ignore_ascii_case(other));
+    if is_other {
+        let reason = format!(
+            "a timeline is a picture as .svg, or a trace as .json, and not .{ending}; \
+             a browser or rsvg-convert makes others of an .svg"
+        );
+        return Err(coded(Code::CannotUnderstand, reason));
+    }
+    Ok(())
 }
 
 /// The switches of a node that it has kept, oldest first.
