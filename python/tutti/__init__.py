@@ -150,6 +150,7 @@ class JobInfo:
     front_end: Optional[str] = None
     processors_in_use: Optional[int] = None
     used_on: Optional[List[Dict[str, Any]]] = None
+    expected: Optional[Dict[str, Any]] = None
     environment: Optional[List[str]] = None
     steps: Optional[List[Dict[str, Any]]] = None
 

@@ -1,6 +1,9 @@
 //! When jobs start: `run --when`, `submit --when`, `ps --start`.
 
 use super::job_range::{Several, check_found};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print, print_json, print_table};
 use tutti_node::calendar::local_time;
@@ -59,10 +62,14 @@ pub(super) fn json_of_line() -> anyhow::Result<String> {
     Ok(serde_json::to_string(&all_starts()?)?)
 }
 
-/// All pages of one forecast, or of as few as may be.
 fn all_starts() -> anyhow::Result<ForecastReport> {
+    starts_from(JobId(0))
+}
+
+/// All pages of one forecast, or of as few as may be, from this job on.
+fn starts_from(first: JobId) -> anyhow::Result<ForecastReport> {
     let mut all: Option<ForecastReport> = None;
-    let (mut from, mut number) = (JobId(0), 0);
+    let (mut from, mut number) = (first, 0);
     loop {
         let Reply::Starts { report, next, forecast } =
             ask(&Request::Starts { from, forecast: number })?
@@ -80,6 +87,26 @@ fn all_starts() -> anyhow::Result<ForecastReport> {
             (None, all) => return all.take().map_or_else(unexpected, Ok),
         }
     }
+}
+
+/// How long [`starts_of`] waits: a forecast of a long line takes longer.
+const FORESEEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// When these jobs, which wait, are expected to start; those of which that is soon known.
+pub(super) fn starts_of(jobs: &BTreeSet<JobId>) -> BTreeMap<JobId, StartReport> {
+    let Some(&first) = jobs.first() else { return BTreeMap::new() };
+    let (sender, receiver) = channel();
+    // It is left behind if it takes too long: its connection closes at the end of the process, and
+    // the forecast with it.
+    std::thread::spawn(move || sender.send(starts_from(first)));
+    let Ok(Ok(report)) = receiver.recv_timeout(FORESEEN_WITHIN) else { return BTreeMap::new() };
+    let starts = report.jobs.into_iter().filter_map(|start| Some((start.job?, start)));
+    starts.filter(|(job, _)| jobs.contains(job)).collect()
+}
+
+/// What is expected of a job, and what that rests on.
+pub(super) fn expected(start: &StartReport) -> String {
+    sentence(start, wall_ms())
 }
 
 /// Under which terms the times hold.

@@ -52,6 +52,12 @@ fn start_is_foretold_by_the_limits_of_jobs_before_it() {
     let own = second.to_string();
     let one = instance.tutti(&["ps", "--start", "--json", &own]).expect(0).json();
     assert_eq!(one["jobs"].as_array().unwrap().len(), 1);
+    let shown = instance.tutti(&["show", &first.to_string(), &own]).expect(0).text();
+    assert!(shown.contains("  expected   starts about ") && shown.contains("limit of job 1"), "{shown}");
+    assert_eq!(shown.matches("expected").count(), 1, "of the job in line alone: {shown}");
+    let shown = instance.tutti(&["show", "--json", &first.to_string(), &own]).expect(0).json();
+    assert_eq!(shown[0]["expected"], Value::Null);
+    about(&shown[1]["expected"]["starts_in_ms"], 60);
     // Behind a job without a limit, nothing is known.
     let line = instance.tutti(&["submit", "--when", "-t", "1m", "true"]).expect(0).text();
     assert_eq!(line, format!("start unknown: job {third} has no time limit\n"));

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tutti_types::OnBadExit;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
-use tutti_wire::report::JobReport;
+use tutti_wire::report::{JobReport, StartReport};
 use tutti_wire::show::{JobDetails, NodeShare, ShowReport, StateChange, StepReport};
 
 /// What `ps` has of a job, and what only `show` has.
@@ -23,6 +23,7 @@ pub(super) struct Shown<'a> {
     front_end: Option<&'a str>,
     processors_in_use: u32,
     used_on: Vec<UsedOn<'a>>,
+    expected: Option<&'a StartReport>,
 }
 
 /// What a live job has used on a node.
@@ -63,7 +64,11 @@ struct Details<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn of(report: &'a ShowReport, used: &'a [(String, Usage)]) -> Self {
+    pub(super) fn of(
+        report: &'a ShowReport,
+        used: &'a [(String, Usage)],
+        expected: Option<&'a StartReport>,
+    ) -> Self {
         let text = |bytes: &serde_bytes::ByteBuf| String::from_utf8_lossy(bytes).into_owned();
         Self {
             job: &report.job,
@@ -77,6 +82,7 @@ impl<'a> Shown<'a> {
             front_end: report.front_end.as_deref(),
             processors_in_use: report.processors_in_use,
             used_on: used.iter().map(UsedOn::of).collect(),
+            expected,
         }
     }
 }

@@ -8,6 +8,7 @@ pub(super) use files::{LogFile, Stream, file_name, files_of};
 use super::ask_of_the_past;
 use super::job_range::{Several, targets_of, whole_jobs};
 use super::list::{class, turn, whereabouts};
+use super::when;
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{account, counted, plain, print, print_json};
@@ -20,7 +21,7 @@ use tutti_wire::code::Code;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::JobReport;
+use tutti_wire::report::{JobReport, StartReport};
 use tutti_wire::show::{Asked, JobDetails, ShowReport};
 use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
@@ -30,6 +31,9 @@ Examples:
   tutti show last              your latest job
   tutti show solver --env      your job of this name, with its environment
   tutti show 7 --json          for programs";
+
+/// What there is to say of a start that is still computed.
+const NOT_FORESEEN_YET: &str = "not known within two seconds; `tutti ps --start` waits for it";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -54,20 +58,39 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
     for target in targets {
         reports.push(ask_for_all(target.job, args.env)?);
     }
+    let in_line = reports.iter().filter(|(report, _)| is_in_line(report));
+    let starts = when::starts_of(&in_line.map(|(report, _)| report.job.job).collect());
     if args.json {
-        let shown = reports.iter().map(|(report, used)| json::Shown::of(report, used));
+        let shown = reports
+            .iter()
+            .map(|(report, used)| json::Shown::of(report, used, starts.get(&report.job.job)));
         print_json(&shown.collect::<Vec<_>>())?;
         return Ok(Exit::OK);
     }
     for (number, (report, used)) in reports.iter().enumerate() {
         let gap = if number == 0 { "" } else { "\n" };
         print(&format!("{gap}{}", text_to_show(report, used)))?;
+        if is_in_line(report) {
+            print(&expected_line(starts.get(&report.job.job)))?;
+        }
     }
     if args.env && reports.iter().any(|(report, _)| report.environment.is_none()) {
         let reason = "the environment of a job is kept until it ends, and is not known any more";
         return Err(coded(Code::JobEnded, reason));
     }
     Ok(Exit::OK)
+}
+
+/// Whether it has a place in line, so that its start can be foreseen.
+const fn is_in_line(report: &ShowReport) -> bool {
+    report.job.position.is_some()
+}
+
+/// When it is expected to start and to end.
+fn expected_line(start: Option<&StartReport>) -> String {
+    let mut line = Lines(String::new());
+    line.add("expected", start.map_or(NOT_FORESEEN_YET.into(), when::expected));
+    line.0
 }
 
 /// What a live job has used on each node.
@@ -92,7 +115,7 @@ fn ask_for_all(job: JobId, environment: bool) -> anyhow::Result<(ShowReport, ByN
 #[cfg(feature = "web")]
 pub(super) fn json_of(job: JobId) -> anyhow::Result<String> {
     let (report, used) = ask_for_all(job, false)?;
-    Ok(serde_json::to_string(&json::Shown::of(&report, &used))?)
+    Ok(serde_json::to_string(&json::Shown::of(&report, &used, None))?)
 }
 
 /// What `tutti show` prints of a job.
