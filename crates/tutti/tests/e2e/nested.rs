@@ -2,10 +2,14 @@
 
 use crate::harness::{Instance, own_processors};
 
-/// A job with as many tasks as there are processors, rank 0 of which runs this line.
+/// A job with as many tasks as there are processors, rank 0 of which runs this line; the others
+/// stay until that is done.
 fn on_all(instance: &Instance, line: &str) -> crate::harness::Done {
     let all = own_processors().len().to_string();
-    let line = format!("[ $TUTTI_RANK = 0 ] || exit 0; {line}");
+    let line = format!(
+        "over=over-$TUTTI_JOB; if [ $TUTTI_RANK = 0 ]; then {line}; code=$?; touch $over; exit $code; fi; \
+         until [ -e $over ]; do sleep 0.02; done"
+    );
     instance.tutti(&["run", "-n", &all, "sh", "-c", &line])
 }
 
@@ -24,6 +28,12 @@ fn a_run_inside_a_job_is_declined_if_it_can_only_start_after_that_job() {
         let line = format!("{run} sh -c '{run} echo innermost'");
         instance.tutti(&["run", "-n", &less, "sh", "-c", &line]).expect(120).says("[T008]");
         let done = instance.tutti(&["run", "sh", "-c", &format!("{run} echo inner")]).expect(0);
+        assert_eq!(done.text(), "inner\n");
+    }
+    // Other tasks of the outer job have ended: the inner one gets their processors.
+    if all > 1 {
+        let line = format!("[ $TUTTI_RANK = 0 ] || exit 0; {run} echo inner");
+        let done = instance.tutti(&["run", "-n", &all.to_string(), "sh", "-c", &line]).expect(0);
         assert_eq!(done.text(), "inner\n");
     }
     // In line it may wait: nothing waits for it.

@@ -53,7 +53,10 @@ fn start_is_foretold_by_the_limits_of_jobs_before_it() {
     let one = instance.tutti(&["ps", "--start", "--json", &own]).expect(0).json();
     assert_eq!(one["jobs"].as_array().unwrap().len(), 1);
     let shown = instance.tutti(&["show", &first.to_string(), &own]).expect(0).text();
-    assert!(shown.contains("  expected   starts about ") && shown.contains("limit of job 1"), "{shown}");
+    assert!(
+        shown.contains("  expected   starts about ") && shown.contains("limit of job 1"),
+        "{shown}"
+    );
     assert_eq!(shown.matches("expected").count(), 1, "of the job in line alone: {shown}");
     let shown = instance.tutti(&["show", "--json", &first.to_string(), &own]).expect(0).json();
     assert_eq!(shown[0]["expected"], Value::Null);
