@@ -20,6 +20,12 @@ use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
 use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
 
+/// Help of `--on-node-loss`.
+const ON_NODE_LOSS: &str = "When a node is lost: kill (end the job), requeue (queue it again, up to \
+    three times; submit only), notify (other tasks go on; notify=USR1 sends them a signal) or \
+    respawn[=TIME][,SIGNAL][:kill|:requeue|:notify] (start lost ranks elsewhere; if there are no \
+    processors within TIME [10m], the last word holds [kill]; submit only)";
+
 /// Headings of groups of options, as `--help` shows them.
 pub(super) const NODES: &str = "Nodes";
 /// The heading of options about when a job runs.
@@ -108,12 +114,9 @@ pub struct JobOptions {
     #[arg(long, help_heading = FAILURES)]
     pub keep_going: bool,
 
-    /// When a node is lost: kill (end the job), requeue (queue it again, up to three times; submit
-    /// only), notify (other tasks go on; notify=USR1 sends them a signal) or
-    /// respawn[=TIME][,SIGNAL][:kill|:requeue|:notify] (start lost ranks elsewhere; if there are no
-    /// processors within TIME [10m], the last word holds [kill]; submit only)
+    /// What happens when a node is lost.
     #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
-    #[arg(help_heading = FAILURES)]
+    #[arg(help_heading = FAILURES, help = ON_NODE_LOSS)]
     pub on_node_loss: OnNodeLoss,
 
     /// Send SIG this long before the time limit [default: 60s], such as USR2@90 or B:USR1@5m; with
