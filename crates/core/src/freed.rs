@@ -143,8 +143,8 @@ impl Core {
         let user = record.spec.owner;
         let Some(residence) = record.residence_mut() else { return };
         for (node, processors) in places {
-            if let Ok(at) = residence.parts.binary_search_by_key(node, |part| part.node) {
-                residence.parts[at].processors.subtract(processors);
+            if let Some(part) = residence.part_mut(*node) {
+                part.processors.subtract(processors);
             }
         }
         let left: u64 = residence.parts.iter().map(|it| u64::from(it.processors.count())).sum();

@@ -58,7 +58,7 @@ fn a_lost_rank_starts_again_on_a_free_node_with_a_launch_of_its_own() {
     assert_eq!(nodes(&c, id), [0, 3, 2], "rank 1 is on node 3");
     let launches = [0, 3, 2].map(|node| launch(&c, id, node));
     assert_eq!(launches, [0, 1, 0], "the others keep theirs");
-    assert_eq!(told(&c, since), [0, 2], "only the others are told");
+    assert_eq!(told(&c, since), [0, 2], "only the others get the signal");
     assert!(is_running(&c, id) && waits(&c, id).is_empty());
     // Its node comes back, and the next one is lost.
     c.join(1, 1);

@@ -59,7 +59,9 @@ fn a_lost_rank_starts_again_on_another_node_and_the_others_are_told() {
     let again = lives_of(&ticks, rank).pop().unwrap();
     assert_eq!(again.host, "n4");
     assert!(lives(stays), "the other one goes on");
-    within(LONG, "the other one is told", || (!heard(&bed, "ticks").is_empty()).then_some(()));
+    within(LONG, "the other one gets the signal", || {
+        (!heard(&bed, "ticks").is_empty()).then_some(())
+    });
     assert!(heard(&bed, "ticks").iter().all(|heard| *heard != rank.to_string()));
     let shown = bed.tutti(1, &["show", &id]).expect(0);
     assert!(shown.text().contains("node n3 was lost, started again on n4"), "{}", shown.text());
