@@ -42,10 +42,12 @@ impl End {
     }
 }
 
-/// A child that has ended and is still to be reaped, if there is one.
+/// A child of this thread that has ended and is still to be reaped, if there is one. Those of other
+/// threads are theirs to wait for: reaped here, a program that one of them runs would end without a
+/// status. What a thread leaves as it ends, and orphans, fall to the first thread of the process.
 #[must_use]
 pub fn ended_child() -> Option<i32> {
-    let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
     let mut found = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
         // SAFETY: `found` can be written.
@@ -116,6 +118,36 @@ mod tests {
         assert_eq!(End::of(reaped.status), Some(End::Exited(3)));
         assert!(reaped.memory_peak_bytes > 100_000);
         assert_eq!(reap(pid).unwrap_err().errno(), Some(libc::ECHILD));
+    }
+
+    #[test]
+    fn what_another_thread_runs_is_left_to_it() {
+        let (tell, ended) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+            let pid = i64::from(child.id());
+            while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ") {
+                std::thread::yield_now();
+            }
+            tell.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            child.wait().unwrap().code()
+        });
+        ended.recv().unwrap();
+        assert_eq!(ended_child(), None);
+        go_on.send(()).unwrap();
+        assert_eq!(other.join().unwrap(), Some(3));
+        // One of this thread is found.
+        let mut child = Command::new("true").spawn().unwrap();
+        let found = loop {
+            if let Some(pid) = ended_child() {
+                break pid;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(found, child.id().cast_signed());
+        assert!(child.wait().unwrap().success());
     }
 
     #[test]
