@@ -358,11 +358,16 @@ fn move_sets(job: &Job, old: &[u32], new: &[u32]) -> tutti_linux::Result<()> {
     let own = moved(&before, old, new);
     let both: ProcessorSet = before.iter().chain(&own).copied().collect();
     group.set_processors(&both.iter().collect::<Vec<u32>>())?;
-    for &rank in job.roots.keys() {
-        if let Some(task) = open(&job.group_of(rank))
-            && let Some(set) = task.processors()
-        {
-            task.set_processors(&moved(&set, old, new))?;
+    for &rank in &job.ranks {
+        let path = job.group_of(rank);
+        match open(&path) {
+            // The keeper has removed it: the task has ended.
+            None => group.remove_set_of(&path),
+            Some(task) => {
+                if let Some(set) = task.processors() {
+                    task.set_processors(&moved(&set, old, new))?;
+                }
+            }
         }
     }
     group.set_processors(&own).map(drop)

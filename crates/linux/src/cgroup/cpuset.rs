@@ -38,6 +38,15 @@ impl Cgroup {
     pub fn processors(&self) -> Option<Vec<u32>> {
         self.top.processors_of(&self.path)
     }
+
+    /// Removes what is left in v1 of the set of a group that is gone, below this one. Until then
+    /// this one can lose none of the processors of that set.
+    pub fn remove_set_of(&self, gone: &Path) {
+        if let Some(set) = self.top.set_of(gone) {
+            // A process that is in there still keeps its set, and its processors.
+            let _ = fs::remove_dir(set);
+        }
+    }
 }
 
 impl Top {

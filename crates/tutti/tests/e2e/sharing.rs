@@ -75,6 +75,8 @@ fn another_job_runs_on_what_a_rank_leaves_that_has_ended() {
     assert_ne!(place(&instance.job(wide)), own);
     assert_eq!(instance.job(narrow)["rows"], 1, "neither takes turns with the other");
     assert_eq!(mask(), before, "the ranks that are left stay where they are");
+    // Nor is the set of the rank that has ended in the way of the job's.
+    assert!(!instance.log().contains("T073"), "{}", instance.log());
     for job in [wide, narrow] {
         instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     }
