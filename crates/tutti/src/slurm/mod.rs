@@ -26,6 +26,8 @@ pub(crate) use links::{check, ensure, link};
 use std::ffi::OsString;
 use tutti_client::output::print;
 use tutti_node::codes::code_of;
+use tutti_node::instance::Instance;
+use tutti_node::presence::is_alive;
 use tutti_wire::code::Code;
 
 /// What `--version` says: the release of Slurm whose documentation the face follows.
@@ -65,6 +67,10 @@ pub(crate) fn execute(name: &str, command: Command, words: &[OsString]) -> u8 {
             return tutti_node::exit::Exit::READER_GONE.code();
         }
         say!("{name}: error: {error:#}");
+        if is_out_of_reach(&error) {
+            // Clients look for these words, and ask again later.
+            say!("{name}: error: Unable to contact slurm controller (connect failure)");
+        }
         1
     })
 }
@@ -84,9 +90,15 @@ fn print_version() -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Whether no instance runs: then there are no jobs.
+/// Whether no instance runs: then there are no jobs. Where a part of one is alive and its
+/// controller is not, jobs may run, and clients must not take them for ended.
 fn has_no_instance(error: &anyhow::Error) -> bool {
-    code_of(error) == Code::NoInstance
+    code_of(error) == Code::NoInstance && !Instance::of_this_user().iter().any(is_alive)
+}
+
+/// Whether a controller is out of reach.
+fn is_out_of_reach(error: &anyhow::Error) -> bool {
+    matches!(code_of(error), Code::NoInstance | Code::ControllerAway)
 }
 
 /// A text, or Slurm's word for none.

@@ -1,6 +1,8 @@
 //! The Slurm face: the names of Slurm's commands, against real instances.
 
-use crate::harness::{Done, Instance, Running, eventually};
+use crate::harness::{Done, Instance, Running, eventually, status_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 
 /// An instance with the face's names in its directory of work.
@@ -90,6 +92,32 @@ fn jobs_are_ended_by_number_and_name_and_an_unknown_one_is_an_error() {
     slurm(&instance, &["squeue", "-j", "99"]).expect(1).says("Invalid job id specified");
     slurm(&instance, &["squeue", "-j", "98,99"]).expect(0);
     slurm(&instance, &["sacct", "-j", "99"]).expect(0);
+}
+
+#[test]
+fn jobs_of_a_controller_that_is_gone_are_not_taken_for_ended() {
+    let instance = faced();
+    let none = slurm(&instance, &["squeue", "-h"]).expect(0);
+    assert_eq!(none.text(), "");
+    instance.script("nap.sh", &format!("#!/bin/sh\nexec sleep {}\n", instance.nap));
+    slurm(&instance, &["sbatch", "nap.sh"]).expect(0);
+    instance.wait_for_state(1, "running");
+    let supervisor = status_of(instance.daemon("keeper"), "PPid").unwrap().parse().unwrap();
+    let controller = instance.daemon("controller");
+    for pid in [supervisor, controller] {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    eventually("the controller is gone", || {
+        instance.daemon_now("controller").is_none().then_some(())
+    });
+    for words in [&["squeue", "-h"][..], &["scontrol", "show", "job", "1"], &["scancel", "1"]] {
+        slurm(&instance, words).expect(1).says("its jobs run");
+    }
+    slurm(&instance, &["squeue", "-j", "1"]).expect(1).says("Unable to contact slurm controller");
+    instance.tutti(&["up"]).expect(0);
+    let back = slurm(&instance, &["squeue", "-h", "-o", "%i %t"]).expect(0).text();
+    assert_eq!(back, "1 R\n");
+    slurm(&instance, &["scancel", "1"]).expect(0);
 }
 
 #[test]
