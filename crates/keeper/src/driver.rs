@@ -143,7 +143,8 @@ pub(super) struct Keeper {
     exposed: Option<(u64, u64)>,
 }
 
-/// Runs a keeper until it is told to stop.
+/// Runs a keeper until it is told to stop. Called by the first thread of a process: that is the one
+/// to which the kernel gives orphans, and each thread reaps its own children alone.
 ///
 /// # Errors
 /// If it can't begin: another keeper answers at the socket, or the kernel refuses something.
@@ -472,7 +473,8 @@ impl Keeper {
         }
     }
 
-    /// The one place where children are reaped: tasks' roots, and orphans that fell to us.
+    /// The one place where tasks' roots are reaped, helpers, and orphans that fell to us. A program
+    /// that a thread beside this one runs is reaped there.
     fn reap(&mut self) {
         self.reaps_on = false;
         for _ in 0..REAPED_MAX {

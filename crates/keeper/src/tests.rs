@@ -261,39 +261,6 @@ fn a_job_is_killed_where_the_kernel_kills_no_group_at_once() {
     ends_whole_when_killed(&mut scene);
 }
 
-/// Children of the keeper that have ended and are not reaped.
-fn zombies_of(keeper: i32) -> usize {
-    let stats = tutti_linux::proc::all().into_iter();
-    let stats = stats.filter_map(|pid| tutti_linux::proc::ProcessStat::read(pid).ok());
-    stats.filter(|stat| stat.ppid == keeper && stat.has_ended()).count()
-}
-
-#[test]
-fn all_orphans_are_reaped_however_many_have_ended_at_once() {
-    let mut scene = Scene::new(Membership::Groups);
-    let [go, done] = ["go", "done"].map(|name| scene.directory.join(name));
-    let line = format!(
-        "echo up; while [ ! -e {} ]; do sleep 0.01; done; i=0; \
-         while [ $i -lt 280 ]; do (sleep 0 &); i=$((i + 1)); done; : > {}; exec sleep 1000",
-        go.display(),
-        done.display()
-    );
-    scene.start(&shell(1, 1, &line));
-    let mut front = scene.attached(1);
-    assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
-    let keeper = scene.keeper_pid();
-    kill(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
-    std::fs::write(&go, "").unwrap();
-    wait_for("orphans that have ended", || {
-        (done.exists() && zombies_of(keeper) >= 280).then_some(())
-    });
-    kill(Pid::from_raw(keeper), Signal::SIGCONT).unwrap();
-    wait_for("all to be reaped", || (zombies_of(keeper) == 0).then_some(()));
-    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
-    let mut told = hear_out(&mut front);
-    scene.reports(1, &mut told);
-}
-
 #[test]
 fn a_directory_that_takes_long_to_remove_holds_up_no_end() {
     in_both(|scene| {

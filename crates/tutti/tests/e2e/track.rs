@@ -3,6 +3,8 @@
 use crate::harness::{
     Instance, NOBODY, Running, eventually, needs_root, player, stands, status_of,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The processes of a job's only task.
@@ -171,6 +173,33 @@ fn without_process_events_proc_is_read() {
     assert_eq!(sleep["parent"], processes[0]["pid"], "{processes:?}");
     running.type_in(b"\n\n");
     running.wait().expect(0);
+}
+
+/// Children of the keeper that have ended and are not reaped.
+fn zombies_of(keeper: i32) -> usize {
+    let stats = tutti_linux::proc::all().into_iter();
+    let stats = stats.filter_map(|pid| tutti_linux::proc::ProcessStat::read(pid).ok());
+    stats.filter(|stat| stat.ppid == keeper && stat.has_ended()).count()
+}
+
+#[test]
+fn all_orphans_are_reaped_however_many_have_ended_at_once() {
+    let instance = Instance::new().up();
+    let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; i=0; \
+        while [ $i -lt 280 ]; do (sleep 0 &); i=$((i + 1)); done; : > done; exec sleep $NAP";
+    let running = instance.start(&["run", "sh", "-c", line]);
+    running.wait_for("up\n");
+    let keeper = instance.daemon("keeper");
+    kill(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
+    instance.script("go", "");
+    let done = instance.work.join("done");
+    eventually("orphans that have ended", || {
+        (done.exists() && zombies_of(keeper) >= 280).then_some(())
+    });
+    kill(Pid::from_raw(keeper), Signal::SIGCONT).unwrap();
+    eventually("all to be reaped", || (zombies_of(keeper) == 0).then_some(()));
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
 }
 
 /// The script of the introduction of the process-tracking paper: a shell that starts collaborating
