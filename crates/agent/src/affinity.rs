@@ -11,7 +11,7 @@ use super::driver::Agent;
 use super::job::Job;
 use super::track::{List, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
@@ -135,15 +135,22 @@ impl Agent {
         let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
         job.masks.note_stale([old.clone(), common]);
         let Some(job) = self.jobs.get(&id) else { return };
-        let moved_sets = if job.is_held { move_sets(job, &old, &new) } else { Ok(()) };
+        let tasks = self.tasks_of(id, job);
+        let moved_sets = match &job.group {
+            Some(group) if job.is_held => {
+                move_sets(group, tasks.iter().map(|(_, path)| path), &old, &new)
+            }
+            _ => Ok(()),
+        };
         if let Err(error) = moved_sets {
             warn!(code = %Code::GoesWithout, "job {id} is not held to its new processors: {error}");
         }
-        let task = |&rank: &Rank| {
-            let own = job.own_processors(rank).unwrap_or_else(|| new.clone());
-            Some((self.processes.tracker.list_of((StepKey::first(id), rank))?, own))
+        let own = |path: &Path| open(path)?.processors().filter(|_| job.is_held);
+        let list = |(task, path): &(TaskId, PathBuf)| {
+            let list = self.processes.tracker.list_of(*task)?;
+            Some((list, own(path).unwrap_or_else(|| new.clone())))
         };
-        let tasks: Vec<(List, Vec<u32>)> = job.roots.keys().filter_map(task).collect();
+        let tasks: Vec<(List, Vec<u32>)> = tasks.iter().filter_map(list).collect();
         let change = job.masks.begin();
         self.processes.beside.start(self.owner_of(id), move || {
             let is_done = change.make(id, &tasks);
@@ -153,6 +160,12 @@ impl Agent {
                 }
             })
         });
+    }
+
+    /// The tasks of a job that are here, those of further steps too, each with its group's path.
+    fn tasks_of(&self, id: JobId, job: &Job) -> Vec<(TaskId, PathBuf)> {
+        let first = job.ranks.iter().map(|&rank| ((StepKey::first(id), rank), job.group_of(rank)));
+        first.chain(self.tasks_of_steps(id)).collect()
     }
 
     /// Has processes brought back that may run elsewhere than their jobs, if it is time to look.
@@ -182,18 +195,21 @@ impl Agent {
 
     /// The tasks that only this agent holds to their processors.
     fn unheld(&self) -> Vec<Unheld> {
-        let is_unheld = |(_, job): &(&JobId, &Job)| !job.is_held && job.cleared.is_none();
-        let tasks = |(&id, job): (&JobId, &Job)| -> Vec<Unheld> {
+        let first = |(&id, job): (&JobId, &Job)| -> Vec<TaskId> {
             let lives = |rank: &&Rank| !job.ended.contains_key(rank);
-            let unheld = |&rank: &Rank| {
-                let (task, change) = ((StepKey::first(id), rank), job.masks.current());
-                let (list, processors) =
-                    (self.processes.tracker.list_of(task)?, job.processors.iter());
-                Some(Unheld { task, list, processors: processors.collect(), change })
-            };
-            job.roots.keys().filter(lives).filter_map(unheld).collect()
+            job.roots.keys().filter(lives).map(|&rank| (StepKey::first(id), rank)).collect()
         };
-        self.jobs.iter().filter(is_unheld).flat_map(tasks).collect()
+        let is_unheld = |job: &&Job| !job.is_held && job.cleared.is_none();
+        let unheld = |task: TaskId| {
+            let job = self.jobs.get(&task.0.job).filter(is_unheld)?;
+            let (list, change) = (self.processes.tracker.list_of(task)?, job.masks.current());
+            Some(Unheld { task, list, processors: job.processors.iter().collect(), change })
+        };
+        let mut tasks: Vec<TaskId> = self.jobs.iter().flat_map(first).collect();
+        tasks.extend(self.living_tasks_of_steps());
+        // The next look goes on at one of them.
+        tasks.sort_unstable();
+        tasks.into_iter().filter_map(unheld).collect()
     }
 }
 
@@ -340,29 +356,25 @@ impl Change {
     }
 }
 
-impl Job {
-    /// The processors that the group of a task is held to.
-    fn own_processors(&self, rank: Rank) -> Option<Vec<u32>> {
-        open(&self.group_of(rank))?.processors().filter(|_| self.is_held)
-    }
-}
-
 fn open(path: &Path) -> Option<Cgroup> {
     Cgroup::open(path).ok()
 }
 
 /// First the job may run on both, since its tasks must never have what it has not.
-fn move_sets(job: &Job, old: &[u32], new: &[u32]) -> tutti_linux::Result<()> {
-    let Some(group) = &job.group else { return Ok(()) };
+fn move_sets<'a>(
+    group: &Cgroup,
+    tasks: impl Iterator<Item = &'a PathBuf>,
+    old: &[u32],
+    new: &[u32],
+) -> tutti_linux::Result<()> {
     let before = group.processors().unwrap_or_default();
     let own = moved(&before, old, new);
     let both: ProcessorSet = before.iter().chain(&own).copied().collect();
     group.set_processors(&both.iter().collect::<Vec<u32>>())?;
-    for &rank in &job.ranks {
-        let path = job.group_of(rank);
-        match open(&path) {
+    for path in tasks {
+        match open(path) {
             // The keeper has removed it: the task has ended.
-            None => group.remove_set_of(&path),
+            None => group.remove_set_of(path),
             Some(task) => {
                 if let Some(set) = task.processors() {
                     task.set_processors(&moved(&set, old, new))?;
@@ -377,36 +389,6 @@ fn move_sets(job: &Job, old: &[u32], new: &[u32]) -> tutti_linux::Result<()> {
 mod tests {
     use super::*;
     use tutti_linux::proc::{online_processors, processors_of};
-    use tutti_types::{ControlMethod, LaunchId};
-    use tutti_wire::launch::Usage;
-
-    /// A job of one task, whose root is `root`.
-    fn job(group: Cgroup, root: i32) -> Job {
-        Job {
-            launch: LaunchId::first(JobId(1)),
-            control: ControlMethod::Freeze,
-            owner: None,
-            ipc_before: None,
-            step: group.path().join(tutti_node::layout::FIRST_STEP),
-            processors: ProcessorSet::new(),
-            is_held: true,
-            group: Some(Arc::new(group)),
-            roots: BTreeMap::from([(Rank(0), root)]),
-            minders: BTreeMap::new(),
-            ranks: BTreeSet::from([Rank(0)]),
-            adopted: Vec::new(),
-            stopped: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            switches: Arc::default(),
-            counted: Usage::default(),
-            masks: Masks::default(),
-            cleared: None,
-            clearing: None,
-            frozen: BTreeSet::new(),
-            output_lost: String::new(),
-            strange: false,
-        }
-    }
 
     #[test]
     fn a_job_that_goes_on_elsewhere_is_held_there_with_its_tasks() {
@@ -418,20 +400,27 @@ mod tests {
         let pid = sleep.id().cast_signed();
         let group = top.create("job-1").unwrap();
         let may = group.set_processors(&[one]);
-        let task = group.create_child(tutti_node::layout::FIRST_STEP).unwrap();
-        let task = task.create_child("rank-0").unwrap();
-        task.set_processors(&[one]).unwrap();
+        let task_in = |step: &str, rank: &str| {
+            let task = group.create_child(step).unwrap().create_child(rank).unwrap();
+            task.set_processors(&[one]).unwrap();
+            task
+        };
+        let [task, further] = ["step-0", "step-1"].map(|step| task_in(step, "rank-0"));
+        // One that has ended: in v1 its set is left.
+        let gone = task_in("step-1", "rank-1");
+        gone.remove_unlimited().unwrap();
         assert!(task.take_in(&Held::whoever_is(pid).unwrap()).unwrap());
         let before = processors_of(pid);
-        let job = job(group, pid);
-        let moved = move_sets(&job, &[one], &[other]);
-        let after = (processors_of(pid), task.processors());
+        let tasks = [&task, &further, &gone].map(|it| it.path().to_owned());
+        let moved = move_sets(&group, tasks.iter(), &[one], &[other]);
+        let after = [processors_of(pid), task.processors(), further.held_to(), group.held_to()];
         sleep.kill().unwrap();
         sleep.wait().unwrap();
         assert!(top.remove().unwrap());
         may.unwrap();
         moved.unwrap();
-        assert_eq!((before, after), (Some(vec![one]), (Some(vec![other]), Some(vec![other]))));
+        assert_eq!(before, Some(vec![one]));
+        assert_eq!(after, std::array::from_fn(|_| Some(vec![other])));
     }
 
     #[test]

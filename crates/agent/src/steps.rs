@@ -7,7 +7,7 @@
 
 use super::driver::{Agent, EVENTS, bytes_of};
 use super::job::remove_group;
-use super::track::{Begun, Place};
+use super::track::{Begun, Place, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::warn;
@@ -89,6 +89,9 @@ impl Agent {
             strange: false,
         };
         self.steps.insert(key, step);
+        if self.jobs.get(&key.job).is_some_and(|job| !job.is_held) {
+            self.processes.affinity.watch();
+        }
         self.tell_keeper_at_once(&ToKeeper::Launch { launch, cgroup });
         if self.keeping.keeper.is_none() {
             self.lose_step(key);
@@ -180,6 +183,26 @@ impl Agent {
         if let Some(usage) = job.clearing.filter(|_| !is_under_way) {
             self.on_cleared(job.launch, usage);
         }
+    }
+
+    /// The tasks of further steps of a job, each with its group's path.
+    pub(super) fn tasks_of_steps(&self, id: JobId) -> impl Iterator<Item = (TaskId, PathBuf)> {
+        let steps =
+            self.steps.iter().filter(move |(key, step)| key.job == id && step.cleared.is_none());
+        steps.flat_map(|(&key, step)| {
+            let group = step.group.as_ref().map_or(Path::new(""), Cgroup::path);
+            step.ranks
+                .iter()
+                .map(move |&rank| ((key, rank), group.join(layout::group_of_task(rank))))
+        })
+    }
+
+    /// The tasks of further steps that have not ended.
+    pub(super) fn living_tasks_of_steps(&self) -> impl Iterator<Item = TaskId> {
+        self.steps.iter().filter(|(_, step)| step.cleared.is_none()).flat_map(|(&key, step)| {
+            let lives = |rank: &&Rank| !step.ended.contains_key(rank);
+            step.roots.keys().filter(lives).map(move |&rank| (key, rank))
+        })
     }
 
     fn steps_left(&self, id: JobId) -> Vec<LaunchId> {

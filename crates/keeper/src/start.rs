@@ -92,8 +92,8 @@ impl Job {
         let unwanted = processes::unwanted();
         // Without limits or processors of its own, a task's group has no companion but the job's
         // and one that counts its memory.
-        let own_processors = have_own_processors(&self.launch)
-            && self.cgroup.as_ref().is_some_and(|group| group.processors().is_some());
+        let own_processors =
+            self.cgroup.as_ref().is_some_and(|group| have_own_processors(&self.launch, group));
         let is_alike = !is_limited(&self.launch) && !own_processors;
         let of_all = self.cgroup.as_ref().filter(|_| is_alike).map(companions_of);
         for index in 0..self.tasks.len() {

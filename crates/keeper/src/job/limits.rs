@@ -5,7 +5,7 @@ use super::super::context::chain;
 use nix::libc;
 use tracing::warn;
 use tutti_node::platform::groups::Cgroup;
-use tutti_types::ProcessorSet;
+use tutti_types::{ProcessorSet, StepId};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{JobNode, Launch};
 
@@ -51,16 +51,19 @@ fn promised(launch: &Launch) -> Option<u64> {
     Some(each.saturating_mul(here))
 }
 
-/// Whether its tasks have processors of their own here: some that no other task of it has.
-pub(crate) fn have_own_processors(launch: &Launch) -> bool {
+/// Whether its tasks have processors of their own here: some that no other task of it has. The only
+/// task of a further step has them if its job has more, on which other steps may run.
+pub(crate) fn have_own_processors(launch: &Launch, group: &Cgroup) -> bool {
     let tasks = &launch.share.tasks;
     let mut taken = ProcessorSet::new();
-    tasks.len() > 1
-        && tasks.iter().all(|task| {
-            let is_own = !task.processors.is_empty() && !task.processors.overlaps(&taken);
-            taken.union_with(&task.processors);
-            is_own
-        })
+    let are_own = tasks.iter().all(|task| {
+        let is_own = !task.processors.is_empty() && !task.processors.overlaps(&taken);
+        taken.union_with(&task.processors);
+        is_own
+    });
+    let may_share = tasks.len() > 1 || launch.step != StepId::FIRST;
+    let of_others = |all: Vec<u32>| tasks.len() > 1 || all.iter().any(|it| !taken.contains(*it));
+    are_own && may_share && group.held_to().is_some_and(of_others)
 }
 
 /// Holds a task's group to the task's own processors. Without, the job's hold it still.

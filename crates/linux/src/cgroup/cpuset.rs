@@ -39,6 +39,15 @@ impl Cgroup {
         self.top.processors_of(&self.path)
     }
 
+    /// The processors that its processes are held to, by its own set or by that of the nearest
+    /// group of ours around it that has one.
+    #[must_use]
+    pub fn held_to(&self) -> Option<Vec<u32>> {
+        let ours = |group: &&Path| *group != self.top.path && group.starts_with(&self.top.path);
+        let mut around = self.path.ancestors().take_while(ours);
+        around.find_map(|group| self.top.processors_of(group))
+    }
+
     /// Removes what is left in v1 of the set of a group that is gone, below this one. Until then
     /// this one can lose none of the processors of that set.
     pub fn remove_set_of(&self, gone: &Path) {

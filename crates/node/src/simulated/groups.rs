@@ -211,6 +211,14 @@ impl Cgroup {
         ask!(self, group => group.processors(), (_machine, _path) => None)
     }
 
+    pub fn held_to(&self) -> Option<Vec<u32>> {
+        ask!(self, group => group.held_to(), (_machine, _path) => None)
+    }
+
+    pub fn remove_set_of(&self, gone: &Path) {
+        ask!(self, group => group.remove_set_of(gone), (_machine, _path) => ());
+    }
+
     pub fn companions(&self) -> Vec<PathBuf> {
         ask!(self, group => group.companions(), (_machine, _path) => Vec::new())
     }

@@ -1,6 +1,7 @@
 //! On which processors the processes of jobs run, whatever they ask for.
 
 use crate::harness::{Done, Instance, NOBODY, Running, compile, eventually, own_processors};
+use crate::steps::batch;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -81,6 +82,39 @@ fn tasks_with_own_processors_can_bind_themselves_to_none_of_each_others() {
 }
 
 #[test]
+fn tasks_of_steps_can_bind_themselves_to_no_processor_of_another() {
+    need_two();
+    let instance = Instance::of_the_system_alone().up();
+    let program = program().display().to_string();
+    let task = |name: &str| {
+        let own = format!("own-{name}-$TUTTI_RANK");
+        format!("echo $TUTTI_PROCESSORS >{own}; exec {program} >said-{name}-$TUTTI_RANK")
+    };
+    // First one step of two tasks, then two of one beside each other.
+    let text = format!(
+        "$T run -n 2 sh -c '{}'\n\
+         $T run -n 1 sh -c 'sleep 1; {}' &\n$T run -n 1 sh -c 'sleep 1; {}' &\nwait",
+        task("wide"),
+        task("one"),
+        task("other")
+    );
+    let job = batch(&instance, "steps", &text);
+    instance.tutti(&["wait", &job.to_string()]).expect(0);
+    let read = |name: String| std::fs::read_to_string(instance.work.join(name)).unwrap();
+    let mut owns = Vec::new();
+    for task in ["wide-0", "wide-1", "one-0", "other-0"] {
+        let own = read(format!("own-{task}"));
+        for [who, could, may] in attempts(&read(format!("said-{task}"))) {
+            assert_eq!([could, may], [own.trim(); 2], "{task}: {who}");
+        }
+        owns.push(own);
+    }
+    assert_ne!(owns[0], owns[1]);
+    assert_ne!(owns[2], owns[3]);
+    assert!(!instance.log().contains("T073"), "{}", instance.log());
+}
+
+#[test]
 fn tasks_that_share_processors_can_use_all_of_their_job() {
     let all = need_two();
     let instance = Instance::of_the_system_alone().up();
@@ -125,6 +159,20 @@ fn where_nothing_holds_them_processes_are_brought_back() {
     }
     instance.tutti(&["cancel", "--now", "1"]).expect(0);
     running.wait().expect(137);
+    // A task of a further step too.
+    let program = instance.program.display();
+    let task = "echo $TUTTI_PROCESSORS $$ >it; mv it is; exec sleep $NAP";
+    let line = format!("{program} run -n 1 sh -c '{task}'");
+    let done = instance.tutti(&["batch", "--parsable", "-n", "1", "--wrap", &line]).expect(0);
+    let job = done.text();
+    let said = instance.work.join("is");
+    let said = eventually("a step", || std::fs::read_to_string(&said).ok());
+    let (own, pid) = said.trim().split_once(' ').unwrap();
+    let pid = pid.parse().unwrap();
+    let away = all.iter().map(usize::to_string).find(|it| it != own).unwrap();
+    bind(pid, &away);
+    eventually("it is brought back", || (mask(pid) == *own).then_some(()));
+    instance.tutti(&["cancel", "--now", job.trim()]).expect(0);
 }
 
 #[test]

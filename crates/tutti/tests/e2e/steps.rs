@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::fs;
 
 /// Submits a batch job of two slots with this script, in which `$T` is the program.
-fn batch(instance: &Instance, name: &str, text: &str) -> u64 {
+pub(crate) fn batch(instance: &Instance, name: &str, text: &str) -> u64 {
     let program = instance.program.display();
     instance.script(name, &format!("#!/bin/sh\nT={program}\n{text}\n"));
     let done = instance.tutti(&["batch", "--parsable", "-n", "2", "-o", "out-%j", name]).expect(0);
