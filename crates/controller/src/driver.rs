@@ -12,6 +12,7 @@ use super::policy::POLICY;
 use super::report;
 use super::requests::Submission;
 use super::show::details_to_store;
+use super::steps::with_slurm_step;
 use super::time_base::{self, Former, ReachFile};
 use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -667,6 +668,7 @@ impl Driver {
         let entry = self.jobs.get(&job)?;
         let view = self.core.job(job, self.now())?;
         let parts = self.core.parts(job);
+        let number = view.first.number_after_script(StepId::FIRST);
         let launch = Launch {
             job,
             number: self.core.launch_of(job).number,
@@ -682,7 +684,7 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: memory_of_a_task(&view, parts),
-            spec: entry.whole_launch()?,
+            spec: with_slurm_step(entry.whole_launch()?, number),
             beside: None,
             spawned: None,
             joins: false,

@@ -28,6 +28,9 @@ use tutti_wire::spawn::Spawned;
 use tutti_wire::tree::{FromAgent, ToAgent};
 use tutti_wire::units::format_bytes;
 
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
 /// A further step of a job that has not ended.
 #[derive(Default)]
 pub(super) struct StepEntry {
@@ -43,6 +46,8 @@ pub(super) struct StepEntry {
     front: Option<u64>,
     /// The nodes that it was started on.
     started_on: Vec<NodeId>,
+    /// When that was.
+    started: Option<ClusterTime>,
     /// Those of them that have no launch, since it was not known what to run.
     untold: BTreeSet<NodeId>,
     statuses: BTreeMap<Rank, TaskStatus>,
@@ -317,7 +322,9 @@ impl Driver {
     /// The core has found room for a step.
     fn on_launch_step(&mut self, key: StepKey) {
         let nodes: Vec<NodeId> = self.core.step_parts(key).iter().map(|part| part.node).collect();
+        let now = self.now();
         let Some(step) = self.step_mut(key) else { return };
+        step.started = Some(now);
         step.started_on.clone_from(&nodes);
         step.untold = nodes.into_iter().collect();
         self.launch_untold(key);
@@ -364,6 +371,7 @@ impl Driver {
             tasks: part.launched(),
             slots: self.slots_on(key.job, part.node),
         };
+        let number = entry.first.number_after_script(key.step);
         let launch = Launch {
             job: key.job,
             number: self.core.launch_of(key.job).number,
@@ -379,7 +387,7 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: each_of(parts),
             memory_per_task_bytes: own_memory.or(view.spec.memory_per_task_bytes),
-            spec: step.launch.clone()?,
+            spec: with_slurm_step(step.launch.clone()?, number),
             beside: self.core.step_beside(key),
             spawned: step.spawned.clone(),
             joins: false,
@@ -535,6 +543,7 @@ impl Driver {
             exit_code: Some(outcome.exit_code),
             placement: Vec::new(),
             cpu_ms: cpu_ms(&step.usage),
+            elapsed_ms: step.started.map(|started| now.since(started).0 / MS),
         });
         if entry.steps_ended.len() > STEPS_SHOWN_MAX {
             entry.steps_ended.pop_front();
@@ -634,6 +643,7 @@ impl Driver {
     /// The steps of a job for a reader.
     pub(super) fn steps_of(&self, job: JobId) -> Vec<StepReport> {
         let Some(entry) = self.jobs.get(&job) else { return Vec::new() };
+        let now = self.now();
         let live = self.core.steps(job).filter_map(|view| {
             let step = entry.steps.get(&view.key.step)?;
             let place = |part: &Part| format!("{}:{}", self.node_name(part.node), part.processors);
@@ -646,6 +656,7 @@ impl Driver {
                 exit_code: None,
                 placement: view.parts.iter().take(STEPS_SHOWN_MAX).map(place).collect(),
                 cpu_ms: cpu_ms(&step.usage),
+                elapsed_ms: step.started.map(|started| now.since(started).0 / MS),
             })
         });
         let mut steps: Vec<StepReport> = entry.steps_ended.iter().cloned().chain(live).collect();
@@ -669,9 +680,28 @@ const fn cpu_ms(usage: &Usage) -> u64 {
 /// What is known of a step of which only the core knows.
 fn remembered(view: &StepView<'_>) -> (StepKey, StepEntry) {
     let nodes = view.parts.iter().filter(|part| !part.cleared).map(|part| part.node);
-    let entry =
-        StepEntry { tasks: view.spec.tasks, started_on: nodes.collect(), ..StepEntry::default() };
+    let entry = StepEntry {
+        tasks: view.spec.tasks,
+        started_on: nodes.collect(),
+        started: (!view.parts.is_empty()).then_some(view.since),
+        ..StepEntry::default()
+    };
     (view.key, entry)
+}
+
+/// What a step is to run, with its number for tasks that find Slurm's variables; `None`: it is a
+/// batch script, which has none.
+pub(super) fn with_slurm_step(mut launch: LaunchSpec, number: Option<u32>) -> LaunchSpec {
+    if !launch.slurm {
+        return launch;
+    }
+    let is_number =
+        |it: &ByteBuf| it.starts_with(b"SLURM_STEP_ID=") || it.starts_with(b"SLURM_STEPID=");
+    launch.environment.retain(|it| !is_number(it));
+    let names = ["SLURM_STEP_ID", "SLURM_STEPID"];
+    let all = number.into_iter().flat_map(|number| names.map(|name| format!("{name}={number}")));
+    launch.environment.extend(all.map(|it| ByteBuf::from(it.into_bytes())));
+    launch
 }
 
 /// The processors of each task of a step.

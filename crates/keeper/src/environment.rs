@@ -102,7 +102,7 @@ pub const VARIABLES: [(&str, &str); 40] = [
 
 /// What each task of a job finds that was submitted by a name of Slurm's, or with `--slurm`, with
 /// what it means; docs/reference/environment.md is made of it.
-pub const SLURM_VARIABLES: [(&str, &str); 21] = [
+pub const SLURM_VARIABLES: [(&str, &str); 25] = [
     ("TUTTI_SLURM", "1: the task finds these variables"),
     (
         "SLURM_JOB_ID, SLURM_JOBID",
@@ -113,9 +113,16 @@ pub const SLURM_VARIABLES: [(&str, &str); 21] = [
     ("SLURM_JOB_UID", "Number of the user"),
     ("SLURM_JOB_NUM_NODES, SLURM_NNODES", "Number of nodes of the job"),
     ("SLURM_JOB_NODELIST, SLURM_NODELIST", "Names of these nodes, such as a[1-4]"),
-    ("SLURM_NTASKS, SLURM_NPROCS", "Number of slots of the job (`-n`)"),
-    ("SLURM_NTASKS_PER_NODE", "Slots on each node, where all have as many"),
-    ("SLURM_TASKS_PER_NODE", "Slots on each node, such as 2(x3),1"),
+    ("SLURM_NTASKS, SLURM_NPROCS", "Number of slots of the job (`-n`); in a step, of its tasks"),
+    ("SLURM_NTASKS_PER_NODE", "As many on each node, where all have as many"),
+    ("SLURM_TASKS_PER_NODE", "As many on each node, such as 2(x3),1"),
+    (
+        "SLURM_STEP_ID, SLURM_STEPID",
+        "Number of the step in the job, from 0; not in a batch script, which is no numbered step",
+    ),
+    ("SLURM_STEP_NUM_TASKS", "Number of tasks of the step"),
+    ("SLURM_STEP_NUM_NODES, SLURM_STEP_NODELIST", "Number of nodes of the step, and their names"),
+    ("SLURM_STEP_TASKS_PER_NODE", "Tasks of the step on each of them, such as 2(x3),1"),
     ("SLURM_CPUS_PER_TASK", "Processors for each task (`-c`)"),
     ("SLURM_JOB_CPUS_PER_NODE", "Processors of the job on each node, such as 8(x3),4"),
     ("SLURM_CPUS_ON_NODE", "Processors of the job on this node"),
@@ -133,7 +140,7 @@ pub const SLURM_VARIABLES: [(&str, &str); 21] = [
 ];
 
 /// Those that the submitter sets. What runs inside a job leaves them as they are.
-const SUBMITTERS: [&str; 12] = [
+const SUBMITTERS: [&str; 14] = [
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_ARRAY_TASK_COUNT",
@@ -146,7 +153,14 @@ const SUBMITTERS: [&str; 12] = [
     "SLURM_CLUSTER_NAME",
     "SLURM_SUBMIT_DIR",
     "SLURM_SUBMIT_HOST",
+    // These the controller sets.
+    "SLURM_STEP_ID",
+    "SLURM_STEPID",
 ];
+
+/// Those about the whole job, which a step inherits: it knows its own nodes only.
+const OF_WHOLE_JOB: [&str; 4] =
+    ["SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE"];
 
 /// The lowest port for torch's rendezvous, and how many there are to spread jobs over.
 const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
@@ -173,7 +187,14 @@ pub(super) fn of_job(
             name_of(variable).is_some_and(is_kept) && is_users(variable)
         })
         .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
-        .filter(|variable| !launch.spec.slurm || name_of(variable).is_some_and(is_submitters))
+        .filter(|variable| {
+            let is_kept = |name: &[u8]| {
+                is_submitters(name)
+                    || launch.id().is_further()
+                        && OF_WHOLE_JOB.iter().any(|it| it.as_bytes() == name)
+            };
+            !launch.spec.slurm || name_of(variable).is_some_and(is_kept)
+        })
         .filter_map(|variable| CString::new(variable.to_vec()).ok())
         .collect();
     if let Some(path) = scratch.and_then(Path::to_str) {
@@ -238,7 +259,9 @@ fn slurm_of_job(launch: &Launch) -> Vec<(&'static str, String)> {
     if !launch.spec.slurm {
         return Vec::new();
     }
-    let slots: Vec<u32> = launch.nodes.iter().map(|node| node.slots).collect();
+    let is_step = launch.id().is_further();
+    let count_of = |node: &JobNode| if is_step { node.tasks } else { node.slots };
+    let slots: Vec<u32> = launch.nodes.iter().map(count_of).collect();
     let each = launch.processors_per_task.max(1);
     let processors: Vec<u32> = slots.iter().map(|it| it.saturating_mul(each)).collect();
     let here = usize::try_from(launch.share.node_rank).unwrap_or(usize::MAX);
@@ -247,17 +270,13 @@ fn slurm_of_job(launch: &Launch) -> Vec<(&'static str, String)> {
     let tasks = slots.iter().fold(0, |sum: u32, it| sum.saturating_add(*it)).to_string();
     let mut all = vec![
         ("TUTTI_SLURM", "1".to_owned()),
-        ("SLURM_JOB_NAME", launch.spec.name.clone()),
         ("SLURM_JOB_UID", launch.credentials.uid.to_string()),
-        ("SLURM_JOB_NUM_NODES", count.clone()),
-        ("SLURM_NNODES", count),
-        ("SLURM_JOB_NODELIST", names.clone()),
-        ("SLURM_NODELIST", names),
+        ("SLURM_NNODES", count.clone()),
+        ("SLURM_NODELIST", names.clone()),
         ("SLURM_NTASKS", tasks.clone()),
         ("SLURM_NPROCS", tasks),
         ("SLURM_TASKS_PER_NODE", repeated(&slots)),
         ("SLURM_CPUS_PER_TASK", each.to_string()),
-        ("SLURM_JOB_CPUS_PER_NODE", repeated(&processors)),
         ("SLURM_NODEID", launch.share.node_rank.to_string()),
     ];
     if let Some(first) = slots.first().filter(|first| slots.iter().all(|it| it == *first)) {
@@ -267,12 +286,35 @@ fn slurm_of_job(launch: &Launch) -> Vec<(&'static str, String)> {
         all.push(("SLURMD_NODENAME", node.name.clone()));
         all.push(("SLURM_CPUS_ON_NODE", count.to_string()));
     }
-    for name in ["SLURM_JOB_ID", "SLURM_JOBID"] {
-        if value_of(launch, name).is_none() {
-            all.push((name, launch.job.to_string()));
-        }
-    }
+    let own = || launch.job.to_string();
+    let of_job = [
+        ("SLURM_JOB_ID", own()),
+        ("SLURM_JOBID", own()),
+        ("SLURM_JOB_NAME", launch.spec.name.clone()),
+        ("SLURM_JOB_NODELIST", names),
+        ("SLURM_JOB_NUM_NODES", count),
+        ("SLURM_JOB_CPUS_PER_NODE", repeated(&processors)),
+    ];
+    let is_inherited =
+        |name: &str| (is_step || !OF_WHOLE_JOB.contains(&name)) && value_of(launch, name).is_some();
+    all.extend(of_job.into_iter().filter(|(name, _)| !is_inherited(name)));
+    all.extend(slurm_of_step(launch));
     all
+}
+
+/// The place of a step in Slurm's words; nothing in a batch script.
+fn slurm_of_step(launch: &Launch) -> Vec<(&'static str, String)> {
+    if value_of(launch, "SLURM_STEP_ID").is_none() {
+        return Vec::new();
+    }
+    let tasks: Vec<u32> = launch.nodes.iter().map(|node| node.tasks).collect();
+    let names = format_host_list(launch.nodes.iter().map(|node| node.name.as_str()));
+    vec![
+        ("SLURM_STEP_NUM_TASKS", launch.size.to_string()),
+        ("SLURM_STEP_NUM_NODES", launch.nodes.len().to_string()),
+        ("SLURM_STEP_NODELIST", names),
+        ("SLURM_STEP_TASKS_PER_NODE", repeated(&tasks)),
+    ]
 }
 
 /// Counts in Slurm's words: 2, 2, 2 and 1 are `2(x3),1`.
@@ -370,7 +412,7 @@ pub(super) fn of_beside(
 /// Whether a variable of a step beside a task is about the step, and not about the task.
 fn is_steps_own(variable: &[u8]) -> bool {
     let starts = |prefix: &[u8]| variable.starts_with(prefix);
-    starts(b"TUTTI_STEP=") || starts(b"PMI_") || starts(b"MPI_LOCAL")
+    starts(b"TUTTI_STEP=") || starts(b"SLURM_STEP") || starts(b"PMI_") || starts(b"MPI_LOCAL")
 }
 
 /// The value of a variable of the user's, if it is set.
@@ -517,6 +559,26 @@ WORLD_SIZE=2";
         launch.spec.environment = vec![ByteBuf::from(&b"SLURM_JOB_ID=4"[..])];
         assert!(found(&launch).contains("SLURM_JOB_ID=4"));
         assert_eq!(repeated(&[2, 2, 2, 1]), "2(x3),1");
+        // A step has its own size, and what its job has stays that of the job.
+        launch.step = tutti_types::StepId(2);
+        (launch.size, launch.nodes[0].slots, launch.nodes[1].slots) = (2, 4, 4);
+        let of_job = ["SLURM_STEP_ID=1", "SLURM_JOB_NODELIST=n[1-3]", "SLURM_JOB_NAME=outer"];
+        launch.spec.environment = of_job.iter().map(|v| ByteBuf::from(v.as_bytes())).collect();
+        let step = found(&launch);
+        let all = [
+            "SLURM_JOB_NAME=outer",
+            "SLURM_JOB_NODELIST=n[1-3]",
+            "SLURM_NTASKS=2",
+            "SLURM_STEP_ID=1",
+            "SLURM_STEP_NODELIST=n[1-2]",
+            "SLURM_STEP_NUM_NODES=2",
+            "SLURM_STEP_NUM_TASKS=2",
+            "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+            "SLURM_TASKS_PER_NODE=1(x2)",
+        ];
+        for line in all {
+            assert_eq!(step.lines().filter(|it| *it == line).count(), 1, "{line} in {step}");
+        }
     }
 
     #[test]

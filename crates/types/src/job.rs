@@ -82,6 +82,16 @@ impl FirstStep {
             }
         }
     }
+
+    /// The number of a step where a batch script is not counted, as Slurm numbers them: the first
+    /// step that the script starts has 0. `None`: the script itself.
+    #[must_use]
+    pub const fn number_after_script(self, step: StepId) -> Option<u32> {
+        match self {
+            Self::Once => step.0.checked_sub(1),
+            Self::EachSlot | Self::Tasks(_) => Some(step.0),
+        }
+    }
 }
 
 /// A signal that a job gets before its time limit.

@@ -61,6 +61,9 @@ pub struct StepReport {
     pub placement: Vec<String>,
     /// Milliseconds of processor time of its tasks that have ended.
     pub cpu_ms: u64,
+    /// Milliseconds since its tasks were started, or from then to its end; `null` of one that has
+    /// not begun, or never did.
+    pub elapsed_ms: Option<u64>,
 }
 
 /// What a job was to run, what it asked for, where it was, and when its state changed.

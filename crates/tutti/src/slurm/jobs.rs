@@ -12,7 +12,7 @@ use tutti_wire::code::Code;
 use tutti_wire::history::{EndedQuery, Ending};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ElementsReport, JobReport};
-use tutti_wire::show::{JobDetails, ShowReport};
+use tutti_wire::show::{JobDetails, ShowReport, StepReport};
 
 /// A state in Slurm's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,6 +160,8 @@ pub(super) struct Job {
     pub(super) uid: Option<u32>,
     /// What only its owner sees, where that was asked for.
     pub(super) details: Option<Box<JobDetails>>,
+    /// The steps that it started after its first one, where that was asked for.
+    pub(super) steps: Vec<StepReport>,
 }
 
 /// A job, an array or elements of one, as an argument names them: `7`, `7_3`, `7_[10-20]`, and
@@ -285,7 +287,8 @@ impl Job {
         let started_ms = (state != State::Pending)
             .then(|| submitted_ms.saturating_add(report.waited_ms).min(now_ms));
         let uid = uid_of(&report.user);
-        Self { report, state, submitted_ms, started_ms, ended_ms: None, uid, details: None }
+        let (ended_ms, details, steps) = (None, None, Vec::new());
+        Self { report, state, submitted_ms, started_ms, ended_ms, uid, details, steps }
     }
 
     fn shown(show: ShowReport) -> Self {
@@ -301,6 +304,7 @@ impl Job {
             uid: uid_of(&show.job.user),
             report: show.job,
             details: show.details,
+            steps: show.steps,
         }
     }
 
@@ -434,6 +438,7 @@ fn ended(since_ms: u64, user: Option<&str>) -> anyhow::Result<Vec<Job>> {
                 uid: Some(it.uid),
                 report: it.job,
                 details: None,
+                steps: Vec::new(),
             });
         }
         query.after = next;

@@ -20,6 +20,7 @@ mod scontrol;
 mod sinfo;
 mod squeue;
 mod srun;
+mod steps;
 
 pub(crate) use links::{check, ensure, link};
 

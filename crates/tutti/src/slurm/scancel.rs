@@ -3,15 +3,17 @@
 use super::jobs::{self, Job, Named, State};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::squeue::{name_of, own_name};
+use super::steps::{NamedStep, StepName};
 use super::{print_version, wrong};
 use crate::cmd::job_range::{element_word, find_elements, parted, say_left_out};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
 use tutti_client::parse_signal;
 use tutti_node::codes::code_of;
-use tutti_types::{Indices, JobId, StepId, StepKey};
+use tutti_types::{Indices, JobId, Rank, StepId, StepKey};
 use tutti_wire::code::Code;
 use tutti_wire::local::{ArrayOrder, Reply, Request};
 use tutti_wire::report::Target;
@@ -52,6 +54,7 @@ scancel: end jobs, or send them a signal; `tutti cancel` and `tutti signal` do t
   scancel 7 8                end two jobs: SIGTERM, then SIGKILL after their grace
   scancel --me -t PENDING    all of yours that wait
   scancel 7_3 '8_[10-20]'    elements of job arrays
+  scancel 7.0 8.batch        a step of job 7 alone; the batch script of job 8
   scancel -n solver          your jobs of that name
   scancel -s USR1 7          send a signal to all tasks of job 7
 
@@ -76,13 +79,12 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     let (mut targets, mut steps, mut elements) = (Vec::new(), Vec::new(), Vec::new());
     for word in line.rest.iter().map(|word| word.to_string_lossy()) {
         for item in parted(&word, &[',', ' ']).filter(|item| !item.is_empty()) {
-            if let Some(Named { job, indices: Some(indices) }) = Named::of(item) {
-                elements.push((job, indices));
-                continue;
-            }
-            match target(item) {
-                Some(target) => targets.push(target),
-                None if step(item).is_some() => steps.extend(step(item)),
+            match NamedStep::of(item) {
+                Some(named) if named.step.is_some() => steps.push((item.to_owned(), named)),
+                Some(NamedStep { jobs: Named { job, indices: Some(indices) }, .. }) => {
+                    elements.push((job, indices));
+                }
+                Some(named) => targets.push(Target::from(named.jobs.job)),
                 None => line.problems.push(format!("Invalid job id {item}")),
             }
         }
@@ -92,8 +94,8 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     };
     let has_filter = FILTERS.iter().any(|name| line.has(name));
     let mut exit = 0;
-    for &key in &steps {
-        exit = exit.max(of_step(key, &what, &line));
+    for (word, named) in &steps {
+        exit = exit.max(of_steps((word, named), &what, &line)?);
     }
     if has_filter {
         let named: Vec<Named> =
@@ -127,7 +129,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
 const FILTERS: [&str; 7] = ["user", "me", "name", "jobname", "partition", "state", "nodelist"];
 
 /// What is done with a job.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum What {
     Cancel { at_once: bool },
     Signal { signal: u8, every_process: bool },
@@ -171,34 +173,67 @@ fn of_elements(array: JobId, indices: &Indices, what: &What, line: &Line) -> any
     Ok(exit)
 }
 
-/// A whole job: `7`, or what it began with, `7.batch` or `7.0`.
-fn target(item: &str) -> Option<Target> {
-    step(item).is_none().then(|| jobs::number(item).map(Target::from)).flatten()
+/// Ends steps that an argument names, or sends them a signal; the exit code.
+fn of_steps((word, named): (&str, &NamedStep), what: &What, line: &Line) -> anyhow::Result<u8> {
+    let failed = |why: &dyn fmt::Display| {
+        if !line.has("quiet") {
+            say!("{NAME}: error: Kill job error on job step id {word}: {why}");
+        }
+        1
+    };
+    let jobs = match named.jobs() {
+        Ok(jobs) => jobs,
+        Err(error) => return Ok(failed(&format!("{error:#}"))),
+    };
+    let mut exit = 0;
+    for job in jobs {
+        let Some(job) = jobs::one(job)? else {
+            exit = failed(&"Invalid job id specified");
+            continue;
+        };
+        if job.state.has_ended() {
+            // To end what has ended is no error of the caller's.
+            if line.has("verbose") {
+                say!("{NAME}: Job {} has ended already", job.shown_id());
+            }
+            continue;
+        }
+        match named.step.map_or(Ok(StepId::FIRST), |step| known_step(&job, step)) {
+            Ok(step) => exit = exit.max(of_step((&job, step), what, line, &failed)?),
+            Err(why) => exit = failed(&why),
+        }
+    }
+    Ok(exit)
 }
 
-/// A further step of a job, such as `7.1`.
-fn step(item: &str) -> Option<StepKey> {
-    let (job, step) = item.split_once('.')?;
-    let step = step.parse().ok().filter(|&step: &u32| step > 0)?;
-    Some(StepKey { job: jobs::number(job)?, step: StepId(step) })
+/// Tutti's number of a step that a job has, or had.
+fn known_step(job: &Job, name: StepName) -> Result<StepId, String> {
+    let last = job.steps.iter().map(|it| it.step).max().unwrap_or(0);
+    // Other users see no steps; the instance says that they may not end them.
+    let may_be = |id: &StepId| id.0 <= last || job.details.is_none();
+    let unknown = || format!("job {} has no step {name}; `squeue -s` lists them", job.shown_id());
+    name.id(job).filter(may_be).ok_or_else(unknown)
 }
 
 /// Ends a step, or sends it a signal; the exit code.
-fn of_step(key: StepKey, what: &What, line: &Line) -> u8 {
-    let request = match *what {
-        What::Cancel { at_once } => Request::CancelStep { key, at_once },
-        What::Signal { signal, .. } => Request::SignalStep { key, signal },
-    };
-    match ask(&request) {
-        Ok(_) => 0,
-        Err(error) => {
-            if !line.has("quiet") {
-                let StepKey { job, step } = key;
-                say!("{NAME}: error: Kill job error on job step id {job}.{step}: {error:#}");
-            }
-            1
+fn of_step(
+    (job, step): (&Job, StepId),
+    what: &What,
+    line: &Line,
+    failed: &dyn Fn(&dyn fmt::Display) -> u8,
+) -> anyhow::Result<u8> {
+    let key = StepKey { job: job.id(), step };
+    let script = Target { job: key.job, rank: Some(Rank(0)), pid: None };
+    let request = match (*what, step) {
+        (_, StepId::FIRST) if !job.is_batch() => return one(key.job.into(), what, line),
+        (What::Cancel { at_once }, StepId::FIRST) => Request::Cancel { target: script, at_once },
+        (What::Signal { signal, every_process }, StepId::FIRST) => {
+            Request::Signal { target: script, signal, every_process }
         }
-    }
+        (What::Cancel { at_once }, _) => Request::CancelStep { key, at_once },
+        (What::Signal { signal, .. }, _) => Request::SignalStep { key, signal },
+    };
+    Ok(ask(&request).map_or_else(|error| failed(&format!("{error:#}")), |_| 0))
 }
 
 /// Does it with the jobs that options name, of these if some are named; the exit code.

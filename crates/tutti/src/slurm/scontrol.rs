@@ -6,6 +6,7 @@ use super::format::{duration, moment, plain};
 use super::hosts::{folded, unfolded};
 use super::jobs::{self, Job, MIN_JOB_AGE_S, Named};
 use super::options::{Known, Line, Order, flag, read, value};
+use super::steps::{NamedStep, Step, running, with_steps};
 use super::{or_null, print_version, sinfo, wrong};
 use crate::cmd::job_range::{find_elements, parted, say_left_out};
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ scontrol: show and change jobs, nodes and partitions in the words of Slurm's
 scontrol; `tutti show`, `tutti nodes` and `tutti params` show more.
 
   scontrol show job 7                a job; -o: in one line
+  scontrol show step 7.0             a step that runs; 7: all of job 7
   scontrol show node a1              a node; also partition, config, reservation
   scontrol show hostnames 'a[1-3]'   a list of nodes, unfolded; hostlist folds
   scontrol hold 7                    also release, suspend, resume
@@ -111,7 +113,7 @@ fn show(words: &[&str], line: &Line) -> anyhow::Result<u8> {
         "hostlist" | "hostlistsorted" => hostlist(&named),
         "config" | "configuration" | "conf" => config(),
         "job" | "jobs" | "jobid" => show_jobs(&named, line),
-        "step" | "steps" | "stepid" => show_steps(&named),
+        "step" | "steps" | "stepid" => show_steps(&named, line),
         "node" | "nodes" | "nodename" => show_nodes(&named, line),
         "partition" | "partitions" | "part" | "partitionname" => show_partitions(&named, line),
         "reservation" | "reservations" | "res" => match named.first() {
@@ -359,33 +361,63 @@ fn job_place(job: &Job) -> Block {
     block
 }
 
-fn show_steps(named: &[&str]) -> anyhow::Result<u8> {
-    let mut text = String::new();
-    for word in named {
-        let found = jobs::number(word).map(jobs::one).transpose()?.flatten();
-        let Some(job) = found.filter(|job| !job.state.has_ended() && job.started_ms.is_some())
-        else {
-            say!("slurm_get_job_steps error: Invalid job id specified");
-            return Ok(1);
+fn show_steps(named: &[&str], line: &Line) -> anyhow::Result<u8> {
+    let mut wanted = Vec::new();
+    for word in named.iter().flat_map(|word| parted(word, &[','])) {
+        let Some(step) = NamedStep::of(word) else {
+            return failed(&format!("Invalid job step id {}", plain(word)));
         };
-        let step = if job.is_batch() { "batch" } else { "0" };
-        text.push_str(&format!(
-            "StepId={}.{step} UserId={} StartTime={} TimeLimit=UNLIMITED State={} Partition={} \
-             NodeList={} Nodes={} CPUs={} Tasks={} Name={} Network=(null)\n",
-            job.id(),
-            job.uid.unwrap_or_default(),
-            job.started_ms.map_or_else(|| "Unknown".into(), moment),
-            job.state.words().0,
-            job.partition(),
-            or_null(format_host_list(job.nodes())),
-            job.node_count(),
-            job.report.processors,
-            job.report.tasks,
-            plain(&job.report.name),
-        ));
+        wanted.push(step);
     }
-    print(&text)?;
+    let mut found = Vec::new();
+    for step in &wanted {
+        for job in step.jobs()? {
+            found.extend(jobs::one(job)?);
+        }
+    }
+    if named.is_empty() {
+        found = with_steps(jobs::listed(None, None)?)?;
+    }
+    let steps: Vec<Step<'_>> = found.iter().flat_map(running).collect();
+    let is_wanted = |step: &Step<'_>| wanted.is_empty() || wanted.iter().any(|it| it.has(step));
+    if wanted.iter().any(|it| !steps.iter().any(|step| it.has(step))) {
+        say!("slurm_get_job_steps error: Invalid job id specified");
+        return Ok(1);
+    }
+    let blocks: Vec<Block> = steps.iter().filter(|step| is_wanted(step)).map(step_block).collect();
+    if blocks.is_empty() {
+        print("No job steps in the system\n")?;
+        return Ok(0);
+    }
+    print_blocks(&blocks, line)?;
     Ok(0)
+}
+
+fn step_block(step: &Step<'_>) -> Block {
+    let nodes = step.nodes();
+    let count = nodes.len().to_string();
+    let cpus = step.processors().to_string();
+    vec![
+        vec![
+            ("StepId", step.shown_id()),
+            ("UserId", step.job.uid.unwrap_or_default().to_string()),
+            ("StartTime", step.started_ms().map_or_else(|| "Unknown".into(), moment)),
+            ("TimeLimit", "UNLIMITED".into()),
+        ],
+        vec![
+            ("State", step.state().words().0.into()),
+            ("Partition", step.job.partition().into()),
+            ("NodeList", or_null(format_host_list(nodes))),
+        ],
+        vec![
+            ("Nodes", count.clone()),
+            ("CPUs", cpus.clone()),
+            ("Tasks", step.tasks().to_string()),
+            ("Name", step.title().into()),
+            ("Network", "(null)".into()),
+        ],
+        vec![("TRES", format!("cpu={cpus},node={count}"))],
+    ]
 }
 
 fn show_nodes(named: &[&str], line: &Line) -> anyhow::Result<u8> {

@@ -2,7 +2,8 @@
 
 use super::format::{self, Piece, duration_short, moment};
 use super::jobs::{self, Job, MIN_JOB_AGE_S, Named, State};
-use super::options::{Known, Line, Order, flag, read, value};
+use super::options::{Known, Line, Order, flag, perhaps, read, value};
+use super::steps::{self, NamedStep, Step};
 use super::{print_version, wrong};
 use std::ffi::OsString;
 use tutti_client::output::print;
@@ -44,7 +45,7 @@ const OPTIONS: &[Known] = &[
     value("sort", Some('S')),
     flag("start", None),
     value("states", Some('t')),
-    value("steps", Some('s')),
+    perhaps("steps", Some('s')),
     flag("usage", None),
     value("user", Some('u')),
     flag("verbose", Some('v')),
@@ -59,6 +60,7 @@ squeue: list jobs in the columns of Slurm's squeue; `tutti ps` shows more.
   squeue --me -t all              yours, with those that ended lately
   squeue -j 7,8 -h -o '%i %T %R'  two jobs, in columns of your own
   squeue -O JobID,State:12        columns by name
+  squeue -s -j 7                  the steps of job 7 that run; -s 7.0: one step
 
 Which jobs: -j/--jobs, -u/--user, --me, -n/--name, -p/--partition, -t/--states,
 -w/--nodelist. How: -h/--noheader, -l/--long, -o/--format, -O/--Format, -S/--sort,
@@ -158,11 +160,16 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if line.has("version") {
         return print_version();
     }
+    let of_steps = line.has("steps");
+    let steps = steps_of(&mut line);
     if let Some(word) = line.rest.first() {
         line.problems.push(format!("Unrecognized option: {}", word.to_string_lossy()));
     }
     if let Some(json) = ["json", "yaml"].into_iter().find(|name| line.has(name)) {
         line.problems.push(format!("--{json} is not available; `tutti ps --json` has all fields"));
+    }
+    if of_steps {
+        return list_steps(&steps, line);
     }
     let columns = format_of(&line).map_err(|problem| line.problems.push(problem));
     let which = Which::of(&line).map_err(|problem| line.problems.push(problem));
@@ -180,6 +187,101 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
             say!("slurm_load_jobs error: Invalid job id specified");
             Ok(1)
         }
+    }
+}
+
+/// The steps that are named: behind `-s`, as its value or as further words.
+fn steps_of(line: &mut Line) -> Vec<NamedStep> {
+    let mut words = line.items("steps");
+    if line.has("steps") && words.is_empty() {
+        let rest = std::mem::take(&mut line.rest);
+        let all = rest.iter().map(|word| word.to_string_lossy().into_owned());
+        words = all.flat_map(|it| it.split(',').map(str::to_owned).collect::<Vec<_>>()).collect();
+    }
+    let mut steps = Vec::new();
+    for word in words {
+        match NamedStep::of(&word) {
+            Some(step) => steps.push(step),
+            None => line.problems.push(format!("Invalid job step id: {word}")),
+        }
+    }
+    steps
+}
+
+const STEPS: &str = "%.15i %.8j %.9P %.8u %.9M %N";
+
+/// The columns of steps, as [`COLUMNS`].
+const STEP_COLUMNS: &[(Option<char>, &[&str], &str)] = &[
+    (Some('i'), &["stepid"], "STEPID"),
+    (Some('j'), &["stepname", "name"], "NAME"),
+    (Some('P'), &["partition"], "PARTITION"),
+    (Some('u'), &["username"], "USER"),
+    (Some('U'), &["userid"], "USER"),
+    (Some('M'), &["timeused"], "TIME"),
+    (Some('l'), &["timelimit"], "TIME_LIMIT"),
+    (Some('N'), &["nodelist", "nodes"], "NODELIST"),
+    (Some('S'), &["starttime"], "START_TIME"),
+    (Some('A'), &["numtasks"], "TASKS"),
+    (Some('C'), &["numcpus"], "CPUS"),
+    (Some('b'), &["tres-per-node"], "TRES_PER_NODE"),
+    (Some('F'), &["arrayjobid"], "ARRAY_JOB_ID"),
+    (Some('K'), &["arraytaskid"], "ARRAY_TASK_ID"),
+    (None, &["jobid"], "JOBID"),
+    (None, &["stepstate"], "STATE"),
+];
+
+/// `squeue -s`: steps that run.
+fn list_steps(named: &[NamedStep], mut line: Line) -> anyhow::Result<u8> {
+    let columns = step_format_of(&line).map_err(|problem| line.problems.push(problem));
+    let which = Which::of(&line).map_err(|problem| line.problems.push(problem));
+    let (Ok(columns), Ok(which), true) = (columns, which, line.problems.is_empty()) else {
+        return Ok(wrong(NAME, &line.problems));
+    };
+    let mut jobs = jobs::listed(None, None)?;
+    let is_named = |job: &Job| named.is_empty() || named.iter().any(|it| it.jobs.has(job));
+    jobs.retain(|job| !job.report.is_whole_array() && which.has(job) && is_named(job));
+    jobs.sort_by_key(Job::id);
+    let jobs = steps::with_steps(jobs)?;
+    let mut text = String::new();
+    if !line.has("noheader") {
+        text.push_str(&format::line(&columns, |column| column.2.to_owned()));
+        text.push('\n');
+    }
+    let all = jobs.iter().flat_map(steps::running);
+    for step in all.filter(|step| named.is_empty() || named.iter().any(|it| it.has(step))) {
+        text.push_str(&format::line(&columns, |column| step_cell(&step, column.1[0])));
+        text.push('\n');
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+fn step_format_of(line: &Line) -> Result<Vec<Piece<Column>>, String> {
+    let letter = |c| STEP_COLUMNS.iter().find(|(letter, ..)| *letter == Some(c));
+    let name = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        STEP_COLUMNS.iter().find(|(_, names, _)| names.contains(&&*name))
+    };
+    let last = line.given.iter().rev().find(|it| ["format", "Format"].contains(&it.name));
+    match last.map(|it| (it.name, it.value.as_deref().unwrap_or_default())) {
+        Some(("Format", names)) => format::names(names, name),
+        Some((_, letters)) => format::letters(letters, letter),
+        None => format::letters(STEPS, letter),
+    }
+}
+
+fn step_cell(step: &Step<'_>, column: &str) -> String {
+    match column {
+        "stepid" => step.shown_id(),
+        "stepname" => step.title().to_owned(),
+        "timeused" => duration_short(step.elapsed_ms() / 1000),
+        "timelimit" => "UNLIMITED".into(),
+        "nodelist" => format_host_list(step.nodes()),
+        "starttime" => step.started_ms().map_or_else(|| "N/A".into(), moment),
+        "numtasks" => step.tasks().to_string(),
+        "numcpus" => step.processors().to_string(),
+        "stepstate" => step.state().words().0.into(),
+        of_job => cell(step.job, of_job),
     }
 }
 

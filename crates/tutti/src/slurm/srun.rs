@@ -107,7 +107,7 @@ const OF_SRUN: [&str; 15] = [
 const OF_SUBMITTED: [&str; 4] = ["hold", "open-mode", "requeue", "no-requeue"];
 
 /// Options that a step has from its job.
-const OF_ITS_JOB: [&str; 31] = [
+const OF_ITS_JOB: [&str; 30] = [
     "account",
     "begin",
     "comment",
@@ -120,7 +120,6 @@ const OF_ITS_JOB: [&str; 31] = [
     "gpus-per-node",
     "gpus-per-task",
     "gres",
-    "job-name",
     "licenses",
     "mail-type",
     "mail-user",

@@ -82,6 +82,7 @@ mod sharing;
 mod show;
 mod sim;
 mod slurm;
+mod slurm_steps;
 mod spawn;
 mod squatters;
 mod stalls;

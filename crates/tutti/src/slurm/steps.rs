@@ -1,0 +1,211 @@
+//! Steps of jobs as Slurm numbers them.
+//!
+//! A batch script is the step `batch`, and the first `srun` in it is step 0. In a job without a
+//! script, its first tasks are step 0. Tutti counts the script, too
+//! ([`FirstStep::number_after_script`](tutti_types::FirstStep::number_after_script)).
+
+use super::jobs::{self, Job, Named, State};
+use crate::cmd::job_range::find_elements;
+use std::fmt;
+use tutti_types::{FirstStep, JobId, StepId};
+use tutti_wire::show::StepReport;
+
+/// A step in its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StepName {
+    Batch,
+    Number(u32),
+}
+
+impl fmt::Display for StepName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Batch => "batch".fmt(f),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+impl StepName {
+    fn of(text: &str) -> Option<Self> {
+        match text {
+            "batch" => Some(Self::Batch),
+            number => number.parse().ok().map(Self::Number),
+        }
+    }
+
+    fn of_id(job: &Job, id: u32) -> Self {
+        first_of(job).number_after_script(StepId(id)).map_or(Self::Batch, Self::Number)
+    }
+
+    /// Tutti's number of the step; `None` if its job has no such step.
+    pub(super) fn id(self, job: &Job) -> Option<StepId> {
+        match (self, job.is_batch()) {
+            (Self::Batch, true) => Some(StepId::FIRST),
+            (Self::Batch, false) => None,
+            (Self::Number(number), true) => number.checked_add(1).map(StepId),
+            (Self::Number(number), false) => Some(StepId(number)),
+        }
+    }
+}
+
+/// What a job starts with, as far as the numbers of its steps depend on it.
+fn first_of(job: &Job) -> FirstStep {
+    if job.is_batch() { FirstStep::Once } else { FirstStep::EachSlot }
+}
+
+/// A job or one of its steps, as an argument names it: `7`, `7.0`, `7_3.batch`.
+#[derive(Clone, Debug)]
+pub(super) struct NamedStep {
+    pub(super) jobs: Named,
+    /// `None`: all.
+    pub(super) step: Option<StepName>,
+}
+
+impl NamedStep {
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let (jobs, step) = match text.split_once('.') {
+            Some((jobs, step)) => (jobs, Some(StepName::of(step)?)),
+            None => (text, None),
+        };
+        Some(Self { jobs: Named::of(jobs)?, step })
+    }
+
+    /// The numbers of the jobs that have it.
+    ///
+    /// # Errors
+    /// If there is no such array.
+    pub(super) fn jobs(&self) -> anyhow::Result<Vec<JobId>> {
+        match &self.jobs.indices {
+            None => Ok(vec![self.jobs.job]),
+            Some(indices) => {
+                let found = find_elements(self.jobs.job, Some(indices.clone()))?;
+                Ok(found.jobs.into_iter().map(|(_, job)| job).collect())
+            }
+        }
+    }
+
+    pub(super) fn has(&self, step: &Step<'_>) -> bool {
+        self.jobs.has(step.job) && self.step.is_none_or(|name| name == step.name)
+    }
+}
+
+/// A step that runs.
+#[derive(Debug)]
+pub(super) struct Step<'a> {
+    pub(super) job: &'a Job,
+    pub(super) name: StepName,
+    further: Option<&'a StepReport>,
+}
+
+impl<'a> Step<'a> {
+    /// As Slurm shows it: `7.0`, `7_3.batch`.
+    pub(super) fn shown_id(&self) -> String {
+        format!("{}.{}", self.job.shown_id(), self.name)
+    }
+
+    /// What it is called.
+    pub(super) fn title(&self) -> &'a str {
+        match self.further {
+            Some(step) => &step.name,
+            None if self.name == StepName::Batch => "batch",
+            None => &self.job.report.name,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.further.map(|step| step.state.as_str()) {
+            Some("ending") => State::Completing,
+            _ => self.job.state,
+        }
+    }
+
+    pub(super) fn tasks(&self) -> u32 {
+        self.further.map_or(self.job.report.tasks, |step| step.tasks)
+    }
+
+    /// The names of its nodes.
+    pub(super) fn nodes(&self) -> Vec<&'a str> {
+        let Some(step) = self.further else {
+            let all = self.job.nodes();
+            return match self.name {
+                StepName::Batch => all.into_iter().take(1).collect(),
+                StepName::Number(_) => all,
+            };
+        };
+        step.placement.iter().map(|it| it.split(':').next().unwrap_or(it)).collect()
+    }
+
+    /// How many processors it has.
+    pub(super) fn processors(&self) -> u32 {
+        let Some(step) = self.further else { return self.job.report.processors };
+        let numbers = |it: &String| {
+            let list = it.split(':').nth(1)?.parse::<tutti_types::Indices>().ok()?;
+            Some(list.count())
+        };
+        step.placement.iter().filter_map(numbers).fold(0, u32::saturating_add)
+    }
+
+    /// How long ago it began, in milliseconds; for what its job began with, the time of its turns.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        match self.further {
+            Some(step) => step.elapsed_ms.unwrap_or(0),
+            None => self.job.report.service_ms,
+        }
+    }
+
+    /// When it began, in milliseconds since 1970.
+    pub(super) fn started_ms(&self) -> Option<u64> {
+        match self.further {
+            Some(step) => {
+                step.elapsed_ms.map(|ms| tutti_node::platform::time::wall_ms().saturating_sub(ms))
+            }
+            None => self.job.started_ms,
+        }
+    }
+}
+
+/// The steps of a job that run, the first one first.
+pub(super) fn running(job: &Job) -> Vec<Step<'_>> {
+    if job.state.has_ended() || job.started_ms.is_none() || job.state == State::Pending {
+        return Vec::new();
+    }
+    let first = Step { job, name: StepName::of_id(job, StepId::FIRST.0), further: None };
+    let runs = |it: &&StepReport| ["running", "ending"].contains(&it.state.as_str());
+    let further = job.steps.iter().filter(runs).map(|it| Step {
+        job,
+        name: StepName::of_id(job, it.step),
+        further: Some(it),
+    });
+    std::iter::once(first).chain(further).collect()
+}
+
+/// The jobs that may have steps, with these.
+///
+/// # Errors
+/// If the instance does not answer.
+pub(super) fn with_steps(mut jobs: Vec<Job>) -> anyhow::Result<Vec<Job>> {
+    jobs.retain(|job| !job.state.has_ended() && job.state != State::Pending);
+    let mut all = Vec::new();
+    for job in jobs {
+        all.extend(jobs::one(job.id())?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NamedStep, StepName};
+
+    #[test]
+    fn a_step_is_named_by_job_and_number() {
+        let step = |text: &str| NamedStep::of(text).map(|it| (it.jobs.job.0, it.step));
+        assert_eq!(step("7"), Some((7, None)));
+        assert_eq!(step("7.batch"), Some((7, Some(StepName::Batch))));
+        assert_eq!(step("7.0"), Some((7, Some(StepName::Number(0)))));
+        assert_eq!(step("7_3.12"), Some((7, Some(StepName::Number(12)))));
+        for text in ["7.", "7.x", "7.-1", ".0", "0.0", "7.1.2"] {
+            assert_eq!(step(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Steps of jobs as Slurm's users know them: their numbers, lists, ends and signals.
+
+use crate::harness::{Instance, eventually};
+use crate::slurm::{faced, slurm};
+use std::fs;
+
+/// Starts a script of two slots, which is job 1. It writes to `out`.
+fn script(instance: &Instance, text: &str) {
+    instance.script("steps.sh", &format!("#!/bin/bash\n#SBATCH -n 2 -o out\n{text}\n"));
+    slurm(instance, &["sbatch", "steps.sh"]).expect(0);
+}
+
+fn lines(instance: &Instance, words: &[&str]) -> Vec<String> {
+    slurm(instance, words).expect(0).text().lines().map(str::to_owned).collect()
+}
+
+fn output(instance: &Instance) -> String {
+    fs::read_to_string(instance.work.join("out")).unwrap_or_default()
+}
+
+#[test]
+fn the_first_srun_of_a_script_is_step_0_and_the_script_is_no_numbered_step() {
+    let instance = faced();
+    let says = "$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURM_STEPID $SLURM_STEP_NUM_TASKS \
+                $SLURM_STEP_NUM_NODES $SLURM_STEP_TASKS_PER_NODE $SLURM_NTASKS \
+                $SLURM_JOB_NUM_NODES";
+    script(
+        &instance,
+        &format!(
+            "echo ${{SLURM_STEP_ID-absent}} ${{SLURM_STEP_NODELIST-absent}} $SLURM_NTASKS\n\
+             srun -n 1 sh -c 'echo {says}'; srun sh -c 'echo {says}'\n\
+             srun -n 1 sh -c '[ $SLURM_STEP_NODELIST.$SLURM_JOB_NAME = $SLURM_JOB_NODELIST.steps.sh ]' && echo same\n"
+        ),
+    );
+    instance.tutti(&["wait", "1"]).expect(0);
+    let wanted = ["absent absent 2", "1.0.0 1 1 1 1 1", "1.1.1 2 1 2 2 1", "1.1.1 2 1 2 2 1"];
+    let said = output(&instance);
+    assert_eq!(said.lines().collect::<Vec<_>>(), [&wanted[..], &["same"]].concat());
+    // Without a script, the tasks of the job are its step 0.
+    let line = "echo $SLURM_STEP_ID $SLURM_STEP_NUM_TASKS";
+    assert_eq!(slurm(&instance, &["srun", "sh", "-c", line]).expect(0).text(), "0 1\n");
+}
+
+#[test]
+fn steps_are_listed_and_one_of_them_is_ended_alone() {
+    let instance = faced();
+    script(
+        &instance,
+        "srun -n 1 -J left sleep $NAP & one=$!; sleep 0.2; srun -n 1 -J right sleep $NAP & two=$!\n\
+         wait $one; echo left $?; wait $two; echo right $?; sleep $NAP; echo never",
+    );
+    let listed = |words: &[&str]| lines(&instance, &[&["squeue", "-h", "-s"], words].concat());
+    let all = ["1.batch batch 1", "1.0 left 1", "1.1 right 1"];
+    eventually("two steps", || (listed(&["-o", "%i %j %A"]) == all).then_some(()));
+    assert_eq!(listed(&["-j", "1", "-o", "%i"]), ["1.batch", "1.0", "1.1"]);
+    assert_eq!(listed(&["-j", "2", "-o", "%i"]), [""; 0]);
+    assert_eq!(listed(&["1.1", "-o", "%i"]), ["1.1"]);
+    let table = lines(&instance, &["squeue", "-s"]);
+    let heading: Vec<&str> = table[0].split_whitespace().collect();
+    assert_eq!(heading, ["STEPID", "NAME", "PARTITION", "USER", "TIME", "NODELIST"]);
+    assert_eq!(table[2].split_whitespace().count(), 6, "{}", table[2]);
+    let shown = lines(&instance, &["scontrol", "-o", "show", "step", "1.0"]);
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    for says in ["StepId=1.0 ", "State=RUNNING", "CPUs=1 Tasks=1 Name=left "] {
+        assert!(shown[0].contains(says), "no {says} in: {}", shown[0]);
+    }
+    assert_eq!(lines(&instance, &["scontrol", "-o", "show", "step", "1"]).len(), 3);
+    slurm(&instance, &["scontrol", "show", "step", "1.7"]).expect(1).says("Invalid job id");
+    slurm(&instance, &["scancel", "1.7"]).expect(1).says("job 1 has no step 7");
+    slurm(&instance, &["scancel", "1.extern"]).expect(1).says("Invalid job id 1.extern");
+    slurm(&instance, &["scancel", "1.0"]).expect(0);
+    eventually("its end", || output(&instance).contains("left 143\n").then_some(()));
+    assert_eq!(listed(&["-o", "%i"]), ["1.batch", "1.1"], "the job and the other step go on");
+    slurm(&instance, &["scancel", "1.0"]).expect(0);
+    slurm(&instance, &["scancel", "-s", "KILL", "1.1"]).expect(0);
+    eventually("its end", || output(&instance).contains("right 137\n").then_some(()));
+    slurm(&instance, &["scancel", "1.batch"]).expect(0);
+    instance.tutti(&["wait", "1"]).expect(143);
+    assert!(!output(&instance).contains("never"), "the script ended, too");
+    instance.expect_no_nappers();
+}
+
+#[test]
+fn a_step_of_an_element_of_an_array_is_named_by_its_index() {
+    let instance = faced();
+    instance.script(
+        "each.sh",
+        "#!/bin/bash\nsrun sleep $NAP; echo ended $? > end-$SLURM_ARRAY_TASK_ID\nsleep $NAP\n",
+    );
+    slurm(&instance, &["sbatch", "-o", "/dev/null", "-a", "3", "each.sh"]).expect(0);
+    let listed = || lines(&instance, &["squeue", "-h", "-s", "-o", "%i"]);
+    eventually("a step", || (listed() == ["1_3.batch", "1_3.0"]).then_some(()));
+    slurm(&instance, &["scancel", "1_3.0"]).expect(0);
+    let end = instance.work.join("end-3");
+    eventually("its end", || end.exists().then_some(()));
+    eventually("its line", || (listed() == ["1_3.batch"]).then_some(()));
+    slurm(&instance, &["scancel", "1"]).expect(0);
+}
