@@ -22,7 +22,7 @@ use anyhow::Context;
 use clap::Args;
 use std::fmt::Write as _;
 use std::io::Read;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeInteger, DeTable, DeValue};
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
 use tutti_types::{ClassName, QueueName};
@@ -153,6 +153,12 @@ impl Source {
             return Err(coded(Code::BadValue, reason));
         }
         Ok(Self { name: path.into(), text })
+    }
+
+    /// A text that was read already.
+    #[must_use]
+    pub fn from_text(name: &str, text: &str) -> Self {
+        Self { name: name.into(), text: text.into() }
     }
 
     /// A set that is built in.
@@ -363,7 +369,9 @@ impl Reading<'_> {
     ) -> Result<(), Wrong> {
         let value = match value {
             DeValue::String(text) => text.to_string(),
-            DeValue::Integer(number) => number.as_str().replace('_', ""),
+            DeValue::Integer(number) => decimal(number).ok_or_else(|| {
+                (line, format!("{name} has a number that is too large: {number}"))
+            })?,
             DeValue::Array(items) => {
                 let texts = items.iter().map(|item| item.get_ref().as_str());
                 let texts: Option<Vec<&str>> = texts.collect();
@@ -398,6 +406,16 @@ fn table_of<'t, 'i>(
         .ok_or_else(|| (line, format!("{name} needs a section of its own: [{name}...]")))
 }
 
+/// A number as the controller reads it; TOML also has hexadecimal, octal and binary ones. `None`:
+/// one of those is above 64 bits.
+fn decimal(number: &DeInteger<'_>) -> Option<String> {
+    let digits = number.as_str().replace('_', "");
+    match number.radix() {
+        10 => Some(digits),
+        radix => u64::from_str_radix(&digits, radix).ok().map(|value| value.to_string()),
+    }
+}
+
 /// A name, in quotes where it needs some.
 fn key(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -417,7 +435,8 @@ fn line(name: &str, value: &str) -> String {
             let names: Vec<String> = value.split(',').map(text).collect();
             format!("[{}]", names.join(", "))
         }
-        _ if !value.is_empty() && value.len() < 19 && value.bytes().all(|b| b.is_ascii_digit()) => {
+        // TOML has no numbers such as 007, and none above 63 bits.
+        _ if value.parse::<i64>().is_ok_and(|it| it >= 0 && it.to_string() == value) => {
             value.into()
         }
         _ => text(value),
@@ -497,7 +516,7 @@ mod tests {
     use super::{Part, Source};
 
     fn source(text: &str) -> Source {
-        Source { name: "site.toml".into(), text: text.into() }
+        Source::from_text("site.toml", text)
     }
 
     #[test]
@@ -517,6 +536,17 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert_eq!(source(text).settings(Part::Params).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn numbers_of_other_bases_are_read_by_their_value() {
+        let text = "[params]\nrows = 0x1_0\nuser_jobs = 0o17\njobs = 0b101\nmax = 1_000\n";
+        let settings = source(text).settings(Part::Params).unwrap();
+        let values: Vec<&str> = settings.iter().map(|it| &*it.value).collect();
+        assert_eq!(values, ["16", "15", "5", "1000"]);
+        let large = source("[params]\nrows = 0x1ffffffffffffffff\n").settings(Part::Params);
+        assert!(large.unwrap_err().to_string().contains("too large"));
+        assert_eq!(super::line("jobs", "007"), "jobs = \"007\"\n");
     }
 
     #[test]

@@ -22,12 +22,18 @@ mod join;
 mod journal;
 #[path = "../../../fuzz/checks/messages.rs"]
 mod messages;
+#[path = "../../../fuzz/checks/notify.rs"]
+mod notify;
 #[path = "../../../fuzz/checks/pmi.rs"]
 mod pmi;
 #[path = "../../../fuzz/checks/pmix.rs"]
 mod pmix;
+#[path = "../../../fuzz/checks/policy.rs"]
+mod policy;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
+#[path = "../../../fuzz/checks/site.rs"]
+mod site;
 #[path = "../../../fuzz/checks/swf.rs"]
 mod swf;
 #[path = "../../../fuzz/checks/token.rs"]
@@ -38,16 +44,19 @@ use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 14] = [
     ("branch", branch::branch),
     ("config", config::config),
     ("elf", elf::elf),
     ("join", join::join),
     ("journal", journal::journal),
     ("messages", messages::messages),
+    ("notify", notify::notify),
     ("pmi", pmi::pmi),
     ("pmix", pmix::pmix),
+    ("policy", policy::policy),
     ("request", request::request),
+    ("site", site::site),
     ("swf", swf::swf),
     ("token", token::token),
 ];

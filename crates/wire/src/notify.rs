@@ -320,6 +320,14 @@ impl<'a> HookUrl<'a> {
     }
 }
 
+/// The status in the first line of a webhook's answer; `None` if the answer is not HTTP/1.
+#[must_use]
+pub fn answer_status(answer: &[u8]) -> Option<u16> {
+    let line = answer.split(|byte| *byte == b'\n').next()?;
+    let line = core::str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +353,14 @@ mod tests {
         assert_eq!(parse("http://a.example/x?y=1"), Ok((false, "a.example", 80, "/x?y=1")));
         assert_eq!(parse("https://a:8443"), Ok((true, "a", 8443, "")));
         assert_eq!(parse("https://[::1]:9/h"), Ok((true, "::1", 9, "/h")));
+    }
+
+    #[test]
+    fn the_status_of_an_answer_is_in_its_first_line() {
+        assert_eq!(answer_status(b"HTTP/1.1 204 No Content\r\n\r\n"), Some(204));
+        for answer in [&b""[..], b"SSH-2.0-x\r\n", b"HTTP/1.1\r\n", b"HTTP/1.1 x\r\n", b"\xff\n"] {
+            assert_eq!(answer_status(answer), None);
+        }
     }
 
     #[test]

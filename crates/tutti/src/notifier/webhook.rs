@@ -15,7 +15,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tutti_wire::notify::HookUrl;
+use tutti_wire::notify::{HookUrl, answer_status};
 
 /// The most that is read of an answer until its first line is whole.
 const STATUS_BYTES_MAX: usize = 4 << 10;
@@ -147,16 +147,9 @@ fn exchange<S: Bounded>(
         answer.extend_from_slice(&room[..count]);
     }
     end(&mut stream);
-    let status = status_of(&answer).context("the server's answer is not HTTP")?;
+    let status = answer_status(&answer).context("the server's answer is not HTTP")?;
     ensure!((200..300).contains(&status), "the server answered with status {status}");
     Ok(())
-}
-
-/// The status in an answer's first line.
-fn status_of(answer: &[u8]) -> Option<u16> {
-    let line = answer.split(|byte| *byte == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// TLS that trusts what the system does.
@@ -172,17 +165,4 @@ fn trust() -> anyhow::Result<ClientConfig> {
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::status_of;
-
-    #[test]
-    fn the_status_is_in_the_first_line() {
-        assert_eq!(status_of(b"HTTP/1.1 204 No Content\r\n\r\n"), Some(204));
-        for answer in [&b""[..], b"SSH-2.0-x\r\n", b"HTTP/1.1\r\n", b"HTTP/1.1 x\r\n", b"\xff\n"] {
-            assert_eq!(status_of(answer), None);
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! One of each message that another machine may send, where the fuzz targets begin.
+//! One of each message of a process or another machine, where the fuzz targets begin.
 
 use super::WRITE;
 use crate::layout::Layouts;
@@ -8,8 +8,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{FromBranch, ToBranch};
+use tutti_wire::handover::{FromHolder, ToHolder};
 use tutti_wire::join::{Redeem, Redeemed};
+use tutti_wire::keeper::{FromKeeper, ToKeeper};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::writer::WriterOrder;
 use tutti_wire::{Hello, Role, frame};
 
 /// The seeds of a target, by their names.
@@ -46,6 +51,20 @@ fn join() -> Seeds {
     seeds
 }
 
+fn messages() -> Seeds {
+    let mut seeds = Seeds::new();
+    add::<Request>(&mut seeds, "request");
+    add::<Reply>(&mut seeds, "reply");
+    add::<FromFrontEnd>(&mut seeds, "from-front-end");
+    add::<ToFrontEnd>(&mut seeds, "to-front-end");
+    add::<WriterOrder>(&mut seeds, "writer");
+    add::<ToKeeper>(&mut seeds, "to-keeper");
+    add::<FromKeeper>(&mut seeds, "from-keeper");
+    add::<ToHolder>(&mut seeds, "to-holder");
+    add::<FromHolder>(&mut seeds, "from-holder");
+    seeds
+}
+
 fn place(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
 }
@@ -53,7 +72,7 @@ fn place(target: &str) -> PathBuf {
 /// Writes them down, in place of those of other messages; what else is there was found by fuzzing.
 fn write(place: &Path, seeds: &Seeds) {
     fs::create_dir_all(place).unwrap();
-    let kinds = ["from-", "to-", "redeem-", "redeemed-"];
+    let kinds = ["from-", "to-", "redeem-", "redeemed-", "request-", "reply-", "writer-"];
     for old in fs::read_dir(place).unwrap().map(|entry| entry.unwrap()) {
         let name = old.file_name().into_string().unwrap();
         if kinds.iter().any(|kind| name.starts_with(kind)) {
@@ -67,7 +86,7 @@ fn write(place: &Path, seeds: &Seeds) {
 
 #[test]
 fn there_is_a_seed_of_each_message() {
-    for (target, seeds) in [("branch", branch()), ("join", join())] {
+    for (target, seeds) in [("branch", branch()), ("join", join()), ("messages", messages())] {
         let place = place(target);
         if std::env::var_os(WRITE).is_some() {
             write(&place, &seeds);
