@@ -14,8 +14,13 @@ use tutti_node::link::Link;
 use tutti_types::{EndReason, LaunchId, NodeId, OnBadExit, Rank, StepId, StepKey, TaskStatus};
 use tutti_wire::branch::{Passed, ToBranch};
 use tutti_wire::code::Code;
+#[cfg(not(test))]
 use tutti_wire::limits::EXCHANGE_BYTES_MAX;
 use tutti_wire::pmi::{Barrier, BarrierGroup, Collected, Exchange, Values, packed};
+
+/// In tests little, so that a few parts reach it.
+#[cfg(test)]
+const EXCHANGE_BYTES_MAX: usize = 1 << 20;
 
 /// What of an answer may wait for the head's agent: orders that come after it wait for no more than
 /// that.
@@ -49,7 +54,7 @@ pub(super) struct Sending {
 
 impl Exchanges {
     /// What is kept of barriers that are not complete.
-    fn gathered_bytes(&self) -> usize {
+    pub(super) fn gathered_bytes(&self) -> usize {
         let of_sender = |(nodes, part): (&Vec<NodeId>, &Collected)| nodes.len() * 8 + part.bytes();
         let of_barrier = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
             barrier.group.bytes() + by.iter().map(of_sender).sum::<usize>()

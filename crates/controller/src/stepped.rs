@@ -113,14 +113,21 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};
+    use tutti_core::JobState;
     use tutti_journal::SqliteStore;
     use tutti_node::link::Link;
-    use tutti_types::{ClassName, Nanos, NodeId, NodeSpec};
+    use tutti_types::{
+        ClassName, FirstStep, LaunchId, Nanos, NodeId, NodeSpec, OnBadExit, OnNodeLoss,
+    };
     use tutti_wire::Role;
-    use tutti_wire::branch::{FromBranch, Joining, Origin, Recipients, Report, ToBranch};
+    use tutti_wire::branch::{FromBranch, Joining, Origin, Passed, Recipients, Report, ToBranch};
     use tutti_wire::code::Code;
     use tutti_wire::event::{EventQuery, EventRecord, What};
-    use tutti_wire::local::{NodeChange, Reply, Request, Section, Setting};
+    use tutti_wire::launch::{LaunchSpec, OpenMode, Stdio};
+    use tutti_wire::local::{
+        JobRequest, NodeChange, NodesRequest, Reply, Request, Section, Setting, SubmitKey,
+    };
+    use tutti_wire::pmi::{Barrier, BarrierGroup, Exchange, Values};
     use tutti_wire::report::SwitchRecord;
     use tutti_wire::tree::{Answer, FromAgent, Join, ToAgent};
 
@@ -548,5 +555,100 @@ mod tests {
         assert_eq!(driver.take_unread(), [tokens[1], tokens[2], tokens[0]]);
         drop((controller, clients));
         let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    /// A job of a task on each of two nodes.
+    fn of_two_nodes() -> JobRequest {
+        let none = Vec::new;
+        let bytes = |text: &str| serde_bytes::ByteBuf::from(text);
+        JobRequest {
+            class: ClassName::new("interactive"),
+            tasks: 2,
+            processors_per_task: Some(1),
+            memory_per_task_bytes: None,
+            time_limit: None,
+            deadline: None,
+            grace: Nanos::ZERO,
+            weights: None,
+            nodes: NodesRequest::default(),
+            on_bad_exit: OnBadExit::default(),
+            on_node_loss: OnNodeLoss::default(),
+            within: None,
+            launch: LaunchSpec {
+                name: "it".into(),
+                argv: vec![bytes("/bin/true")],
+                script: None,
+                environment: Vec::new(),
+                directory: bytes("/"),
+                umask: 0o022,
+                rlimits: Vec::new(),
+                stdio: Stdio::Files {
+                    input: None,
+                    output: bytes("/dev/null"),
+                    error: None,
+                    mode: OpenMode::default(),
+                },
+                processes_max: None,
+                adopt: Vec::new(),
+                nice: 0,
+                slurm: false,
+            },
+            queue: None,
+            names_class: true,
+            hold: false,
+            resources: Vec::new(),
+            first: FirstStep::EachSlot,
+            after: None,
+            singleton: false,
+            begin_ms: None,
+            warning: None,
+            array: None,
+            notify: None,
+            policy_args: none(),
+        }
+    }
+
+    /// A part of what the first node has stored before a barrier; there are always more.
+    fn stored(job: JobId, number: u32) -> FromBranch {
+        let value = |place: u32| (vec![0; 16].into(), vec![place.to_le_bytes()[0]; 1000].into());
+        let values = Values::from((0..100).map(value).collect::<Vec<_>>());
+        let barrier = Barrier { group: BarrierGroup::World, tag: 0, round: 0 };
+        let launch = LaunchId::first(job);
+        let (is_last, bytes) = (false, values.bytes());
+        let exchange = Exchange { launch, barrier, number, is_last, bytes, values };
+        FromBranch::Exchange(Passed { nodes: vec![NodeId(0)], exchange })
+    }
+
+    #[test]
+    fn a_job_that_stores_too_much_before_a_barrier_is_ended_at_once() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let (mut controller, mut client, mut agent, directory) = cluster("greedy", &names);
+        client.send(&Request::Submit(of_two_nodes(), SubmitKey([7; 16])));
+        client.flush().expect("the controller is there");
+        let reply = answer(&mut controller, &mut client, Vec::new());
+        let Reply::Accepted { job, .. } = reply else { panic!("{reply:?}") };
+        let kept = |controller: &Stepped| {
+            let entry = &controller.driver.jobs[&job];
+            (entry.exchanges.gathered_bytes(), entry.detail())
+        };
+        let mut most = 0;
+        for number in 0..30 {
+            agent.send(&stored(job, number));
+            agent.flush().expect("the controller is there");
+            controller.look();
+            controller.round();
+            let (bytes, detail) = kept(&controller);
+            most = most.max(bytes);
+            if bytes == 0 {
+                assert!(most > 500_000, "it was ended at {most} bytes");
+                assert!(detail.contains("stored more than"), "{detail}");
+                let view = controller.core().job(job, controller.now()).expect("it ends");
+                assert!(matches!(view.state, JobState::Ending { .. }), "{:?}", view.state);
+                drop(controller);
+                let _ = std::fs::remove_dir_all(&directory);
+                return;
+            }
+        }
+        panic!("{most} bytes are kept");
     }
 }

@@ -16,7 +16,9 @@ use tutti_node::platform::ways::{self, Stream};
 use tutti_types::{StepId, TaskPlacement, UserId};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Launch, cut};
-use tutti_wire::limits::{EXCHANGE_USER_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
+#[cfg(not(test))]
+use tutti_wire::limits::EXCHANGE_USER_BYTES_MAX;
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::pmi::{
     Effect, Exchange, LineBuffer, STORE_BYTES_MAX, Server, ServerSpec, TaskState, process_mapping,
 };
@@ -28,6 +30,10 @@ const UNSENT_BYTES_MAX: usize = 16 << 10;
 /// What is read of a task at once, so that one task's commands take little of the keeper's time at
 /// a time.
 const READ_BYTES_MAX: usize = 4 << 10;
+
+/// In tests little, so that two jobs reach it.
+#[cfg(test)]
+const EXCHANGE_USER_BYTES_MAX: usize = 1 << 20;
 
 /// The server of a job, and its connections by the tasks' places.
 pub(super) struct PmiJob {
