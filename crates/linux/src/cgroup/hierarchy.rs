@@ -336,7 +336,10 @@ impl Mounts {
 /// Moves the calling thread, and no other, to the root group of the v1 `cpu` controller, where that
 /// is mounted and may be written.
 pub(crate) fn leave_cpu_group() {
-    let mounts = Mounts::read().unwrap_or_default();
+    move_to_cpu_root(&Mounts::read().unwrap_or_default());
+}
+
+fn move_to_cpu_root(mounts: &Mounts) {
     if let Some(root) = mounts.point_v1("cpu") {
         // `tasks` takes threads, and 0 is the calling one. A thread without the right to move stays
         // where it is.
@@ -383,6 +386,66 @@ mod tests {
 39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 ";
+
+    #[test]
+    fn a_thread_moves_to_the_root_of_the_v1_cpu_controller_alone() {
+        let place = std::env::temp_dir().join(format!("tutti-cpu-root-{}", std::process::id()));
+        for (line, moves) in [
+            ("- cgroup cgroup rw,cpu,cpuacct", true),
+            ("- cgroup cgroup rw,cpuset", false),
+            ("- cgroup2 cgroup2 rw", false),
+        ] {
+            fs::create_dir(&place).unwrap();
+            fs::write(place.join("tasks"), "").unwrap();
+            let mount = format!("30 23 0:26 / {} rw {line}\n", place.display());
+            move_to_cpu_root(&Mounts::parse(&mount, ""));
+            let written = fs::read_to_string(place.join("tasks")).unwrap();
+            fs::remove_dir_all(&place).unwrap();
+            assert_eq!(written, if moves { "0" } else { "" }, "{line}");
+        }
+    }
+
+    /// On machines with that controller; others have no such group to leave.
+    #[test]
+    fn a_thread_that_becomes_real_time_leaves_its_cpu_group_and_others_stay() {
+        let mounts = Mounts::read().unwrap();
+        let Some(root) = mounts.point_v1("cpu") else { return };
+        let group = root.join(format!("tutti-cpu-group-{}", std::process::id()));
+        // Without the right to make a group there is none to leave either.
+        if fs::create_dir(&group).is_err() {
+            return;
+        }
+        let own = || {
+            let groups = fs::read_to_string("/proc/thread-self/cgroup").unwrap();
+            let of_cpu = groups
+                .lines()
+                .filter_map(parse_own)
+                .find(|(controllers, _)| controllers.iter().any(|controller| controller == "cpu"));
+            of_cpu.map(|(_, group)| group).unwrap()
+        };
+        let [moved, stays] = [true, false].map(|leaves| {
+            let tasks = group.join("tasks");
+            let thread = std::thread::spawn(move || {
+                fs::write(tasks, "0").unwrap();
+                let before = own();
+                if leaves {
+                    let _ = crate::rt::become_highest();
+                }
+                (before, own())
+            });
+            thread.join().unwrap()
+        });
+        // The group is empty once its last thread is gone, a moment later.
+        for _ in 0..1000 {
+            if fs::remove_dir(&group).is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(moved.0.ends_with(group.file_name().unwrap()), "{moved:?}");
+        assert_eq!((&moved.1, &stays.0), (&PathBuf::from("/"), &stays.1));
+        assert_eq!(stays.0, moved.0);
+    }
 
     #[test]
     fn the_hybrid_layout() {

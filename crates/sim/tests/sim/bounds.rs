@@ -1,9 +1,10 @@
 //! Orders, horizons, limits, and jobs that can't be run.
 
-use crate::scenario::{S, ends, job, settings, simulate};
+use crate::scenario::{S, ends, job, jobs, settings, simulate};
 use std::convert::Infallible;
 use std::io;
 use tutti_sim::{Finished, Job, Observer, Order, Settings, SimError, Start, Summary, run};
+use tutti_trace::model::T3dMix;
 use tutti_types::{ClusterTime, JobId, Nanos};
 
 /// What happened, in order.
@@ -127,4 +128,25 @@ fn jobs_that_a_limit_keeps_out_are_reported_as_not_run() {
     let not_run: Vec<_> = summary.not_run().iter().collect();
     let why = "a job may have at most 4 processors now (job_limit)".to_owned();
     assert_eq!(not_run, [(&why, &2)]);
+}
+
+/// Jobs of the T3D are of up to 256 processors, and large ones may have 128 together.
+#[test]
+fn the_week_of_the_t3d_goes_on_without_jobs_that_large_limit_keeps_out() {
+    const JOBS: usize = 400;
+    let mut limited = settings(T3dMix::PROCESSORS, "classes");
+    limited.params.set("large_job", 64).unwrap();
+    limited.params.set("large_limit", 128).unwrap();
+    let of_week: Vec<Job> = jobs(T3dMix::new(1).take(JOBS)).collect();
+    let too_large = of_week.iter().filter(|job| job.processors > 128).count();
+    let large = of_week.iter().filter(|job| (64..=128).contains(&job.processors)).count();
+    assert!(too_large > 0 && large > 1, "the model has {too_large} and {large} such jobs");
+    let mut summary = Summary::new(T3dMix::PROCESSORS, None);
+    run(&limited, of_week.into_iter().map(Ok::<_, Infallible>), &mut summary).unwrap();
+    assert_eq!(summary.submitted(), JOBS as u64);
+    assert_eq!(summary.results().jobs, (JOBS - too_large) as u64);
+    let not_run: Vec<_> = summary.not_run().iter().collect();
+    let [(why, count)] = *not_run else { panic!("{not_run:?}") };
+    assert_eq!(*count, too_large as u64);
+    assert!(why.contains("(large_limit)"), "{why}");
 }

@@ -1,6 +1,6 @@
 //! Processes that try to get away from their task.
 
-use crate::harness::{Instance, eventually, player};
+use crate::harness::{Instance, NOBODY, Running, eventually, player, within};
 use std::time::Duration;
 
 #[test]
@@ -94,6 +94,42 @@ fn a_fork_bomb_stays_below_its_limit_and_is_ended() {
         let text = instance.tutti(verb).expect(0).text();
         assert!(text.contains(reached), "{verb:?}: {text}");
     }
+}
+
+/// 400 processes that fork whenever one may are ended while another job prints a line every 50 ms.
+#[test]
+fn a_fork_bomb_of_another_user_is_cancelled_without_a_standstill_of_other_jobs() {
+    const LINE_EVERY: &str = "while :; do echo $(date +%s%N); sleep 0.05; done";
+    let instance = Instance::of_the_system_alone().up();
+    let player = instance.share(&player()).display().to_string();
+    let other = instance.start(&["run", "-n", "1", "bash", "-c", LINE_EVERY]);
+    let bomb = ["submit", "--parsable", "--max-processes", "400", "-o", "/dev/null"];
+    let bomb = [&bomb[..], &[&player, "bomb"]].concat();
+    let bomb = Running::start(instance.command_as(Some(NOBODY), &bomb)).wait().expect(0).text();
+    let count = || {
+        let is_bomb =
+            |pid: &i32| crate::harness::command_line(*pid).last().is_some_and(|w| w == "bomb");
+        crate::harness::processes().iter().filter(|pid| is_bomb(pid)).count()
+    };
+    within(Duration::from_secs(60), "a bomb at its limit", || (count() == 400).then_some(()));
+    let lines = || other.out().lines().count();
+    let before = lines();
+    eventually("the other goes on beside it", || (lines() > before + 3).then_some(()));
+    let begin = lines() - 1;
+    let cancel = ["cancel", "--now", bomb.trim()];
+    instance.start(&cancel).wait_within(Duration::from_secs(60)).expect(0);
+    instance.start(&["wait", bomb.trim()]).wait_within(Duration::from_secs(60)).expect(137);
+    assert_eq!(count(), 0, "all of the bomb is gone");
+    let ended = lines();
+    eventually("the other goes on", || (lines() > ended + 3).then_some(()));
+    let out = other.out();
+    let times: Vec<u64> = out.lines().filter_map(|line| line.parse().ok()).skip(begin).collect();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    let longest = Duration::from_nanos(longest);
+    println!("the longest standstill: {longest:?}");
+    assert!(longest < Duration::from_secs(5), "no line for {longest:?}");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    other.wait().expect(137);
 }
 
 #[test]

@@ -620,3 +620,16 @@ fn more_tasks_than_a_keeper_can_hold_are_declined_with_the_number_that_it_can() 
     }
     instance.tutti(&["run", "-n", "200", "true"]).expect(0);
 }
+
+/// The log of a keeper has room for lines that users' programs provoke, but not for all of them.
+#[test]
+fn bad_lines_of_many_tasks_to_their_pmi_server_do_not_fill_the_log() {
+    let instance = Instance::new().up();
+    let line = "echo mischief >&$PMI_FD; read -r answer <&$PMI_FD; echo $TUTTI_RANK is over";
+    let run = ["run", "-n", "60", "bash", "-c", line];
+    let done = instance.start(&run).wait_within(Duration::from_secs(120)).expect(0);
+    assert_eq!(done.text().matches(" is over").count(), 60);
+    let log = instance.log();
+    let lines = log.lines().filter(|line| line.contains("task at ")).count();
+    assert!((1..=20).contains(&lines), "{lines} lines:\n{log}");
+}

@@ -290,6 +290,24 @@ fn parents_and_children_of_mpich_5_meet() {
     }
 }
 
+/// The files in shared memory that there are when it goes are looked for by the instance, too.
+#[test]
+fn an_abort_of_mpich_5_leaves_nothing_in_shared_memory() {
+    let mpich = mpich_5();
+    let before = crate::audit::shared_files();
+    let instance = Instance::alone().up();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/abort.c");
+    let mpicc = mpich.join("bin/mpicc").display().to_string();
+    let library = format!("-Wl,-rpath,{}", mpich.join("lib").display());
+    let abort = crate::harness::compile_with(&[&library], &mpicc, &source, "abort-of-mpich-5");
+    let abort = abort.display().to_string();
+    instance.start(&["run", "-n", "2", &abort]).wait_within(PATIENCE * 3).expect(7);
+    let is_new = |path: &PathBuf| !before.contains(path);
+    crate::harness::eventually("its files are gone", || {
+        (!crate::audit::shared_files().iter().any(is_new)).then_some(())
+    });
+}
+
 #[test]
 fn spawned_tasks_run_on_another_node_of_the_job() {
     let bed = Bed::up(2, &[]);
