@@ -37,6 +37,20 @@ pub fn is_raw() -> bool {
     IS_RAW.load(Ordering::Relaxed)
 }
 
+/// Whether failures begin in red.
+static IS_RED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the first word of failures is red, or not any more.
+pub fn set_red(is_red: bool) {
+    IS_RED.store(is_red, Ordering::Relaxed);
+}
+
+/// Prints a line on standard error, as [`line`] does, that tells of a failure: what stands before
+/// its first colon is red on a terminal.
+pub fn failure(text: Arguments<'_>) {
+    line_with(text, IS_RED.load(Ordering::Relaxed));
+}
+
 /// Messages that wait while the terminal is a screen, the latest of them, and how many came.
 #[derive(Default)]
 struct Held {
@@ -74,6 +88,10 @@ const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// See [`say`]. In a daemon: an event of its log, of level ERROR.
 pub fn line(text: Arguments<'_>) {
+    line_with(text, false);
+}
+
+fn line_with(text: Arguments<'_>, is_red: bool) {
     if crate::log::has_begun() {
         let text = text.to_string();
         return tracing::error!(target: "tutti", "{}", text.trim_start_matches("tutti: "));
@@ -88,6 +106,10 @@ pub fn line(text: Arguments<'_>) {
         held.lines.push_back(lines);
         held.count += 1;
         return;
+    }
+    if let (true, Some(end)) = (is_red, lines.find(": ")) {
+        lines.insert_str(end + 1, "\x1b[0m");
+        lines.insert_str(0, "\x1b[31m");
     }
     print(lines);
 }

@@ -47,7 +47,8 @@ fn run() -> u8 {
             if broken_pipe(&error) {
                 return tutti_node::exit::Exit::READER_GONE.code();
             }
-            say!("tutti: {}", tutti_node::codes::code_of(&error).mark(&format!("{error:#}")));
+            let text = tutti_node::codes::code_of(&error).mark(&format!("{error:#}"));
+            tutti_node::say::failure(format_args!("tutti: {text}"));
             fails_with.code()
         }
     }

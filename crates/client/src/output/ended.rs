@@ -1,5 +1,6 @@
 //! What is said of a job that has ended, beside its exit code.
 
+use tutti_node::say::failure;
 use tutti_types::{EndReason, Outcome};
 use tutti_wire::report::JobReport;
 
@@ -20,10 +21,11 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
     for line in report.detail.lines() {
         match says_why {
             true => say!("tutti: {line}"),
-            false => say!("tutti: {}", marked(line)),
+            false => failure(format_args!("tutti: {}", marked(line))),
         }
     }
     if says_why {
-        say!("tutti: {}", marked(&format!("job {} ended: {}", report.job, report.reason)));
+        let text = marked(&format!("job {} ended: {}", report.job, report.reason));
+        failure(format_args!("tutti: {text}"));
     }
 }

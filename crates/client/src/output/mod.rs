@@ -1,10 +1,11 @@
 //! How answers are shown: as a table for people or as JSON for programs, from the same structs.
 
 pub mod account;
+pub mod colours;
 pub mod ended;
 mod table;
 
-pub use table::{Align, Table, fold, plain};
+pub use table::{Align, Table, TableLine, fold, plain};
 
 use serde::Serialize;
 use std::io::Write;
@@ -41,10 +42,12 @@ pub fn without_orders(json: &str) -> String {
 /// # Errors
 /// If standard output can't be written.
 pub fn print_table(table: &Table) -> anyhow::Result<()> {
-    match terminal_width().or_else(said_width) {
-        Some(width) => print(&table.render_within(width)),
-        None => print(&table.render()),
-    }
+    let lines = table.lines_within(terminal_width().or_else(said_width));
+    let text = match colours::on_stdout() {
+        true => lines.iter().map(|line| colours::painted(&line.text, &line.marks) + "\n").collect(),
+        false => table::text_of(&lines),
+    };
+    print(&text)
 }
 
 /// How many characters fit in a line of the terminal that standard output is; `None` if it is none.

@@ -1,5 +1,6 @@
 //! Plain tables, aligned, without frames: easy on the eye, and easy to cut.
 
+use super::colours::{Mark, Paint};
 use std::collections::BTreeMap;
 use tutti_node::say::is_order;
 
@@ -21,6 +22,24 @@ pub struct Table {
     notes: BTreeMap<usize, String>,
     spare: &'static [&'static str],
     is_folded: bool,
+    paints: &'static [(&'static str, Painter)],
+}
+
+/// The colour of a cell.
+type Painter = fn(&str) -> Option<Paint>;
+
+/// A line of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableLine {
+    /// Its text, without the end of the line.
+    pub text: String,
+    /// What of it has a colour.
+    pub marks: Vec<Mark>,
+}
+
+/// The lines as text, each ended.
+pub(super) fn text_of(lines: &[TableLine]) -> String {
+    lines.iter().flat_map(|line| [&line.text, "\n"]).collect()
 }
 
 /// A cell that is longer is cut where the table has too little room (a name may be of any length),
@@ -41,12 +60,19 @@ impl Table {
     /// A table with these columns and no rows.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|&(name, align)| (name.to_owned(), align)).collect();
-        Self { columns, rows: Vec::new(), notes: BTreeMap::new(), spare: &[], is_folded: true }
+        let (rows, notes) = (Vec::new(), BTreeMap::new());
+        Self { columns, rows, notes, spare: &[], is_folded: true, paints: &[] }
     }
 
     /// Which columns go, the first one first, where there is too little room for all.
     pub const fn can_spare(mut self, columns: &'static [&'static str]) -> Self {
         self.spare = columns;
+        self
+    }
+
+    /// Which columns have colours on a terminal, and what decides on the colour of a cell.
+    pub const fn painted(mut self, paints: &'static [(&'static str, Painter)]) -> Self {
+        self.paints = paints;
         self
     }
 
@@ -70,35 +96,55 @@ impl Table {
 
     /// The table as text, each line ended.
     pub fn render(&self) -> String {
-        self.render_with(NOTE_WIDTH)
+        text_of(&self.lines_with(NOTE_WIDTH))
     }
 
-    fn render_with(&self, note_width: usize) -> String {
+    fn lines_with(&self, note_width: usize) -> Vec<TableLine> {
         let widths = self.widths();
         let header: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        let mut text = String::new();
+        let painter = |column: usize| {
+            let name = self.columns.get(column).map(|column| &column.0)?;
+            self.paints.iter().find(|(painted, _)| painted == name).map(|(_, painter)| painter)
+        };
+        let painters: Vec<Option<&Painter>> = (0..self.columns.len()).map(painter).collect();
+        let mut lines = Vec::new();
         for (number, row) in std::iter::once(&header).chain(&self.rows).enumerate() {
-            let mut line = String::new();
+            let (mut line, mut marks, mut from) = (String::new(), Vec::new(), 0);
             for (i, cell) in row.iter().enumerate() {
                 let width = widths.get(i).copied().unwrap_or(0);
+                let (count, mut before) = (cell.chars().count(), 0);
                 match self.columns.get(i).map(|column| column.1) {
-                    Some(Align::Right) => line.push_str(&format!("{cell:>width$}  ")),
+                    Some(Align::Right) => {
+                        before = width.saturating_sub(count);
+                        line.push_str(&format!("{cell:>width$}  "));
+                    }
                     _ => line.push_str(&format!("{cell:<width$}  ")),
                 }
+                let painter = painters.get(i).copied().flatten().filter(|_| number > 0);
+                if let Some(paint) = painter.and_then(|painter| painter(cell)) {
+                    marks.push(Mark { from: from + before, count, paint });
+                }
+                from += width.max(count) + 2;
             }
-            text.push_str(line.trim_end());
-            text.push('\n');
+            line.truncate(line.trim_end().len());
+            lines.push(TableLine { text: line, marks });
             let note = number.checked_sub(1).and_then(|row| self.notes.get(&row));
             for line in note.iter().flat_map(|note| fold(note, note_width - NOTE_INDENT.len())) {
-                text.push_str(&format!("{NOTE_INDENT}{line}\n"));
+                lines.push(TableLine { text: format!("{NOTE_INDENT}{line}"), marks: Vec::new() });
             }
         }
-        text
+        lines
     }
 
     /// The table as text in lines of at most `width` characters, as far as possible: long cells are
     /// cut, then columns that can be spared go, then the last column is folded, or cut.
     pub fn render_within(&self, width: usize) -> String {
+        text_of(&self.lines_within(Some(width)))
+    }
+
+    /// The lines of [`Table::render_within`], or of [`Table::render`] without a width.
+    pub fn lines_within(&self, width: Option<usize>) -> Vec<TableLine> {
+        let Some(width) = width else { return self.lines_with(NOTE_WIDTH) };
         let mut table = self.clone();
         let last = table.columns.len().saturating_sub(1);
         if table.width() > width {
@@ -124,7 +170,7 @@ impl Table {
                 });
             }
         }
-        table.render_with(width.clamp(NOTE_WIDTH_MIN, NOTE_WIDTH))
+        table.lines_with(width.clamp(NOTE_WIDTH_MIN, NOTE_WIDTH))
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -218,6 +264,7 @@ pub fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::colours::{Mark, Paint, of_state, painted};
     use super::{Align, Table, fold};
 
     #[test]
@@ -272,6 +319,22 @@ mod tests {
         let expected = "NAME  RANGE\nrows  one, two or\n      three\n    How many rows take\n    turns.\n\
                         lead  any\n";
         assert_eq!(table.render_within(22), expected);
+    }
+
+    #[test]
+    fn colours_change_no_width_and_follow_a_column_that_moves() {
+        let columns = [("JOB", Align::Right), ("NAME", Align::Left), ("STATE", Align::Right)];
+        let mut table = Table::new(&columns).can_spare(&["NAME"]).painted(&[("STATE", of_state)]);
+        table.row(["7".into(), "naïve".into(), "running".into()]);
+        table.row(["8".into(), "b".into(), "failed".into()]);
+        let lines = table.lines_within(None);
+        let mark = |from, count, paint| vec![Mark { from, count, paint }];
+        assert_eq!(lines[1].marks, mark(12, 7, Paint::Good));
+        assert_eq!(lines[2].marks, mark(13, 6, Paint::Bad));
+        let line = painted(&lines[2].text, &lines[2].marks);
+        assert_eq!(line, "  8  b       \u{1b}[31mfailed\u{1b}[0m");
+        assert!(!table.render().contains('\u{1b}') && lines[0].marks.is_empty());
+        assert_eq!(table.lines_within(Some(13))[1].marks, mark(5, 7, Paint::Good));
     }
 
     #[test]

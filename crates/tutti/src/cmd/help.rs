@@ -33,7 +33,8 @@ pub(super) fn grouped(command: Command) -> Command {
         }
     }
     page.push_str(
-        "\n`tutti VERB --help` shows options and examples, `tutti --version` the version.\n",
+        "\n`tutti VERB --help` shows options and examples, `tutti --version` the version.\n\
+         All verbs take --color=auto|always|never; auto respects NO_COLOR.\n",
     );
     command.help_template(page)
 }

@@ -4,6 +4,7 @@ use super::all_jobs;
 use super::job_range::{Several, by_number, check_found, targets_of};
 use clap::Args;
 use std::collections::BTreeSet;
+use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, Table, account, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
@@ -163,7 +164,8 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
     }
     columns.push(("WHERE", Align::Left));
     let mut table = Table::new(&columns)
-        .can_spare(&["CLASS", "QUEUE", "SERVICE", "TASKS", "USER", "AGE", "LIMIT", "ENDS"]);
+        .can_spare(&["CLASS", "QUEUE", "SERVICE", "TASKS", "USER", "AGE", "LIMIT", "ENDS"])
+        .painted(&[("STATE", of_state), ("WHERE", of_state)]);
     for job in jobs {
         let mut row = vec![
             job.shown_id(),

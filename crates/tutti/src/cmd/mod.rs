@@ -52,6 +52,7 @@ mod when;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tutti_client::output::colours::{self, ColorChoice};
 use tutti_node::codes::{code_of, coded};
 use tutti_node::exit::Exit;
 use tutti_node::instance::said_cluster;
@@ -61,8 +62,19 @@ use tutti_wire::code::Code;
 #[derive(Parser, Debug)]
 #[command(name = "tutti", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    colours: ColourArgs,
+
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+/// What each verb takes; the help of all verbs together explains it.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct ColourArgs {
+    /// When tables and messages have colours
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, global = true, hide = true)]
+    color: ColorChoice,
 }
 
 /// The verbs. [`help::GROUPS`] is the order in which `tutti --help` lists them.
@@ -212,6 +224,7 @@ impl Verb {
 /// # Errors
 /// The exit code, once what there is to say was printed: help, version, or what is wrong.
 pub(crate) fn parse() -> Result<Verb, Exit> {
+    colours::choose(ColorChoice::Auto);
     try_parse().map_err(|error| say_usage(&error))
 }
 
@@ -226,7 +239,8 @@ fn say_usage(error: &clap::Error) -> Exit {
         let _ = error.print();
     } else {
         let words: Vec<_> = std::env::args_os().collect();
-        say!("{}", Code::CannotUnderstand.mark(&usage::explain(error, &words)));
+        let text = Code::CannotUnderstand.mark(&usage::explain(error, &words));
+        tutti_node::say::failure(format_args!("{text}"));
     }
     Exit::usage(code)
 }
@@ -241,13 +255,17 @@ fn try_parse() -> Result<Verb, clap::Error> {
             .about("Run a parallel job, and show its output")
             .max_term_width(100)
             .no_binary_name(true);
-        let matches = run::RunArgs::augment_args(command).try_get_matches_from(words)?;
+        let command = ColourArgs::augment_args(run::RunArgs::augment_args(command));
+        let matches = command.try_get_matches_from(words)?;
+        colours::choose(ColourArgs::from_arg_matches(&matches)?.color);
         let args = run::RunArgs::from_arg_matches(&matches)?;
         return args.check().map(|()| Verb::Run(args));
     }
     let mut command = help::grouped(Cli::command());
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    Ok(Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?.verb)
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    colours::choose(cli.colours.color);
+    Ok(cli.verb)
 }
 
 /// Does what the verb says.

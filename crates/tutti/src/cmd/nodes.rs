@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
 use tutti_client::ask::{ask, pages_of_nodes};
 use tutti_client::node_list;
+use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, Table, counted, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
@@ -214,7 +215,8 @@ fn table(nodes: &[NodeReport]) -> Table {
     columns.extend(sets.then_some(("SETS", Align::Left)));
     columns.extend(reasons.then_some(("REASON", Align::Left)));
     let mut table = Table::new(&columns)
-        .can_spare(&["BRANCH", "PROMISED", "CLOCK", "EXTERNAL", "PARENT", "SETS", "STATE"]);
+        .can_spare(&["BRANCH", "PROMISED", "CLOCK", "EXTERNAL", "PARENT", "SETS", "STATE"])
+        .painted(&[("STATE", of_state)]);
     for node in nodes {
         let mut row = vec![
             node.name.clone(),

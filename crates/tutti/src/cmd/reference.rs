@@ -185,7 +185,7 @@ fn environment() -> String {
 }
 
 /// What verbs read of their environment.
-pub(super) const READ: [(&str, &str); 9] = [
+pub(super) const READ: [(&str, &str); 12] = [
     ("TUTTI_DIR", "State directory of the instance to use, instead of the one that is found"),
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
     ("TUTTI_QUEUE", "Queue of jobs that name none with `-q`; none: no queue"),
@@ -200,5 +200,8 @@ pub(super) const READ: [(&str, &str); 9] = [
         "SSL_CERT_FILE",
         "Certificates that https webhooks of notifications trust, read by `tutti up`",
     ),
+    ("NO_COLOR", "If not empty: no colours, unless by `--color=always`"),
+    ("CLICOLOR_FORCE", "If not empty and not 0: colours also in files and pipes"),
+    ("CLICOLOR", "0: no colours"),
     ("COLUMNS", "Width of tables, where the output is no terminal"),
 ];

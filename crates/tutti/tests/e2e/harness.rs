@@ -488,7 +488,9 @@ impl Instance {
             None => command.env("TUTTI_DIR", &self.dir).env_remove("TUTTI_CLUSTER"),
         };
         // Tables are as wide as it says.
-        command.env_remove("COLUMNS");
+        for name in ["COLUMNS", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+            command.env_remove(name);
+        }
         if user.is_some() {
             // Root's own may have places that others can't look into.
             command.env("PATH", "/usr/local/bin:/usr/bin:/bin");

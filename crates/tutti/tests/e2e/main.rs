@@ -25,6 +25,7 @@ mod cli;
 mod cluster;
 mod clusters;
 mod codes;
+mod colours;
 mod containers;
 mod control;
 mod deadline;

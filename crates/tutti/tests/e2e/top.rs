@@ -73,10 +73,9 @@ impl Watched {
         assert!(status.unwrap().success());
     }
 
-    /// The latest picture.
+    /// The latest picture, without colours.
     fn picture(&self) -> String {
-        let text = self.text();
-        text.rsplit("\x1b[H").next().unwrap_or_default().to_owned()
+        without_colours(self.text().rsplit("\x1b[H").next().unwrap_or_default())
     }
 
     fn wait_for(&self, what: &str) {
@@ -112,6 +111,20 @@ impl Drop for Watched {
             let _ = self.child.wait();
         }
     }
+}
+
+/// A text without what sets colours.
+pub(crate) fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(|it| it.is_ascii_digit() || *it == b';').count();
+        match part[digits..].strip_prefix('m') {
+            Some(rest) => plain.push_str(rest),
+            None => plain.push_str(&format!("\x1b[{part}")),
+        }
+    }
+    plain
 }
 
 #[test]
@@ -179,7 +192,8 @@ fn jobs_are_shown_and_ordered_about_by_keys() {
     assert_eq!(instance.job(jobs[0])["state"], "running");
     press(&mut top, "sy", "done: 1 job");
     instance.wait_for_state(jobs[0], "suspended");
-    press(&mut top, "ry", "state      running");
+    press(&mut top, "ry", "done: 1 job");
+    top.wait_for("state      running");
     press(&mut top, "\x1b", "enter show");
     // Escape once more takes the filter away; both are marked and end.
     press(&mut top, "\x1b", "other");

@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tutti_client::ask::{all_pages, ask, unexpected};
+use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, Table, print, print_json, print_table};
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
@@ -106,7 +107,8 @@ fn table(signs: &[Sign]) -> Table {
         ("STATE", Align::Left),
         ("ANSWERED IN", Align::Right),
         ("PROBLEM", Align::Left),
-    ]);
+    ])
+    .painted(&[("STATE", of_state)]);
     for sign in signs {
         let took = |ns| format_duration_short(Nanos(ns));
         table.row([

@@ -15,6 +15,7 @@ use clap::Args;
 use finding::{Diagnosis, Verdict};
 use instance::Asked;
 use node::Node;
+use tutti_client::output::colours::on_stdout;
 use tutti_client::output::{print, print_json, terminal_width};
 use tutti_node::exit::Exit;
 
@@ -61,7 +62,8 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     if args.json {
         print_json(&diagnosis)?;
     } else {
-        print(&render::render(&diagnosis, args.verbose, terminal_width()))?;
+        let width = terminal_width();
+        print(&render::render(&diagnosis, args.verbose, width, on_stdout()))?;
     }
     Ok(if diagnosis.verdict == Verdict::Bad { Exit::FAILED } else { Exit::OK })
 }

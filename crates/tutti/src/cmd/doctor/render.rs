@@ -1,6 +1,7 @@
 //! A diagnosis as text: short, or with all that is known.
 
 use super::finding::{By, Diagnosis, Finding, Fix, Verdict, nodes_named};
+use tutti_client::output::colours::Paint;
 use tutti_client::output::fold;
 
 /// Facts that come first, whatever their verdict.
@@ -12,8 +13,14 @@ const WIDTH_MIN: usize = 40;
 const MARGIN: usize = 10;
 
 /// `width`: of the terminal, if there is one.
-pub(super) fn render(diagnosis: &Diagnosis, is_verbose: bool, width: Option<usize>) -> String {
-    let page = Page { text: String::new(), width: width.unwrap_or(usize::MAX).max(WIDTH_MIN) };
+pub(super) fn render(
+    diagnosis: &Diagnosis,
+    is_verbose: bool,
+    width: Option<usize>,
+    is_coloured: bool,
+) -> String {
+    let width = width.unwrap_or(usize::MAX).max(WIDTH_MIN);
+    let page = Page { text: String::new(), width, is_coloured };
     match is_verbose {
         true => page.whole(diagnosis),
         false => page.short(diagnosis),
@@ -23,6 +30,16 @@ pub(super) fn render(diagnosis: &Diagnosis, is_verbose: bool, width: Option<usiz
 struct Page {
     text: String,
     width: usize,
+    is_coloured: bool,
+}
+
+/// The colour of a verdict.
+const fn paint_of(verdict: Verdict) -> Paint {
+    match verdict {
+        Verdict::Good => Paint::Good,
+        Verdict::Minor | Verdict::Fair => Paint::Warning,
+        Verdict::Bad => Paint::Bad,
+    }
 }
 
 impl Page {
@@ -32,20 +49,22 @@ impl Page {
             diagnosis.findings.iter().partition(|it| FACTS.contains(&it.topic));
         let rest: Vec<&Finding> = rest.into_iter().filter(|it| !it.implied).collect();
         for fact in facts {
-            let heading = if fact.verdict == Verdict::Bad { "BROKEN" } else { fact.topic };
-            self.block(heading, &on(fact, &fact.text));
+            let is_bad = fact.verdict == Verdict::Bad;
+            let heading = if is_bad { "BROKEN" } else { fact.topic };
+            self.block(heading, &on(fact, &fact.text), is_bad.then_some(Paint::Bad));
         }
         let works: Vec<&str> =
             rest.iter().filter(|it| it.verdict == Verdict::Good).map(|it| it.label()).collect();
         if !works.is_empty() {
-            self.block("works", &unique(works).join(", "));
+            self.block("works", &unique(works).join(", "), Some(Paint::Good));
         }
         let mut lost: Vec<&&Finding> =
             rest.iter().filter(|it| it.verdict != Verdict::Good).collect();
         lost.sort_by_key(|it| std::cmp::Reverse(it.verdict));
         let mut heading = "missing";
         for finding in lost {
-            self.block(heading, &format!("- {}", on(finding, &finding.text)));
+            let paint = Some(paint_of(finding.verdict));
+            self.block(heading, &format!("- {}", on(finding, &finding.text)), paint);
             heading = "";
         }
         self.fixes(diagnosis);
@@ -64,15 +83,25 @@ impl Page {
             };
             let heading = format!("{mark:<6}{:<10}", finding.topic);
             let said = format!("{}\n{}", on(finding, &finding.text), finding.detail);
-            self.folded(&heading, said.trim_end());
+            self.folded(&heading, said.trim_end(), Some(paint_of(finding.verdict)));
         }
         self.fixes(diagnosis);
         self.text
     }
 
     fn head(&mut self, diagnosis: &Diagnosis) {
-        let summary = diagnosis.summary.clone();
-        self.folded("", &summary);
+        let begin = self.text.len();
+        self.folded("", &diagnosis.summary, None);
+        if self.is_coloured {
+            // Minor findings leave it well.
+            let paint = match diagnosis.verdict {
+                Verdict::Minor => Paint::Good,
+                verdict => paint_of(verdict),
+            };
+            let summary = self.text.split_off(begin);
+            let lines: Vec<String> = summary.lines().map(|line| paint.on(line)).collect();
+            self.text.push_str(&format!("{}\n", lines.join("\n")));
+        }
         self.text.push('\n');
     }
 
@@ -85,7 +114,7 @@ impl Page {
             }
             let mut heading = heading;
             for fix in fixes {
-                self.block(heading, &fix.gives);
+                self.block(heading, &fix.gives, None);
                 for step in fix.steps.lines() {
                     // Never folded: it is to be copied.
                     self.text.push_str(&format!("{:MARGIN$}  {step}\n", ""));
@@ -95,11 +124,22 @@ impl Page {
         }
     }
 
-    fn block(&mut self, heading: &str, text: &str) {
-        self.folded(&format!("{heading:<MARGIN$}"), text);
+    fn block(&mut self, heading: &str, text: &str, paint: Option<Paint>) {
+        self.folded(&format!("{heading:<MARGIN$}"), text, paint);
     }
 
-    fn folded(&mut self, heading: &str, text: &str) {
+    /// The text below each other beside its heading, the first word of which has a colour.
+    fn folded(&mut self, heading: &str, text: &str, paint: Option<Paint>) {
+        let begin = self.text.len();
+        self.fold_beside(heading, text);
+        let word = heading.split(' ').next().unwrap_or_default().len();
+        if let (true, Some(paint), 1..) = (self.is_coloured, paint, word) {
+            let painted = paint.on(&self.text[begin..begin + word]);
+            self.text.replace_range(begin..begin + word, &painted);
+        }
+    }
+
+    fn fold_beside(&mut self, heading: &str, text: &str) {
         let margin = heading.chars().count();
         let mut before = heading.to_owned();
         for line in text.lines() {
@@ -188,14 +228,28 @@ root can  keep jobs on their CPUs; count I/O
 
 `tutti doctor -v` says more
 ";
-        let text = render(&diagnosis(), false, Some(80));
+        let text = render(&diagnosis(), false, Some(80), false);
         assert_eq!(text, expected);
         assert!(text.lines().all(|line| line.chars().count() <= 80));
     }
 
     #[test]
+    fn colours_change_nothing_of_the_text() {
+        for is_verbose in [false, true] {
+            let plain = render(&diagnosis(), is_verbose, Some(80), false);
+            let mut painted = render(&diagnosis(), is_verbose, Some(80), true);
+            assert!(painted.starts_with("\x1b[32mall is well"), "{painted}");
+            assert!(painted.contains("\x1b[33mm"), "{painted}");
+            for order in ["\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"] {
+                painted = painted.replace(order, "");
+            }
+            assert_eq!(painted, plain);
+        }
+    }
+
+    #[test]
     fn the_long_form_has_each_finding_with_its_detail() {
-        let text = render(&diagnosis(), true, None);
+        let text = render(&diagnosis(), true, None, false);
         assert!(text.contains("ok    tracking  tasks have cgroups\n"), "{text}");
         assert!(text.contains("\n                in /sys/fs/cgroup/x\n"), "{text}");
         assert!(text.contains("minor accounts  I/O is not counted\n"), "{text}");

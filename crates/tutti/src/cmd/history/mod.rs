@@ -13,6 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use tutti_client::ask::{ask, pages_of_nodes, unexpected};
+use tutti_client::output::colours::{of_exit_code, of_state};
 use tutti_client::output::{Align, Table, account, counted, plain, print, print_json, print_table};
 use tutti_node::calendar::{local_time, moment_ms};
 use tutti_node::codes::code_of;
@@ -288,7 +289,8 @@ fn usage_table(mut columns: Vec<(&'static str, Align)>, is_limited: bool) -> Tab
         columns.extend(LIMIT_COLUMNS);
     }
     columns.extend(account::COLUMNS.map(|name| (name, Align::Right)));
-    Table::new(&columns).can_spare(&[
+    let table = Table::new(&columns).painted(&[("STATE", of_state)]);
+    table.can_spare(&[
         "PEAK",
         "READ",
         "WRITTEN",
@@ -316,6 +318,7 @@ fn tasks_table(history: &HistoryReport) -> Table {
     let mut columns = vec![("RANK", Align::Right), ("EXIT", Align::Right)];
     columns.extend(account::COLUMNS.map(|name| (name, Align::Right)));
     let mut table = Table::new(&columns).can_spare(&["PEAK", "READ", "WRITTEN", "SWITCHES"]);
+    table = table.painted(&[("EXIT", of_exit_code)]);
     for task in &history.tasks {
         let mut row = vec![task.rank.to_string(), task.exit_code.to_string()];
         row.extend(account::cells(Some(&task.usage)));

@@ -11,6 +11,7 @@ use super::list::{class, turn, whereabouts};
 use super::when;
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
+use tutti_client::output::colours::{Mark, of_state, on_stdout, painted};
 use tutti_client::output::{account, counted, plain, print, print_json};
 use tutti_node::calendar::{local_clock, local_time};
 use tutti_node::codes::coded;
@@ -69,7 +70,12 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     for (number, (report, used)) in reports.iter().enumerate() {
         let gap = if number == 0 { "" } else { "\n" };
-        print(&format!("{gap}{}", text_to_show(report, used)))?;
+        let lines = text_to_show(report, used);
+        let lines = lines.lines().map(|line| match on_stdout() {
+            true => painted(line, &marks_of(line)) + "\n",
+            false => format!("{line}\n"),
+        });
+        print(&format!("{gap}{}", lines.collect::<String>()))?;
         if is_in_line(report) {
             print(&expected_line(starts.get(&report.job.job)))?;
         }
@@ -121,6 +127,14 @@ pub(super) fn json_of(job: JobId) -> anyhow::Result<String> {
 /// What `tutti show` prints of a job.
 pub(super) fn text_to_show(report: &ShowReport, used: &[(String, Usage)]) -> String {
     without_orders(&text_of(report, used))
+}
+
+/// The colour of the state in its line of [`text_to_show`].
+pub(super) fn marks_of(line: &str) -> Vec<Mark> {
+    let Some(state) = line.strip_prefix("  state      ") else { return Vec::new() };
+    let count = state.chars().take_while(|c| !matches!(c, ',' | ':' | ' ')).count();
+    let mark = |paint| Mark { from: line.len() - state.len(), count, paint };
+    of_state(state).map(mark).into_iter().collect()
 }
 
 /// One job, from the controller or from the journal of an instance that is gone.

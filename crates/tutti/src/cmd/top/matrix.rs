@@ -2,6 +2,7 @@
 
 use super::letters::Letters;
 use std::collections::BTreeMap;
+use tutti_client::output::colours::{Mark, Paint};
 use tutti_types::JobId;
 use tutti_wire::report::{JobReport, NodeReport};
 
@@ -69,6 +70,38 @@ pub(super) fn draw(
     lines
 }
 
+/// Where the places of a row begin, in characters of its line.
+pub(super) fn margin(jobs: &[JobReport]) -> usize {
+    let rows = jobs.iter().map(|job| job.rows).max().unwrap_or(0).max(1);
+    title(rows as usize, rows as usize, None).chars().count() + GAP.len()
+}
+
+/// The colours of a line of the matrix: idle places are dim, those of the chosen job stand out.
+pub(super) fn marks_of(text: &str, from: usize, chosen: Option<char>) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = Vec::new();
+    if !text.starts_with("row ") {
+        return marks;
+    }
+    for (at, c) in text.chars().enumerate().skip(from) {
+        let paint = match c {
+            IDLE => Paint::Dim,
+            c if Some(c) == chosen => Paint::Chosen,
+            _ => continue,
+        };
+        match marks.last_mut() {
+            Some(last) if last.paint == paint && last.from + last.count == at => last.count += 1,
+            _ => marks.push(Mark { from: at, count: 1, paint }),
+        }
+    }
+    marks
+}
+
+/// The number of a row, and its part of the time in percent.
+fn title(row: usize, rows: usize, share: Option<u32>) -> String {
+    let share = share.map_or("-".into(), |share| format!("{share} %"));
+    format!("row {row}/{rows} {share:>6}")
+}
+
 fn line(mut begin: String, cells: impl Iterator<Item = String>) -> String {
     begin.extend(cells);
     begin.truncate(begin.trim_end().len());
@@ -81,12 +114,7 @@ fn titles(rows: usize, jobs: &[JobReport]) -> Vec<String> {
         let here = |job: &&JobReport| job.row.is_some_and(|it| it as usize == row + 1);
         jobs.iter().filter(here).find_map(|job| job.share_percent)
     };
-    let titles: Vec<String> = (0..rows)
-        .map(|row| {
-            let share = share(row).map_or("-".into(), |share| format!("{share} %"));
-            format!("row {}/{rows} {share:>6}", row + 1)
-        })
-        .collect();
+    let titles: Vec<String> = (0..rows).map(|row| title(row + 1, rows, share(row))).collect();
     let longest = titles.iter().map(|title| title.chars().count()).max().unwrap_or(0);
     titles.into_iter().map(|title| format!("{title:<longest$}")).collect()
 }
@@ -209,6 +237,17 @@ mod tests {
         let expected =
             ["                n1    n2!", "row 1/2   50 %  AAAA  A.", "row 2/2   50 %  ..B.  CC"];
         assert_eq!(drawn, expected);
+    }
+
+    #[test]
+    fn idle_places_are_dim_and_those_of_the_chosen_job_stand_out() {
+        let jobs = [job(3, 1, 10, &["n1:0-1"]), job(4, 1, 10, &["n1:3"])];
+        let drawn = draw(&[node("n1", 4, "up")], &jobs, &letters(&jobs), (60, 20));
+        let marks = |line: &str| marks_of(line, margin(&jobs), Some('A'));
+        let mark = |from, count, paint| Mark { from, count, paint };
+        assert_eq!(drawn[1], "row 1/10   50 %   AA.B");
+        let expected = [mark(18, 2, Paint::Chosen), mark(20, 1, Paint::Dim)];
+        assert_eq!((marks(&drawn[0]), marks(&drawn[1])), (Vec::new(), expected.to_vec()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::beside::Wake;
 use super::screen::{Line, Style};
 use crate::cmd::logs::{Shown, open_all};
-use crate::cmd::show::{Stream, ask_to_show, files_of, text_to_show};
+use crate::cmd::show::{Stream, ask_to_show, files_of, marks_of, text_to_show};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tutti_client::keys::Press;
@@ -240,7 +240,8 @@ impl Page {
 
     /// The picture, in so many lines.
     pub(super) fn lines(&self, height: usize) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.text.iter().cloned().map(Line::from).collect();
+        let mut lines: Vec<Line> =
+            self.text.iter().map(|text| Line::from(text.clone()).with(marks_of(text))).collect();
         if let Some(first) = lines.first_mut() {
             first.style = Style::Title;
         }

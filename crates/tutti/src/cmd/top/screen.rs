@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use tutti_client::await_foreground;
 use tutti_client::keys::{Press, is_torn, presses};
+use tutti_client::output::colours::{Mark, on_stdout, painted};
 use tutti_client::output::print;
 use tutti_client::output::terminal_size;
 use tutti_node::exit::Exit;
@@ -46,11 +47,26 @@ pub(super) struct Line {
     pub(super) text: String,
     /// How it looks.
     pub(super) style: Style,
+    /// What of a plain line has colours.
+    pub(super) marks: Vec<Mark>,
 }
 
 impl Line {
     pub(super) const fn new(text: String, style: Style) -> Self {
-        Self { text, style }
+        Self { text, style, marks: Vec::new() }
+    }
+
+    /// The same line with these colours.
+    pub(super) fn with(self, marks: Vec<Mark>) -> Self {
+        Self { marks, ..self }
+    }
+
+    /// Its text, with colours where standard output has them.
+    pub(super) fn into_text(self) -> String {
+        match on_stdout() {
+            true => painted(&self.text, &self.marks),
+            false => self.text,
+        }
     }
 }
 
@@ -135,6 +151,7 @@ impl Screen {
             let shown = line.text.chars().take(width);
             let text: String = shown.map(|it| if is_order(it) { '?' } else { it }).collect();
             match line.style {
+                Style::Plain if on_stdout() => painted(&text, &line.marks),
                 Style::Plain => text,
                 Style::Title => format!("\x1b[1m{text}\x1b[m"),
                 Style::Inverse => format!("\x1b[7m{text:<width$}\x1b[m"),

@@ -8,6 +8,7 @@ use super::screen::{Line, Style};
 use crate::cmd::{list, tree};
 use std::collections::BTreeMap;
 use std::time::Instant;
+use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, Table, counted};
 use tutti_node::calendar::local_clock;
 use tutti_types::{JobId, Nanos};
@@ -45,7 +46,7 @@ impl View {
     pub(super) fn texts(&mut self, sample: &Sample, user: Option<&str>, room: Room) -> Vec<String> {
         let mut desk = Desk::default();
         let jobs = self.arrange(sample, user, &mut desk);
-        self.lines(sample, &jobs, &desk, room).into_iter().map(|line| line.text).collect()
+        self.lines(sample, &jobs, &desk, room).into_iter().map(Line::into_text).collect()
     }
 
     /// The jobs of a look that are listed, in their order.
@@ -78,7 +79,12 @@ impl View {
             .map_or(usize::MAX, |height| (height / 2).saturating_sub(lines.len()).max(1));
         let size = (width, matrix_height);
         let matrix = matrix::draw(&sample.nodes, &sample.jobs, &self.letters, size);
-        lines.extend(cut(matrix, matrix_height).into_iter().map(Line::from));
+        let chosen = desk.chosen().map(|job| self.letters.get(job));
+        let from = matrix::margin(&sample.jobs);
+        lines.extend(cut(matrix, matrix_height).into_iter().map(|text| {
+            let marks = matrix::marks_of(&text, from, chosen);
+            Line::from(text).with(marks)
+        }));
         lines.extend(gap);
         let processes = processes(sample, room.width);
         let left = room.height.map(|height| {
@@ -131,14 +137,14 @@ impl View {
         let table = self.table(jobs.iter().skip(self.above).take(below).copied(), desk);
         // On a screen, a line is a job.
         let table = if height.is_some() { table.in_single_lines() } else { table };
-        let text = width.map_or_else(|| table.render(), |width| table.render_within(width));
         let style = |number: usize| match number.checked_sub(1).map(|row| row + self.above) {
             None => Style::Title,
             row if row == chosen => Style::Inverse,
             Some(_) => Style::Plain,
         };
-        let lines = text.lines().enumerate();
-        let lines = lines.map(|(number, text)| Line::new(text.to_owned(), style(number)));
+        let lines = table.lines_within(width).into_iter().enumerate();
+        let lines =
+            lines.map(|(number, line)| Line::new(line.text, style(number)).with(line.marks));
         lines.take(height.unwrap_or(usize::MAX)).collect()
     }
 
@@ -162,7 +168,7 @@ impl View {
         }
         columns.push(("WHERE", Align::Left));
         let spare = &["CLASS", "SERVICE", "TASKS", "LIMIT", "AGE", "USER", "LEFT", "WHERE"];
-        let mut table = Table::new(&columns).can_spare(spare);
+        let mut table = Table::new(&columns).can_spare(spare).painted(&[("STATE", of_state)]);
         for job in jobs {
             let mut letter = match job.placement.is_empty() {
                 true => String::new(),
