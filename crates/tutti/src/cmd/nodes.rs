@@ -196,7 +196,7 @@ fn table(nodes: &[NodeReport]) -> Table {
     let reasons = nodes.iter().any(|node| node.drained.is_some());
     let has_external =
         |node: &NodeReport| node.external_load_milli.is_some() || !node.external_load.is_empty();
-    let external = nodes.iter().any(has_external);
+    let has_externals = nodes.iter().any(has_external);
     let is_inner = |node: &NodeReport| node.depth > Some(0) && node.branch_nodes > Some(0);
     let levels = nodes.iter().any(is_inner);
     let mut columns = vec![
@@ -208,7 +208,7 @@ fn table(nodes: &[NodeReport]) -> Table {
         ("PROMISED", Align::Right),
         ("JOBS", Align::Right),
     ];
-    columns.extend(external.then_some(("EXTERNAL", Align::Right)));
+    columns.extend(has_externals.then_some(("EXTERNAL", Align::Right)));
     columns.extend(cluster.then_some(("PARENT", Align::Left)));
     columns.extend(levels.then_some(("BRANCH", Align::Left)));
     columns.extend(cluster.then_some(("CLOCK", Align::Right)));
@@ -227,7 +227,7 @@ fn table(nodes: &[NodeReport]) -> Table {
             format_bytes(node.memory_promised_bytes),
             node.jobs.to_string(),
         ];
-        row.extend(external.then(|| of_others(node)));
+        row.extend(has_externals.then(|| external(node)));
         row.extend(cluster.then(|| node.parent.clone().unwrap_or_default()));
         row.extend(levels.then(|| branch(node)));
         if cluster {
@@ -248,7 +248,7 @@ fn processors(milli: u32) -> String {
 }
 
 /// How many processors external load uses, and those that jobs avoid for it.
-fn of_others(node: &NodeReport) -> String {
+pub(super) fn external(node: &NodeReport) -> String {
     let used = node.external_load_milli.map(processors);
     let left: ProcessorSet = node.external_load.iter().copied().collect();
     let left = (!left.is_empty()).then(|| format!("({left})"));

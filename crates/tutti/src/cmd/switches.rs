@@ -7,7 +7,7 @@ use tutti_client::output::{Align, Table, fold, print, print_json, print_table, t
 use tutti_node::exit::Exit;
 use tutti_types::{JobId, NodeId};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{SwitchRecord, SwitchReport};
+use tutti_wire::report::{JobReport, SwitchRecord, SwitchReport};
 
 /// What the columns of a switch mean.
 const COLUMNS: &str = "\
@@ -40,6 +40,21 @@ pub(crate) struct SwitchesArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Rows and processors of jobs that have some.
+pub(super) fn rows_of(jobs: &[JobReport]) -> BTreeMap<JobId, (u32, u32)> {
+    jobs.iter().filter_map(|job| Some((job.job, (job.row?, job.processors)))).collect()
+}
+
+/// The row whose turn began with a switch. Jobs of other rows come, too, where it leaves processors
+/// idle: it is the row with most processors among those that came.
+pub(super) fn row_of(record: &SwitchRecord, jobs: &BTreeMap<JobId, (u32, u32)>) -> Option<u32> {
+    let mut rows = BTreeMap::<u32, u64>::new();
+    for (row, processors) in record.came.iter().filter_map(|job| jobs.get(job)) {
+        *rows.entry(*row).or_default() += u64::from(*processors);
+    }
+    rows.into_iter().max_by_key(|&(_, processors)| processors).map(|(row, _)| row)
 }
 
 pub(crate) fn execute(args: &SwitchesArgs) -> anyhow::Result<Exit> {

@@ -206,6 +206,40 @@ fn jobs_are_shown_and_ordered_about_by_keys() {
 }
 
 #[test]
+fn nodes_are_shown_by_a_key_with_their_load_and_turn() {
+    let instance = Instance::new().up();
+    let jobs = [instance.submit_spinner(2), instance.submit_spinner(2)];
+    jobs.iter().for_each(|&job| drop(instance.wait_for_state(job, "running")));
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    let name = nodes[0]["name"].as_str().unwrap();
+    let top = Watched::start(&instance, &["-d", "100ms"]);
+    top.wait_for("n nodes");
+    top.type_in("n");
+    top.wait_for("nodes 1 to 1 of 1, by number");
+    let line = eventually("load and turn", || {
+        let picture = top.picture();
+        let line = picture.lines().find(|line| line.contains(name))?.to_owned();
+        let has_load = line.split_whitespace().nth(3)?.parse::<f32>().is_ok();
+        (has_load && line.contains("row ")).then_some(line)
+    });
+    let used = format!("{0}/{0} ", nodes[0]["processors"]);
+    assert!(line.contains(" up ") && line.contains(&used), "{line}");
+    top.type_in("oooo");
+    top.wait_for("by load");
+    // No order is given about a job that is not on the screen.
+    top.type_in("c");
+    top.wait_for("keys about jobs need their list");
+    top.type_in("?");
+    top.wait_for("Keys while nodes are shown");
+    top.type_in("xn");
+    top.wait_for("row 1/2   50 %");
+    instance.tutti(&["cancel", "--now", "1-2"]).expect(0);
+    top.wait_for("jobs: none");
+    top.type_in("q");
+    top.expect_end(0);
+}
+
+#[test]
 fn an_interrupt_gives_the_terminal_back() {
     let instance = Instance::new().up();
     let top = Watched::start(&instance, &[]);

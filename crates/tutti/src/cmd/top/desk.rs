@@ -137,6 +137,8 @@ pub(super) enum Step {
     Do(Deed, Vec<JobId>),
     /// Show this job alone.
     Open(JobId),
+    /// Show nodes.
+    Nodes,
 }
 
 /// See the module.
@@ -175,6 +177,11 @@ impl Desk {
     /// Tells this in the last line.
     pub(super) fn say(&mut self, text: String) {
         self.said = Some(text);
+    }
+
+    /// What the last line tells, if there is news.
+    pub(super) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
     }
 
     /// Tells nothing of what was done before.
@@ -241,7 +248,7 @@ impl Desk {
                     told.push(format!("{} marked", self.marked.len()));
                 }
                 told.push(
-                    "enter show  space mark  c cancel  s suspend  r resume  / filter  o order  \
+                    "enter show  space mark  c cancel  s suspend  / filter  o order  n nodes  \
                      ? help  q end"
                         .into(),
                 );
@@ -339,6 +346,7 @@ impl Desk {
             Press::Char('/') => self.mode = Mode::Filter(self.filter.clone()),
             Press::Char('o') => self.order = self.order.next(),
             Press::Char('O') => self.reverse = !self.reverse,
+            Press::Char('n') => return Step::Nodes,
             Press::Enter => match self.chosen {
                 Some(job) => return Step::Open(job),
                 None => self.say(NONE_CHOSEN.into()),

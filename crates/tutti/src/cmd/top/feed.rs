@@ -10,7 +10,7 @@ use tutti_node::platform::time::wall_ms;
 use tutti_types::{JobId, NodeId};
 use tutti_wire::event::EventQuery;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{JobReport, NodeReport, ParamReport, Target, TaskReport};
+use tutti_wire::report::{JobReport, NodeReport, ParamReport, SwitchRecord, Target, TaskReport};
 
 /// What was seen in one look.
 #[derive(Clone, Debug)]
@@ -23,15 +23,20 @@ pub(super) struct Sample {
     pub(super) jobs: Vec<JobReport>,
     /// The processes that were asked for.
     pub(super) tasks: Vec<TaskReport>,
+    /// The latest switch of each node, if nodes are looked at closely.
+    pub(super) switches: Vec<(String, Vec<SwitchRecord>)>,
+    /// Whether they are: with their load.
+    is_close: bool,
     /// Why something of it is missing.
     pub(super) remark: Option<String>,
 }
 
 impl Sample {
-    fn blank() -> Self {
+    pub(super) fn blank(is_close: bool) -> Self {
         let (at, wall_ms) = (Instant::now(), wall_ms());
         let (params, nodes, jobs, tasks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { at, wall_ms, params, nodes, jobs, tasks, remark: None }
+        let (switches, remark) = (Vec::new(), None);
+        Self { at, wall_ms, params, nodes, jobs, tasks, switches, is_close, remark }
     }
 
     /// What is to be asked next for what lacks, if anything does.
@@ -41,7 +46,7 @@ impl Sample {
             Reply::Params { params, .. } => self.params = params,
             Reply::Nodes { nodes, next } => {
                 self.nodes.extend(nodes);
-                more = next.map(|from| Request::Nodes { from });
+                more = next.map(|from| nodes_from(from, self.is_close));
             }
             Reply::Jobs { jobs, next } => {
                 self.jobs.extend(jobs.into_iter().filter(|job| job.exit_code.is_none()));
@@ -53,12 +58,24 @@ impl Sample {
                 self.tasks.extend(tasks);
                 more = next.map(|from| Request::Processes { target, from });
             }
+            Reply::Switches { nodes, next } => {
+                self.switches.extend(nodes);
+                more = next.map(latest_switch);
+            }
             // A job that ends is no reason to show nothing of the others.
             Reply::Failed { reason, code } => self.remark = Some(code.mark(&reason)),
             _ => return unexpected(),
         }
         Ok(more)
     }
+}
+
+fn nodes_from(from: NodeId, is_close: bool) -> Request {
+    if is_close { Request::NodesClosely { from } } else { Request::Nodes { from } }
+}
+
+const fn latest_switch(from: NodeId) -> Request {
+    Request::Switches { count: 1, from }
 }
 
 /// What came of a turn.
@@ -84,6 +101,8 @@ pub(super) struct Feed {
     asking: Option<Asking>,
     /// The number of the latest event when the last look was asked for.
     last: Option<u64>,
+    /// Whether nodes are looked at closely.
+    is_close: bool,
 }
 
 impl Feed {
@@ -101,7 +120,23 @@ impl Feed {
         let nodes = Request::Nodes { from: NodeId(0) };
         let always = [Request::Params, nodes, Request::JobsWithUsage { from: JobId(0) }];
         let requests = always.into_iter().chain(processes).collect();
-        Self { link: Some(link), requests, asking: None, last: None }
+        Self { link: Some(link), requests, asking: None, last: None, is_close: false }
+    }
+
+    /// From the next look on, nodes have their load and latest switch, or not any more: each agent
+    /// is asked for it.
+    pub(super) fn look_closely(&mut self, is_close: bool) {
+        if self.is_close == is_close {
+            return;
+        }
+        self.is_close = is_close;
+        self.requests.retain(|it| !matches!(it, Request::Switches { .. }));
+        let is_nodes =
+            |it: &&mut Request| matches!(it, Request::Nodes { .. } | Request::NodesClosely { .. });
+        if let Some(nodes) = self.requests.iter_mut().find(is_nodes) {
+            *nodes = nodes_from(NodeId(0), is_close);
+        }
+        self.requests.extend(is_close.then_some(latest_switch(NodeId(0))));
     }
 
     /// A look, waited for.
@@ -109,7 +144,7 @@ impl Feed {
     /// # Errors
     /// If there is no answer.
     pub(super) fn look(&mut self) -> anyhow::Result<Sample> {
-        let mut sample = Sample::blank();
+        let mut sample = Sample::blank(self.is_close);
         for request in &self.requests {
             let link = self.link.as_mut().context("there is no connection")?;
             let mut request = Some(request.clone());
@@ -172,7 +207,7 @@ impl Feed {
         self.asking = Some(Asking::Events);
         if is_whole {
             self.requests.iter().for_each(|request| link.send(request));
-            self.asking = Some(Asking::Look(Sample::blank(), self.requests.len() + 1));
+            self.asking = Some(Asking::Look(Sample::blank(self.is_close), self.requests.len() + 1));
         }
         Ok(link.flush()?)
     }

@@ -5,6 +5,7 @@ mod desk;
 mod feed;
 mod letters;
 mod matrix;
+mod nodes;
 mod pace;
 mod page;
 mod screen;
@@ -15,6 +16,7 @@ use beside::Wake;
 use clap::Args;
 use desk::{Deed, Desk, Step};
 use feed::{Feed, Look, Sample};
+use nodes::Nodes;
 use pace::Pace;
 use page::Page;
 use screen::{Came, Line, Screen, Style};
@@ -85,6 +87,7 @@ Keys:
   l          give another class
   /          list only jobs with this text in number, name, user, class or state
   o, O       sort by number, CPU, service, user or state; reverse
+  n          show nodes
   escape     no marks; no choice and no filter
   g          update at once
   ?          these keys
@@ -96,7 +99,14 @@ Keys while a job is shown:
   up, down, page up, page down, home, end: scroll its output
   e          its standard error, or its standard output again
   n, p       the output of the next rank or the one before, if each has a file
-  escape     back to all jobs";
+  escape     back to all jobs
+
+Keys while nodes are shown:
+  up, down, page up, page down, home, end: choose a node
+  o, O       sort by number, name, state, processors in use, load, free memory
+             or jobs; reverse
+  n, escape  back to jobs
+TURN is the row that had its turn at the latest switch of the node.";
 
 const DELAY_MIN: Nanos = Nanos::from_millis(100);
 
@@ -213,6 +223,7 @@ fn live(args: &TopArgs) -> anyhow::Result<Exit> {
         if was_done {
             pace.hurry();
         }
+        feed.look_closely(state.nodes.is_some());
         let turn = feed.turn(pace.is_due(), pace.is_whole());
         if feed.awaited().is_some() {
             pace.on_asked();
@@ -247,6 +258,8 @@ struct State {
     desk: Desk,
     /// The job that is shown alone.
     page: Option<Page>,
+    /// The nodes, if they are shown.
+    nodes: Option<Nodes>,
     /// Why there is no new look.
     remark: Option<String>,
     /// Threads have something for us.
@@ -258,7 +271,7 @@ struct State {
 impl State {
     fn new() -> anyhow::Result<Self> {
         let (desk, wake) = (Desk::default(), Wake::new()?);
-        Ok(Self { desk, page: None, remark: None, wake, done: channel() })
+        Ok(Self { desk, page: None, nodes: None, remark: None, wake, done: channel() })
     }
 
     /// Takes in what threads have for us; whether there was anything, and whether an order was
@@ -304,17 +317,18 @@ impl State {
 
     /// The picture of a look, with its last line.
     fn picture(
-        &self,
+        &mut self,
         view: &mut View,
         sample: &Sample,
         jobs: &[&JobReport],
         (width, height): (usize, usize),
     ) -> Vec<Line> {
         let height = height.saturating_sub(1);
-        let mut lines = match &self.page {
+        let mut lines = match (&self.page, &mut self.nodes) {
             _ if self.desk.shows_help() => help(),
-            Some(page) => page.lines(height),
-            None => {
+            (Some(page), _) => page.lines(height),
+            (None, Some(nodes)) => nodes.lines(sample, (width, height)),
+            (None, None) => {
                 let room = Room { width: Some(width), height: Some(height) };
                 view.lines(sample, jobs, &self.desk, room)
             }
@@ -325,7 +339,11 @@ impl State {
             *first = remark.lines().next().unwrap_or_default().to_owned().into();
         }
         lines.resize(height, Line::default());
-        lines.push(Line::new(self.desk.bar(jobs, self.page.is_some()), Style::Inverse));
+        let bar = match (&self.nodes, self.desk.is_watched()) {
+            (Some(_), true) => self.desk.said().unwrap_or(Nodes::bar()).to_owned(),
+            _ => self.desk.bar(jobs, self.page.is_some()),
+        };
+        lines.push(Line::new(bar, Style::Inverse));
         lines
     }
 
@@ -343,7 +361,27 @@ impl State {
                 return Next::Wait;
             }
         }
+        if let Some(nodes) = &mut self.nodes
+            && self.desk.is_watched()
+        {
+            match press {
+                Press::Escape | Press::Char('n') => self.nodes = None,
+                Press::Char('q' | 'Q' | '?' | 'g') => return self.do_step(press, jobs, page),
+                _ if nodes.press(press) => {}
+                _ => self.desk.say("keys about jobs need their list: n".into()),
+            }
+            return Next::Wait;
+        }
+        self.do_step(press, jobs, page)
+    }
+
+    /// Does what a key of the desk means.
+    fn do_step(&mut self, press: Press, jobs: &[&JobReport], page: Option<JobId>) -> Next {
         match self.desk.press(press, jobs, page) {
+            Step::Nodes => {
+                self.nodes = Some(Nodes::default());
+                Next::Look
+            }
             Step::None => Next::Wait,
             Step::End => Next::End,
             Step::Look => Next::Look,

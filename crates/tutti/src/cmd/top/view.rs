@@ -26,7 +26,7 @@ pub(super) struct Room {
 const MATRIX_WIDTH: usize = 120;
 
 /// On a screen with fewer lines, none is left empty.
-const LOW: usize = 12;
+pub(super) const LOW: usize = 12;
 
 /// What is remembered from one look to the next.
 #[derive(Debug, Default)]
@@ -211,7 +211,7 @@ fn cut(mut lines: Vec<String>, most: usize) -> Vec<String> {
 }
 
 /// When it was, and how things are in all.
-fn head(sample: &Sample) -> Vec<String> {
+pub(super) fn head(sample: &Sample) -> Vec<String> {
     let of_nodes = |state: &str| sample.nodes.iter().filter(|node| node.state == state).count();
     let mut nodes = format!("{} up", counted(of_nodes("up") as u64, "node"));
     for state in ["drained", "unreachable", "lost", "down"] {
@@ -336,6 +336,10 @@ pub(super) mod tests {
         }
     }
 
+    pub(in super::super) fn sample_of(jobs: Vec<JobReport>) -> Sample {
+        sample(jobs, Instant::now())
+    }
+
     fn sample(jobs: Vec<JobReport>, at: Instant) -> Sample {
         let param = |name: &str, value: &str| ParamReport {
             name: name.into(),
@@ -350,8 +354,7 @@ pub(super) mod tests {
             params: vec![param("policy", "gang"), param("quantum", "100ms")],
             nodes: vec![node("n1", 2, "up"), node("n2", 2, "lost")],
             jobs,
-            tasks: Vec::new(),
-            remark: None,
+            ..Sample::blank(false)
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::super::logs::{Shown, open_all};
 use super::super::show::{Stream, ask_to_show};
+use super::super::switches::{row_of, rows_of};
 use super::super::{all_jobs, history, params, report, show, when};
 use super::submission;
 use serde::Serialize;
@@ -278,20 +279,11 @@ fn clock_ahead() -> Option<i64> {
 fn turns_of(nodes: Vec<(String, Vec<SwitchRecord>)>, jobs: &[JobReport]) -> Turns {
     let due = |(_, records): &(String, Vec<SwitchRecord>)| records.last().map(|it| it.due_ns);
     let Some((node, records)) = nodes.into_iter().max_by_key(due) else { return Turns::default() };
+    let rows = rows_of(jobs);
     let turn = |record: &SwitchRecord| {
-        let row = row_of(record, jobs)?;
+        let row = row_of(record, &rows)?;
         Some(Turn { row, began_ns: record.due_ns })
     };
     let latest = records.iter().filter_map(turn).collect();
     Turns { node: Some(node), now_ns: None, latest }
-}
-
-/// The row whose turn began with a switch. Jobs of other rows come, too, where it leaves processors
-/// idle: it is the row with most processors among those that came.
-fn row_of(record: &SwitchRecord, jobs: &[JobReport]) -> Option<u32> {
-    let mut rows = std::collections::BTreeMap::<u32, u64>::new();
-    for job in jobs.iter().filter(|job| record.came.contains(&job.job)) {
-        *rows.entry(job.row?).or_default() += u64::from(job.processors);
-    }
-    rows.into_iter().max_by_key(|&(_, processors)| processors).map(|(row, _)| row)
 }
