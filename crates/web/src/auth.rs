@@ -9,9 +9,11 @@ use crate::limits::SESSIONS_MAX;
 use crate::source::Failure;
 use axum::http::header::{self, HeaderMap};
 use data_encoding::HEXLOWER;
+use ring::digest::{Digest, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 use subtle::ConstantTimeEq;
 use tutti_wire::code::Code;
@@ -24,6 +26,7 @@ pub(crate) const COOKIE: &str = "tutti";
 pub struct Gate {
     path: String,
     state: Mutex<State>,
+    metrics: Option<MetricsToken>,
 }
 
 #[derive(Debug)]
@@ -46,6 +49,47 @@ fn same(one: &str, other: &str) -> bool {
     one.as_bytes().ct_eq(other.as_bytes()).into()
 }
 
+/// What a scraper sends to read `/metrics`, and nothing else. Its digest is kept: a comparison takes
+/// the same time for every token, of every length.
+#[derive(Debug)]
+pub struct MetricsToken(Digest);
+
+impl MetricsToken {
+    /// Fewest and most characters of a token.
+    pub const LENGTHS: RangeInclusive<usize> = 20..=1024;
+
+    /// That of a file, without the space at its end.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &str) -> Result<Self, Failure> {
+        let token = text.trim_end_matches([' ', '\t', '\r', '\n']);
+        let wrong = match token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            false => "it has other characters than visible ones of ASCII",
+            true if token.len() < *Self::LENGTHS.start() => "it has fewer than 20 characters",
+            true if token.len() > *Self::LENGTHS.end() => "it has more than 1024 characters",
+            true => return Ok(Self(digest(token.as_bytes()))),
+        };
+        Err(Failure::new(Code::BadValue, wrong))
+    }
+
+    fn is(&self, given: &[u8]) -> bool {
+        self.0.as_ref().ct_eq(digest(given).as_ref()).into()
+    }
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    ring::digest::digest(&SHA256, bytes)
+}
+
+/// What follows `Bearer` in a value of `Authorization`.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then(|| rest.trim_ascii())
+}
+
+const BEARER: &[u8] = b"Bearer ";
+
 impl Gate {
     /// One with a token that was not used.
     ///
@@ -55,7 +99,21 @@ impl Gate {
         let mut path = secret()?;
         path.truncate(16);
         let state = State { token: secret()?, sessions: VecDeque::new() };
-        Ok(Self { path: format!("/{path}"), state: Mutex::new(state) })
+        Ok(Self { path: format!("/{path}"), state: Mutex::new(state), metrics: None })
+    }
+
+    /// The same gate, where this token opens `/metrics`.
+    #[must_use]
+    pub fn with_metrics_token(self, token: MetricsToken) -> Self {
+        Self { metrics: Some(token), ..self }
+    }
+
+    /// Whether a request without a session may read `/metrics`.
+    pub(crate) fn opens_metrics(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.metrics else { return false };
+        let mut given = headers.get_all(header::AUTHORIZATION).into_iter();
+        let (Some(one), None) = (given.next(), given.next()) else { return false };
+        bearer(one.as_bytes()).is_some_and(|given| token.is(given))
     }
 
     /// The path of the page, without a slash at its end.
@@ -178,6 +236,33 @@ mod tests {
         assert!(gate.knows(&headers(&[("cookie", &format!("a=b; tutti={session}"))])));
         assert!(!gate.knows(&headers(&[("cookie", "tutti=")])));
         assert!(!gate.knows(&headers(&[("cookie", &format!("x={session}"))])));
+    }
+
+    #[test]
+    fn a_bearer_token_opens_metrics_and_begins_no_session() {
+        let token = "0123456789abcdef0123";
+        let without = Gate::new().unwrap();
+        let gate = Gate::new().unwrap();
+        let gate = gate.with_metrics_token(MetricsToken::new(&format!("{token}\n")).unwrap());
+        let given = |value: &str| headers(&[("authorization", value)]);
+        let good = given(&format!("Bearer {token}"));
+        assert!(gate.opens_metrics(&good) && !gate.knows(&good) && !without.opens_metrics(&good));
+        assert!(gate.opens_metrics(&given(&format!("bearer  {token}"))));
+        let wrong = ["", "Bearer", "Bearer ", token, "Basic x", "Bearer 0123456789abcdef012"];
+        for value in wrong {
+            assert!(!gate.opens_metrics(&given(value)), "{value:?}");
+        }
+        let text = format!("Bearer {token}");
+        let twice = headers(&[("authorization", &text), ("authorization", &text)]);
+        assert!(!gate.opens_metrics(&twice));
+    }
+
+    #[test]
+    fn a_metrics_token_that_can_be_guessed_is_refused() {
+        let wrong = |text: &str| MetricsToken::new(text).err().unwrap().text;
+        assert!(wrong("").contains("fewer than 20") && wrong("secret\n").contains("fewer"));
+        assert!(wrong("two words of twenty characters").contains("visible"));
+        assert!(wrong(&"x".repeat(1025)).contains("more than 1024"));
     }
 
     #[test]

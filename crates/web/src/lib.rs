@@ -23,7 +23,7 @@ mod routes;
 mod source;
 mod submission;
 
-pub use auth::Gate;
+pub use auth::{Gate, MetricsToken};
 pub use listen::{Listening, Place};
 pub use source::{
     Action, Answer, EventLine, EventLines, Events, Failure, HistoryQuery, Output, OutputQuery,
@@ -42,6 +42,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{MethodFilter, get, on};
 use events::Hub;
 use limits::{BODY_BYTES_MAX, REQUEST_TIME, SUBMISSION_BYTES_MAX, THREADS};
+use routes::METRICS;
 use routes::{Call, ROUTES, Route};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,7 +161,10 @@ async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
             return begin(app, &token);
         }
         if !app.gate.knows(request.headers()) {
-            return closing(files::no_session());
+            return match request.headers().contains_key(header::AUTHORIZATION) {
+                true => scrape(app, request, next).await,
+                false => closing(files::no_session()),
+            };
         }
     }
     if request.method() == Method::GET || request.method() == Method::HEAD {
@@ -182,6 +186,22 @@ async fn guarded(app: &App, request: Request, next: Next) -> Response<Body> {
             failed_with(StatusCode::REQUEST_TIMEOUT, &Failure::new(Code::CannotUnderstand, text))
         }
     }
+}
+
+/// Answers a scraper, which has a token in place of a session: it reads `/metrics` alone.
+async fn scrape(app: &App, request: Request, next: Next) -> Response<Body> {
+    let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
+    let is_metrics = request.uri().path() == METRICS && is_read;
+    if is_metrics && app.gate.opens_metrics(request.headers()) {
+        return next.run(request).await;
+    }
+    let text = "no such token, or not for this path; `tutti web --metrics-token-file` names the \
+                file with the token, which is for GET /metrics alone";
+    let failure = Failure::new(Code::NotAllowed, text);
+    let mut response = closing(failed_with(StatusCode::UNAUTHORIZED, &failure));
+    let scheme = HeaderValue::from_static("Bearer realm=\"tutti metrics\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    response
 }
 
 /// The last answer of its connection: a stranger keeps no place that others need.

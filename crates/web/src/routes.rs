@@ -85,6 +85,9 @@ macro_rules! handler {
     };
 }
 
+/// The path of the figures for monitoring.
+pub(crate) const METRICS: &str = "/metrics";
+
 /// All requests of the interface.
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -293,7 +296,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
-        path: "/metrics",
+        path: METRICS,
         help: "Figures for monitoring, as `tutti metrics` prints them.",
         params: &[],
         body: None,

@@ -100,6 +100,24 @@ fn metrics_are_open_metrics_and_count_what_happened() {
 }
 
 #[test]
+fn alerts_for_prometheus_are_about_figures_that_there_are() {
+    let rules = include_str!("../../../../docs/admin/prometheus/rules.yml");
+    let page = include_str!("../../../../docs/reference/metrics.md");
+    let monitoring = include_str!("../../../../docs/admin/monitoring.md");
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: Vec<&str> =
+        rules.split(|c| !is_word(c)).filter(|it| it.starts_with("tutti_")).collect();
+    assert!(words.len() > 3, "{words:?}");
+    for word in words {
+        let figure = word.strip_suffix("_bucket").unwrap_or(word);
+        assert!(page.contains(&format!("| `{figure}` |")), "{word} is no figure");
+    }
+    for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        assert!(monitoring.contains(&format!("| `{alert}` |")), "{alert} is not on the page");
+    }
+}
+
+#[test]
 fn the_board_for_grafana_shows_series_that_there_are() {
     let board = include_str!("../../../../docs/admin/grafana/tutti.json");
     let board: Value = serde_json::from_str(board).unwrap();

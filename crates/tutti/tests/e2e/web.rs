@@ -10,8 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 
 /// A server, and a session with it.
 struct Web {
@@ -124,6 +126,49 @@ fn events(content: &str) -> Vec<(u64, String)> {
         Some((number, json["event"].as_str().unwrap().to_owned()))
     };
     content.split("\n\n").filter_map(event).collect()
+}
+
+#[test]
+fn a_scraper_reads_metrics_by_a_token_and_nothing_else() {
+    let instance = Instance::new().up();
+    let (path, token) = (instance.work.join("token"), "0123456789abcdef0123456789abcdef");
+    std::fs::write(&path, format!("{token}\n")).unwrap();
+    let mode = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    let words = ["web", "--metrics-token-file", path.to_str().unwrap()];
+    for open in [0o644, 0o620, 0o604] {
+        mode(open);
+        instance.tutti(&words).expect(1).says("run `chmod 600 ");
+    }
+    mode(0o640);
+    let web = Web::of(instance.start(&words));
+    let host = format!("Host: {}\r\n", web.address);
+    let by = |path: &str, token: &str| {
+        web.get_without(path, &format!("{host}Authorization: Bearer {token}\r\n"))
+    };
+    assert!(by("/metrics", token).expect(200).text().ends_with("# EOF\n"));
+    for other in ["/", "/v1/jobs", &web.path, "/metrics/", &format!("{}metrics", web.path)] {
+        by(other, token).expect(401);
+    }
+    let wrong = by("/metrics", &token[1..]).expect(401);
+    assert!(wrong.header("www-authenticate").starts_with("Bearer "));
+    assert_eq!((wrong.header("connection"), wrong.header("set-cookie")), ("close", ""));
+    web.get_without("/metrics", "").expect(401);
+    // A name of another site that leads here (DNS rebinding), and an order.
+    let foreign = format!("Host: evil.example\r\nAuthorization: Bearer {token}\r\n");
+    web.get_without("/metrics", &foreign).expect(403);
+    let order = format!(
+        "POST /v1/jobs/1/cancel HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\
+         {host}Authorization: Bearer {token}\r\n\r\n"
+    );
+    send(&web.address, order.as_bytes()).expect(401);
+    // Without the option no token is good.
+    let plain = Web::start(&instance);
+    let host = format!("Host: {}\r\n", plain.address);
+    let lines = format!("{host}Authorization: Bearer {token}\r\n");
+    plain.get_without("/metrics", &lines).expect(401);
+    std::fs::write(&path, "short\n").unwrap();
+    instance.tutti(&words).expect(1).says("fewer than 20 characters");
+    instance.tutti(&["web", "--metrics-token-file", "no-such"]).expect(1).says("openssl rand");
 }
 
 #[test]
@@ -272,6 +317,7 @@ fn answers_are_what_the_verbs_print() {
     assert_eq!(web.get("/v1/jobs?user=no-such-user").expect(200).json(), serde_json::json!([]));
     assert!(web.get("/metrics").expect(200).text().ends_with("# EOF\n"));
     let matrix = web.get("/v1/matrix").expect(200).json();
+    crate::schemas::check_named("matrix", &matrix);
     assert_eq!((&matrix["jobs"][0]["job"], &matrix["jobs"][0]["row"]), (&nap.into(), &1.into()));
     // What the description lists is there.
     let description = web.get("/openapi.json").expect(200).json();

@@ -1,8 +1,10 @@
 //! Begins the server, and prints where it is.
 
+use super::metrics_token;
 use super::open::Opener;
 use super::source::Instance;
 use nix::sys::signal::{SigSet, Signal};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tutti_client::output::print;
 use tutti_node::codes::coded;
@@ -15,14 +17,23 @@ fn error(failure: Failure) -> anyhow::Error {
 }
 
 /// Serves until a signal ends it.
-pub(super) fn serve(listen: &str, open: bool) -> anyhow::Result<Exit> {
+pub(super) fn serve(
+    listen: &str,
+    open: bool,
+    metrics_token_file: Option<&Path>,
+) -> anyhow::Result<Exit> {
     let place: Place = listen.parse().map_err(|reason: String| {
         coded(Code::BadValue, format!("cannot listen on {listen:?}: {reason}"))
     })?;
+    let metrics_token = metrics_token_file.map(metrics_token::read).transpose()?;
     // Without an instance there is nothing to see, and its text says how to start one.
     drop(tutti_client::connect()?);
     let listening = Listening::at(&place).map_err(error)?;
-    let gate = Arc::new(Gate::new().map_err(error)?);
+    let mut gate = Gate::new().map_err(error)?;
+    if let Some(token) = metrics_token {
+        gate = gate.with_metrics_token(token);
+    }
+    let gate = Arc::new(gate);
     let opener = Arc::new(Mutex::new(None));
     end_by_signals(&opener)?;
     let origin = listening.origin();
