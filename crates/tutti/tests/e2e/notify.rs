@@ -181,6 +181,7 @@ fn a_webhook_is_signed_and_retried_and_none_is_lost_over_restarts() {
     let requests = server.wait_for(2);
     requests.iter().for_each(|request| is_signed(request));
     assert_eq!(body(&requests[0])["job"], first);
+    crate::schemas::check_named("notification", &body(&requests[0]));
     let deliveries = [0, 1].map(|at| header(&requests[at], "X-Tutti-Delivery"));
     assert_eq!(deliveries[0], deliveries[1], "the same, tried again");
     // The key is no part of the event.

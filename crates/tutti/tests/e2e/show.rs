@@ -232,7 +232,12 @@ fn a_name_with_line_ends_shows_as_one_line() {
 /// Checks a value against the part of JSON schema that the page uses.
 pub(crate) fn check(root: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(place) = schema["$ref"].as_str() {
-        return check(root, root.pointer(place.trim_start_matches('#')).unwrap(), value, at);
+        let (file, place) = place.split_once('#').unwrap();
+        if !file.is_empty() {
+            let root = crate::schemas::schema(file);
+            return check(&root, root.pointer(place).unwrap(), value, at);
+        }
+        return check(root, root.pointer(place).unwrap(), value, at);
     }
     if let Some(all) = schema["anyOf"].as_array() {
         let is_null = |schema: &&Value| schema["type"] == "null";
