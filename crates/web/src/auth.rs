@@ -49,8 +49,8 @@ fn same(one: &str, other: &str) -> bool {
     one.as_bytes().ct_eq(other.as_bytes()).into()
 }
 
-/// What a scraper sends to read `/metrics`, and nothing else. Its digest is kept: a comparison takes
-/// the same time for every token, of every length.
+/// What a scraper sends to read `/metrics`, and nothing else. Its digest is kept: a comparison
+/// takes the same time for every token, of every length.
 #[derive(Debug)]
 pub struct MetricsToken(Digest);
 

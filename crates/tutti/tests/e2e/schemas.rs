@@ -106,7 +106,7 @@ fn json_of_verbs_validates_against_its_schema() {
         ("history --usage", &["history", "--usage"]),
         ("bench node", &["bench", "node", "--quick"]),
         ("sim", &["sim", "--generate", "poisson", "--jobs", "50"]),
-        ("sim", &["sim", "compare", "--generate", "poisson", "--jobs", "50"]),
+        ("sim", &["sim", "compare", "--generate", "poisson", "--jobs", "50", "--policy", "gang"]),
         ("run --when", &["submit", "--when", "-t", "1m", "true"]),
         ("run --when", &["batch", "--when", "-t", "1m", script]),
         ("top", &["top", "-n", "1", "2"]),

@@ -43,7 +43,10 @@ fn check(file: &File, path: &Path) -> anyhow::Result<()> {
     }
     let own = geteuid().as_raw();
     if ![0, own].contains(&found.uid()) {
-        return wrong(format!("{shown} is of user {}, who could change the token", found.uid()));
+        return wrong(format!(
+            "{shown} is of user {}: that user could change the token",
+            found.uid()
+        ));
     }
     let mode = found.mode() & 0o777;
     if mode & OTHERS != 0 {
