@@ -1,7 +1,8 @@
 // One job: what it is, its output, its states, and what can be done to it.
 
-import { alertUser, badge, bytes, chip, clock, confirmed, duration, h, plural, say } from './dom.js';
+import { alertUser, badge, bytes, chip, clock, confirmed, duration, h, hue, plural, say, svg } from './dom.js';
 import { ask, askJson, onChange, refresh } from './data.js';
+import { ticks } from './gantt.js';
 import { turnOf, where } from './lists.js';
 
 const OUTPUT_CHARS = 200000;
@@ -59,6 +60,47 @@ function history(job) {
     const until = states[at + 1]?.at_ms ?? job.ended_ms ?? Date.now();
     return h('li', null, h('time', null, clock(it.at_ms)), badge(it.state), ` ${duration(Math.max(0, until - it.at_ms))}`);
   }));
+}
+
+const BAR = 26;
+const WORDS = { wait: 'waited', job: 'ran', still: 'stood still' };
+
+// What the job did from when to when, as far as its states are known.
+function spans(job, now) {
+  const end = job.ended_ms ?? now;
+  const states = job.details?.states || [];
+  const kind = (state) => (state === 'queued' ? 'wait' : ['running', 'ending'].includes(state) ? 'job' : state === 'ended' ? null : 'still');
+  const all = states.map((it, at) => ({ kind: kind(it.state), state: it.state, from: it.at_ms, until: Math.max(it.at_ms, states[at + 1]?.at_ms ?? end) }));
+  if (states.length === 0) {
+    const begin = job.started_ms ?? end;
+    all.push({ kind: 'wait', state: 'waited', from: job.accepted_ms, until: begin });
+    if (job.started_ms) all.push({ kind: 'job', state: 'ran', from: begin, until: end });
+  }
+  return all.filter((it) => it.kind && it.until > it.from);
+}
+
+// When the job waited, ran and stood still.
+function bar(job, width) {
+  const now = Date.now();
+  const all = spans(job, now);
+  if (all.length === 0) return h('p', { class: 'quiet' }, 'Nothing yet.');
+  const [from, until] = [all[0].from, all[all.length - 1].until];
+  const x = (ms) => 2 + ((ms - from) / (until - from)) * (width - 4);
+  const sum = (kind) => all.filter((it) => it.kind === kind).reduce((total, it) => total + it.until - it.from, 0);
+  const words = Object.keys(WORDS).filter((kind) => sum(kind) > 0).map((kind) => `${WORDS[kind]} ${duration(sum(kind))}`);
+  const left = job.details?.states_left_out ? `; ${plural(job.details.states_left_out, 'earlier state')} not shown` : '';
+  const text = words.join(', ') + left;
+  const parts = ticks(from, until, width).filter((at) => x(at) > 24 && x(at) < width - 24).map((at) => [
+    svg('line', { class: 'grid', x1: x(at), x2: x(at), y1: 15, y2: 18 + BAR }),
+    svg('text', { class: 'quiet', x: x(at), y: 11, 'text-anchor': 'middle' }, clock(at).split(' ').pop())]);
+  all.forEach((it) => {
+    const [y, height] = it.kind === 'job' ? [18, BAR - 4] : [18 + BAR / 2 - 6, 8];
+    parts.push(svg('rect', { class: it.kind, vars: hue(job.job), x: x(it.from), y, height, rx: 2, width: Math.max(1.5, x(it.until) - x(it.from)) },
+      svg('title', null, `${it.state}, ${duration(it.until - it.from)}, from ${clock(it.from)}`)));
+  });
+  const height = 20 + BAR;
+  return [svg('svg', { class: 'bar', viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': `Over time: ${text}` }, parts),
+    h('p', { class: 'quiet' }, text)];
 }
 
 // Output of one rank or all, followed as it comes.
@@ -123,9 +165,10 @@ export function view(main, number) {
   const actions = h('div', { class: 'actions' });
   const about = h('div');
   const states = h('div');
+  const over = h('div', { id: 'bar' });
   const output = outputPanel(number);
   main.replaceChildren(
-    h('section', { class: 'card', 'aria-labelledby': 'title' }, h('div', { class: 'head' }, title, actions), status),
+    h('section', { class: 'card', 'aria-labelledby': 'title' }, h('div', { class: 'head' }, title, actions), status, over),
     h('div', { class: 'columns' }, output.panel,
       h('div', null, h('section', { class: 'card', 'aria-label': 'Details' }, about),
         h('section', { class: 'card gap', 'aria-labelledby': 'states' }, h('h2', { id: 'states' }, 'States'), states))));
@@ -158,6 +201,7 @@ export function view(main, number) {
         type: 'button', 'data-action': verb, class: verb === 'cancel' ? 'danger' : null, onclick: () => act(verb) }, ACTIONS[verb][0])));
     }
     about.replaceChildren(facts(job));
+    over.replaceChildren(...[bar(job, Math.max(240, Math.floor(over.clientWidth)))].flat());
     states.replaceChildren(job.details ? history(job) : h('p', { class: 'quiet' }, 'Only the owner of the job sees its states, command and output.'));
     output.ranks(job.tasks);
     const why = silent(job);

@@ -268,6 +268,8 @@ fn cancel(browser: &Browser, instance: &Instance, job: u64) {
     browser.wait(&format!(
         "return document.querySelector('pre.output')?.textContent.includes('hello {job}')"
     ));
+    browser.wait("return document.querySelectorAll('#bar svg .job').length >= 1");
+    browser.wait("return document.querySelector('#bar').innerText.includes('ran ')");
     browser.picture("job");
     browser.click("button[data-action=cancel]");
     browser.wait("return document.querySelector('#confirm').open");
