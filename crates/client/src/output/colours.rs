@@ -156,7 +156,9 @@ mod tests {
             is_coloured(choice, is_terminal, |name| value(name).map(|(_, it)| (*it).to_owned()))
         };
         let term = ("TERM", "xterm");
-        let auto = |is_terminal, variables| check(ColorChoice::Auto, is_terminal, variables);
+        let auto = |is_terminal, variables: &[(&str, &str)]| {
+            check(ColorChoice::Auto, is_terminal, variables)
+        };
         assert!(auto(true, &[term]) && !auto(false, &[term]));
         assert!(!auto(true, &[]) && !auto(true, &[("TERM", "dumb")]));
         assert!(!auto(true, &[term, ("NO_COLOR", "1")]));
