@@ -21,7 +21,7 @@ Examples:
   tutti web --open                   also open it in a browser
   tutti web --listen 127.0.0.1:PORT  at this port
   tutti web --listen unix:/run/user/1000/tutti-web   for curl --unix-socket
-  tutti web --listen 127.0.0.1:9495 --metrics-token-file /etc/tutti/metrics.token
+  tutti web --listen 127.0.0.1:9495 --metrics-token-file metrics.token
 
 The page has your rights, and is for you alone: each address is good for one \
 browser. It ends with Ctrl-C. To see it from another machine, run \

@@ -26,7 +26,7 @@ pub(super) struct Sample {
     /// The latest switch of each node, if nodes are looked at closely.
     pub(super) switches: Vec<(String, Vec<SwitchRecord>)>,
     /// Whether they are: with their load.
-    is_close: bool,
+    pub(super) is_close: bool,
     /// Why something of it is missing.
     pub(super) remark: Option<String>,
 }
