@@ -68,6 +68,9 @@ impl Service {
     /// # Errors
     /// If the unit can't be written, or with what systemd says.
     pub fn start(&self) -> anyhow::Result<()> {
+        if let Some(words) = too_old(version()) {
+            return Err(coded(Code::NotStarted, words));
+        }
         let program = own_path()?;
         let path = Path::new(UNITS).join(&self.unit);
         // That of the package serves its program, unless one of `tutti up` hides it already.
@@ -106,6 +109,16 @@ impl Service {
 /// From this version on systemd starts the main process of a unit in a group below that of the
 /// unit, if told to.
 const HAS_SUBGROUPS: u32 = 254;
+
+/// The first systemd that moves processes into a group below a unit, which the daemons of a later
+/// supervisor need.
+const LEAST: u32 = 238;
+
+/// What is wrong with a systemd of this version, if it is too old for units of Tutti.
+fn too_old(version: Option<u32>) -> Option<String> {
+    let version = version.filter(|&version| version < LEAST)?;
+    Some(format!("Tutti's units need systemd {LEAST} or later, and this is systemd {version}"))
+}
 
 /// How a unit begins that `tutti up` has written.
 const MADE_BY_UP: &str = "# Made by `tutti up`, and made again by the next one.";
@@ -237,7 +250,7 @@ pub fn say_ready() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Service, unit_text};
+    use super::{Service, too_old, unit_text};
     use crate::instance::Instance;
     use std::path::Path;
 
@@ -252,6 +265,13 @@ mod tests {
         let odd = Instance::at("/run/tutti-a b".into());
         assert!(Service::named_after(&odd).is_none(), "no name of a unit");
         assert!(Service::of(&Instance::at("/tmp/own".into())).is_none(), "of a user's own");
+    }
+
+    #[test]
+    fn a_systemd_that_is_too_old_is_named_with_what_is_needed() {
+        let said = too_old(Some(237)).unwrap();
+        assert!(said.contains("238") && said.contains("systemd 237"), "{said}");
+        assert_eq!([too_old(Some(238)), too_old(None)], [None, None]);
     }
 
     #[test]

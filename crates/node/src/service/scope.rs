@@ -8,6 +8,7 @@
 //! left. Where no manager runs, groups are made where they may be.
 
 use super::bus::{Bus, Method};
+use super::{too_old, version};
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
@@ -61,7 +62,8 @@ pub fn enter(
         && let Err(error) = start(&bus, instance)
         && own.is_none()
     {
-        return Err(error.context("systemd makes no unit for the instance"));
+        let why = "systemd makes no unit for the instance";
+        return Err(error.context(too_old(version()).unwrap_or_else(|| why.to_owned())));
     }
     let Some(unit) = Unit::own() else { return Ok(None) };
     unit.settle().context("the unit of the instance can't be used")?;
