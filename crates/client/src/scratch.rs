@@ -198,7 +198,7 @@ pub fn remove_on_signal(directory: &Path) -> std::io::Result<()> {
 pub fn groups_until_signal(name: &str) -> anyhow::Result<Arc<Hierarchy>> {
     end_on_signals()?;
     // Where a service manager runs, only below a unit of its making.
-    if let Err(error) = service::enter(name, false, None) {
+    if let Err(error) = service::enter(name, false, None, None) {
         say!("tutti: {error:#}");
     }
     // Held meanwhile: it takes a while to make one, and a signal may come in between.

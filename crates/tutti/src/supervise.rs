@@ -148,7 +148,8 @@ fn become_independent() -> anyhow::Result<()> {
 /// Brings this process to where its daemons belong: see [`service::enter`].
 fn enter_unit(instance: &Instance, is_service: bool) -> anyhow::Result<Option<String>> {
     let keeper = found::keeper(instance).map(|keeper| keeper.pid());
-    service::enter(&instance.directory().display().to_string(), is_service, keeper)
+    let name = instance.directory().display().to_string();
+    service::enter(&name, is_service, keeper, Some(&instance.cgroup_name()))
 }
 
 /// Has the kernel ask for the end of this process when its parent ends, in whatever way.

@@ -19,7 +19,7 @@
 //! groups, and come back once the new main process is in its leaf ([`Unit::settle`]).
 
 use super::hierarchy::Mounts;
-use super::{make_directory, subdirectories};
+use super::{Cgroup, make_directory, subdirectories};
 use crate::procfile::read_text;
 use crate::{Error, Result, xattr};
 use std::ffi::CStr;
@@ -98,6 +98,18 @@ impl Unit {
         };
         let is_ours = || name_of(&group).starts_with(OURS);
         (is_delegated() || is_ours()).then_some(Self { group })
+    }
+
+    /// The unit of ours right below a slice in whose subtree of this name a process is left.
+    #[must_use]
+    pub fn left_in(slice: &Path, subtree: &str) -> Option<Self> {
+        let groups = slice.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        let has_left = |group: &PathBuf| {
+            name_of(group).starts_with(OURS)
+                && Cgroup::open(&group.join(subtree))
+                    .is_ok_and(|left| left.is_populated().unwrap_or(false))
+        };
+        groups.into_iter().find(has_left).map(|group| Self { group })
     }
 
     /// The group of the unit.

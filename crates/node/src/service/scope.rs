@@ -4,8 +4,8 @@
 //! Where a service manager runs, only it makes groups of processes, but for below a unit that it
 //! has delegated. So an instance has its manager delegate one: a user's that of the user, root's
 //! the system's. No right is needed for it, and nothing is asked. The scope is gone when its last
-//! process is; where the supervisor alone has ended, the next one joins the scope of what it has
-//! left. Where no manager runs, groups are made where they may be.
+//! process is; the next supervisor joins the scope of what one before it has left: of a daemon, or
+//! of jobs alone. Where no manager runs, groups are made where they may be.
 
 use super::bus::{Bus, Method};
 use super::{too_old, version};
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tutti_linux::cgroup::{DAEMONS, Layout, Unit, layout, v2_point};
+use tutti_linux::cgroup::{DAEMONS, Layout, Unit, is_systemd_here, layout, v2_point};
 
 /// How long the manager may take to move this process.
 const MOVED_WITHIN: Duration = Duration::from_secs(5);
@@ -41,9 +41,9 @@ const START: Method = of_manager("StartTransientUnit", "ssa(sv)a(sa(sv))");
 const ATTACH: Method = of_manager("AttachProcessesToUnit", "ssau");
 
 /// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of
-/// a unit that is delegated to it. `left` is a daemon that the supervisor before has left;
-/// `instance` names the unit's instance, in the manager's tables. The name of the unit; none where
-/// no service manager runs.
+/// a unit that is delegated to it. `left` is a daemon that the supervisor before has left; where
+/// there is none, processes may be left in the `subtree` of the instance. `instance` names it in the
+/// manager's tables. The name of the unit; none where no service manager runs.
 ///
 /// # Errors
 /// If there is a manager, and it makes no unit.
@@ -51,9 +51,10 @@ pub fn enter(
     instance: &str,
     is_started_by_manager: bool,
     left: Option<i32>,
+    subtree: Option<&str>,
 ) -> anyhow::Result<Option<String>> {
     let own = Unit::own();
-    if let Some(there) = left.and_then(Unit::of) {
+    if let Some(there) = left.and_then(Unit::of).or_else(|| left_in(subtree?)) {
         if own.as_ref() != Some(&there) {
             join(&there)?;
         }
@@ -68,6 +69,17 @@ pub fn enter(
     let Some(unit) = Unit::own() else { return Ok(None) };
     unit.settle().context("the unit of the instance can't be used")?;
     Ok(Some(unit.name().to_owned()))
+}
+
+/// The scope in which jobs of an instance are left whose daemons were all killed: a new one would
+/// leave them to nobody.
+fn left_in(subtree: &str) -> Option<Unit> {
+    let uid = geteuid();
+    let slice = v2_point()?.join(match uid.is_root() {
+        true => "system.slice".to_owned(),
+        false => format!("user.slice/user-{uid}.slice/user@{uid}.service/app.slice"),
+    });
+    Unit::left_in(&slice, subtree).filter(|_| is_systemd_here())
 }
 
 /// Has a new scope made around this process.
