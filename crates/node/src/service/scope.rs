@@ -42,8 +42,8 @@ const ATTACH: Method = of_manager("AttachProcessesToUnit", "ssau");
 
 /// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of
 /// a unit that is delegated to it. `left` is a daemon that the supervisor before has left; where
-/// there is none, processes may be left in the `subtree` of the instance. `instance` names it in the
-/// manager's tables. The name of the unit; none where no service manager runs.
+/// there is none, processes may be left in the `subtree` of the instance. `instance` names it in
+/// the manager's tables. The name of the unit; none where no service manager runs.
 ///
 /// # Errors
 /// If there is a manager, and it makes no unit.
@@ -71,8 +71,8 @@ pub fn enter(
     Ok(Some(unit.name().to_owned()))
 }
 
-/// The scope in which jobs of an instance are left whose daemons were all killed: a new one would
-/// leave them to nobody.
+/// The scope in which jobs of an instance are left whose daemons were all killed: from a new one
+/// they could not be ended.
 fn left_in(subtree: &str) -> Option<Unit> {
     let uid = geteuid();
     let slice = v2_point()?.join(match uid.is_root() {
