@@ -45,7 +45,7 @@ pub fn set_red(is_red: bool) {
     IS_RED.store(is_red, Ordering::Relaxed);
 }
 
-/// Prints a line on standard error, as [`line`] does, that tells of a failure: what stands before
+/// Prints a line on standard error, as `line` does, that tells of a failure: what stands before
 /// its first colon is red on a terminal.
 pub fn failure(text: Arguments<'_>) {
     line_with(text, IS_RED.load(Ordering::Relaxed));
