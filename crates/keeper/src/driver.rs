@@ -143,8 +143,8 @@ pub(super) struct Keeper {
     exposed: Option<(u64, u64)>,
 }
 
-/// Runs a keeper until it is told to stop. Called by the first thread of a process: that is the one
-/// to which the kernel gives orphans, and each thread reaps its own children alone.
+/// Runs a keeper until it has to stop. Called by the first thread of a process: that is the one to
+/// which the kernel gives orphans, and each thread reaps its own children alone.
 ///
 /// # Errors
 /// If it can't begin: another keeper answers at the socket, or the kernel refuses something.

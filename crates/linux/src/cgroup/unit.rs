@@ -100,7 +100,7 @@ impl Unit {
         (is_delegated() || is_ours()).then_some(Self { group })
     }
 
-    /// The unit of ours right below a slice in whose subtree of this name a process is left.
+    /// The unit of ours right below a slice that has a subtree of this name with a process in it.
     #[must_use]
     pub fn left_in(slice: &Path, subtree: &str) -> Option<Self> {
         let groups = slice.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));

@@ -71,8 +71,8 @@ pub fn enter(
     Ok(Some(unit.name().to_owned()))
 }
 
-/// The scope in which jobs of an instance are left whose daemons were all killed: from a new one
-/// they could not be ended.
+/// The scope in which jobs of an instance are left after all its daemons were killed: from a new
+/// one they could not be ended.
 fn left_in(subtree: &str) -> Option<Unit> {
     let uid = geteuid();
     let slice = v2_point()?.join(match uid.is_root() {
