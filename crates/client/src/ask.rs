@@ -103,12 +103,28 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
 
 /// The jobs of all pages, given what answers for the one that begins with a job.
 pub fn pages_of_jobs(
-    mut page: impl FnMut(JobId) -> anyhow::Result<Reply>,
+    page: impl FnMut(JobId) -> anyhow::Result<Reply>,
 ) -> anyhow::Result<Vec<JobReport>> {
-    all_pages(JobId(0), |from| match page(from)? {
-        Reply::Jobs { jobs, next } => Ok((jobs, next)),
-        _ => unexpected(),
-    })
+    let mut all = Vec::new();
+    each_page_of_jobs(page, |jobs| {
+        all.extend(jobs);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// As [`pages_of_jobs`]; only one page is kept at a time.
+pub fn each_page_of_jobs(
+    mut page: impl FnMut(JobId) -> anyhow::Result<Reply>,
+    mut visit: impl FnMut(Vec<JobReport>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut from = Some(JobId(0));
+    while let Some(first) = from {
+        let Reply::Jobs { jobs, next } = page(first)? else { return unexpected() };
+        visit(jobs)?;
+        from = later(next, first);
+    }
+    Ok(())
 }
 
 /// The nodes of all pages, given what answers for the one that begins with a node.
@@ -131,10 +147,14 @@ pub fn all_pages<T, K: Copy + Ord>(
     while let Some(first) = from {
         let (items, next) = page(first)?;
         all.extend(items);
-        // A page that begins no later would be asked for again and again.
-        from = next.filter(|next| *next > first);
+        from = later(next, first);
     }
     Ok(all)
+}
+
+/// Where the next page begins. One that begins no later would be asked for again and again.
+fn later<K: Copy + Ord>(next: Option<K>, first: K) -> Option<K> {
+    next.filter(|next| *next > first)
 }
 
 /// A reply of a kind that does not answer the request: only a broken controller sends one.

@@ -22,6 +22,47 @@ pub fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
     print(&text)
 }
 
+/// A list that is printed as [`print_json`] prints it, an item at a time: however long it is, it
+/// takes no memory.
+#[derive(Default)]
+pub struct JsonList {
+    has_items: bool,
+}
+
+impl JsonList {
+    /// Prints the next items.
+    ///
+    /// # Errors
+    /// If standard output can't be written.
+    pub fn items<T: Serialize>(&mut self, items: &[T]) -> anyhow::Result<()> {
+        print(&self.text_of(items)?)
+    }
+
+    fn text_of<T: Serialize>(&mut self, items: &[T]) -> anyhow::Result<String> {
+        let mut text = String::new();
+        for item in items {
+            text.push_str(if self.has_items { ",\n  " } else { "[\n  " });
+            self.has_items = true;
+            // A line's end within a string is written as `\n`.
+            let item = without_orders(&serde_json::to_string_pretty(item)?);
+            text.push_str(&item.replace('\n', "\n  "));
+        }
+        Ok(text)
+    }
+
+    /// Prints the end of the list.
+    ///
+    /// # Errors
+    /// If standard output can't be written.
+    pub fn end(self) -> anyhow::Result<()> {
+        print(self.last_text())
+    }
+
+    const fn last_text(&self) -> &'static str {
+        if self.has_items { "\n]\n" } else { "[]\n" }
+    }
+}
+
 /// The same JSON, with what is an order to a terminal and yet allowed within its strings written as
 /// numbers.
 pub fn without_orders(json: &str) -> String {
@@ -84,7 +125,20 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::without_orders;
+    use super::{JsonList, without_orders};
+
+    #[test]
+    fn a_list_in_pieces_is_the_same_json() {
+        let all = [("a\nb", vec![1, 2]), ("", vec![]), ("\u{202e}", vec![3])];
+        for pages in [&[][..], &[&all[..]], &[&all[..1], &[], &all[1..]]] {
+            let mut list = JsonList::default();
+            let mut text = String::new();
+            pages.iter().for_each(|page| text.push_str(&list.text_of(page).unwrap()));
+            text.push_str(list.last_text());
+            let whole: Vec<_> = pages.concat();
+            assert_eq!(text, without_orders(&serde_json::to_string_pretty(&whole).unwrap()) + "\n");
+        }
+    }
 
     #[test]
     fn json_orders_nothing_of_a_terminal_and_means_the_same() {

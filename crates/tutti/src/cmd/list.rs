@@ -1,11 +1,11 @@
 //! The verb `ps`.
 
-use super::all_jobs;
+use super::each_page_of_jobs;
 use super::job_range::{Several, by_number, check_found, targets_of};
 use clap::Args;
 use std::collections::BTreeSet;
 use tutti_client::output::colours::of_state;
-use tutti_client::output::{Align, Table, account, print_json, print_table};
+use tutti_client::output::{Align, JsonList, Table, account, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
@@ -97,19 +97,30 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
         return super::when::of_line(&args.jobs, args.user.as_deref(), args.json);
     }
     let ended = args.all || !args.jobs.is_empty();
-    let mut jobs = all_jobs(ended, |from| match args.long {
+    let wanted = match args.jobs.is_empty() {
+        true => Vec::new(),
+        false => by_number(&args.jobs, true)?,
+    };
+    let is_shown = |job: &JobReport| {
+        (ended || job.exit_code.is_none())
+            && args.user.as_ref().is_none_or(|user| *user == job.user)
+            && (wanted.is_empty() || wanted.iter().any(|wanted| wanted.has_report(job)))
+    };
+    let request = |from| match args.long {
         true => Request::JobsWithUsage { from },
         false => Request::Jobs { ended, from },
+    };
+    if args.json && wanted.is_empty() {
+        return stream(ended, request, is_shown);
+    }
+    let mut jobs = Vec::new();
+    each_page_of_jobs(ended, request, |page| {
+        jobs.extend(page.into_iter().filter(&is_shown));
+        Ok(())
     })?;
-    jobs.retain(|job| ended || job.exit_code.is_none());
-    jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
-    if !args.jobs.is_empty() {
-        let wanted = by_number(&args.jobs, true)?;
-        let is_missing = |it: &&Several| !jobs.iter().any(|job| it.has_report(job));
-        if let Some(missing) = wanted.iter().find(is_missing) {
-            check_found(std::slice::from_ref(missing), std::iter::empty(), "")?;
-        }
-        jobs.retain(|job| wanted.iter().any(|wanted| wanted.has_report(job)));
+    let is_missing = |it: &&Several| !jobs.iter().any(|job| it.has_report(job));
+    if let Some(missing) = wanted.iter().find(is_missing) {
+        check_found(std::slice::from_ref(missing), std::iter::empty(), "")?;
     }
     if args.json {
         print_json(&jobs)?;
@@ -125,6 +136,21 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     if let Some(hidden) = Instance::locate().hidden() {
         say!("tutti: {}", hidden.hidden_note());
     }
+    Ok(Exit::OK)
+}
+
+/// Prints jobs as JSON, page by page: a hundred thousand of them take no more memory than a page.
+fn stream(
+    ended: bool,
+    request: impl Fn(JobId) -> Request,
+    is_shown: impl Fn(&JobReport) -> bool,
+) -> anyhow::Result<Exit> {
+    let mut list = JsonList::default();
+    each_page_of_jobs(ended, request, |mut page| {
+        page.retain(&is_shown);
+        list.items(&page)
+    })?;
+    list.end()?;
     Ok(Exit::OK)
 }
 

@@ -342,10 +342,25 @@ fn all_jobs(
     ended: bool,
     request: impl Fn(tutti_types::JobId) -> tutti_wire::local::Request,
 ) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
-    tutti_client::ask::pages_of_jobs(|from| match ended {
+    let mut all = Vec::new();
+    each_page_of_jobs(ended, request, |jobs| {
+        all.extend(jobs);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// As [`all_jobs`]; only one page is kept at a time.
+fn each_page_of_jobs(
+    ended: bool,
+    request: impl Fn(tutti_types::JobId) -> tutti_wire::local::Request,
+    visit: impl FnMut(Vec<tutti_wire::report::JobReport>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let page = |from| match ended {
         true => ask_of_the_past(&request(from)),
         false => tutti_client::ask::ask(&request(from)),
-    })
+    };
+    tutti_client::ask::each_page_of_jobs(page, visit)
 }
 
 /// As [`tutti_client::ask::ask`]; where no instance runs, the journal of the one before answers.
