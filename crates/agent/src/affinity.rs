@@ -195,17 +195,18 @@ impl Agent {
 
     /// The tasks that only this agent holds to their processors.
     fn unheld(&self) -> Vec<Unheld> {
-        let first = |(&id, job): (&JobId, &Job)| -> Vec<TaskId> {
-            let lives = |rank: &&Rank| !job.ended.contains_key(rank);
-            job.roots.keys().filter(lives).map(|&rank| (StepKey::first(id), rank)).collect()
-        };
         let is_unheld = |job: &&Job| !job.is_held && job.cleared.is_none();
         let unheld = |task: TaskId| {
             let job = self.jobs.get(&task.0.job).filter(is_unheld)?;
             let (list, change) = (self.processes.tracker.list_of(task)?, job.masks.current());
             Some(Unheld { task, list, processors: job.processors.iter().collect(), change })
         };
-        let mut tasks: Vec<TaskId> = self.jobs.iter().flat_map(first).collect();
+        let first = |(&id, job): (&JobId, &Job)| -> Vec<TaskId> {
+            let lives = |rank: &&Rank| !job.ended.contains_key(rank);
+            job.roots.keys().filter(lives).map(|&rank| (StepKey::first(id), rank)).collect()
+        };
+        let jobs = self.jobs.iter().filter(|(_, job)| is_unheld(job));
+        let mut tasks: Vec<TaskId> = jobs.flat_map(first).collect();
         tasks.extend(self.living_tasks_of_steps());
         // The next look goes on at one of them.
         tasks.sort_unstable();

@@ -61,9 +61,15 @@ pub(crate) fn have_own_processors(launch: &Launch, group: &Cgroup) -> bool {
         taken.union_with(&task.processors);
         is_own
     });
-    let may_share = tasks.len() > 1 || launch.step != StepId::FIRST;
-    let of_others = |all: Vec<u32>| tasks.len() > 1 || all.iter().any(|it| !taken.contains(*it));
-    are_own && may_share && group.held_to().is_some_and(of_others)
+    let are_others_kept_out = || {
+        let held = || group.held_to();
+        match (tasks.len(), launch.step) {
+            (0 | 1, StepId::FIRST) => false,
+            (0 | 1, _) => held().is_some_and(|all| all.iter().any(|it| !taken.contains(*it))),
+            _ => held().is_some(),
+        }
+    };
+    are_own && are_others_kept_out()
 }
 
 /// Holds a task's group to the task's own processors. Without, the job's hold it still.
