@@ -1,6 +1,7 @@
 /* Speaks PMI as MPI libraries do, and as none does. Usage: pmi MODE COUNT
  *   cards: stores COUNT values of 1,000 bytes (rank 0 alone; all others one), waits for all, and looks at those of others
- *   shut:  the same, and shuts the socket down, as MPICH 4 does
+ *   ring:  every rank stores COUNT values of 1,000 bytes, waits for all, and looks at those of the next rank
+ *   shut:  as cards, and shuts the socket down, as MPICH 4 does
  *   same:  stores under one key COUNT times, then waits for all
  *   flood: stores under one key after the other until it is ended, and reads no answer that it need not
  *   leave: rank 0 ends with status COUNT and does not finalize; the others wait for it
@@ -71,26 +72,45 @@ static void put(const char *key, char letter)
     say(line);
 }
 
-static void cards(int count)
+static void store_cards(int count)
 {
-    char key[64], line[128];
-    int mine = rank == 0 ? count : 1, n, of;
-    for (n = 0; n < mine; n++) {
+    char key[64];
+    int n;
+    for (n = 0; n < count; n++) {
         snprintf(key, sizeof key, "card-%d-%d", rank, n);
         put(key, 'a' + (rank + n) % 26);
         if (strcmp(answer(), "cmd=put_result rc=0"))
             exit(5);
     }
     ask("cmd=barrier_in\n");
-    for (of = 0; of < size; of++) {
-        int last = of == 0 ? count - 1 : 0;
-        snprintf(line, sizeof line, "cmd=get kvsname=%s key=card-%d-%d\n", kvs, of, last);
-        const char *value = strstr(ask(line), "value=");
-        if (!value || strlen(value) != 1006 || value[6] != 'a' + (of + last) % 26) {
-            fprintf(stderr, "pmi: rank %d does not find the card of rank %d\n", rank, of);
-            exit(6);
-        }
+}
+
+static void find_card(int of, int n)
+{
+    char line[128];
+    snprintf(line, sizeof line, "cmd=get kvsname=%s key=card-%d-%d\n", kvs, of, n);
+    const char *value = strstr(ask(line), "value=");
+    if (!value || strlen(value) != 1006 || value[6] != 'a' + (of + n) % 26) {
+        fprintf(stderr, "pmi: rank %d does not find the card of rank %d\n", rank, of);
+        exit(6);
     }
+}
+
+static void cards(int count)
+{
+    int of;
+    store_cards(rank == 0 ? count : 1);
+    for (of = 0; of < size; of++)
+        find_card(of, of == 0 ? count - 1 : 0);
+    printf("rank %d has all\n", rank);
+}
+
+static void ring(int count)
+{
+    int n;
+    store_cards(count);
+    for (n = 0; n < count; n++)
+        find_card((rank + 1) % size, n);
     printf("rank %d has all\n", rank);
 }
 
@@ -133,6 +153,8 @@ int main(int argc, char **argv)
     ask("cmd=init pmi_version=1 pmi_subversion=1\n");
     if (!strcmp(argv[1], "cards") || !strcmp(argv[1], "shut")) {
         cards(count);
+    } else if (!strcmp(argv[1], "ring")) {
+        ring(count);
     } else if (!strcmp(argv[1], "same")) {
         for (n = 0; n < count; n++) {
             put("k", 'x');

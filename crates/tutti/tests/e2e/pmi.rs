@@ -27,6 +27,17 @@ fn more_than_a_frame_of_cards_reaches_the_tasks_of_other_nodes() {
     assert_eq!(done.sorted(), ["rank 0 has all", "rank 1 has all", "rank 2 has all"]);
 }
 
+/// As MPI libraries store the addresses of a rank. TUTTI_RANKS of 4,096 needs 64 Ki descriptors.
+#[test]
+fn many_ranks_of_a_node_have_cards_of_four_kib() {
+    let ranks: usize = std::env::var("TUTTI_RANKS").map_or(256, |it| it.parse().unwrap());
+    let instance = Instance::new().up();
+    let run = ["run", "-n", &ranks.to_string(), &program(), "ring", "4"];
+    let done = instance.start(&run).wait_within(crate::harness::PATIENCE * 6).expect(0);
+    assert_eq!(done.text().matches(" has all").count(), ranks);
+    instance.tutti(&["run", "-n", "2", &program(), "ring", "4"]).expect(0);
+}
+
 #[test]
 fn a_job_that_stores_too_much_ends_and_no_other_job_does() {
     let bed = Bed::up(2, &[]);

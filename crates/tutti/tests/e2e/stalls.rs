@@ -2,7 +2,8 @@
 
 use crate::cluster::Bed;
 use crate::clusters::switch_together;
-use crate::harness::{eventually, within};
+use crate::harness::{eventually, player, status_of, within};
+use crate::switch::{overlap, stretches_of};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::io::Read;
@@ -187,4 +188,61 @@ fn a_barrier_that_one_node_has_not_heard_is_open_opens_though_the_controller_end
     bed.start(2, &["wait", job.trim()]).wait_within(LONG).expect(0);
     let said = std::fs::read_to_string(bed.audit.work.join("said")).unwrap();
     assert!(said.contains("value=v0") && said.contains("value=v1"), "{said}");
+}
+
+/// Fifteen lists on each node stay unread, after most of a page has been printed.
+#[test]
+fn lists_that_jobs_on_four_nodes_do_not_read_keep_no_other_job_from_its_start() {
+    const HELD: &str = "1500";
+    let bed = Bed::up(4, &[0, 1000]);
+    let name = "n".repeat(255);
+    let held =
+        ["submit", "--hold", "--array", HELD, "--name", &name, "-o", "/dev/null", "--", "true"];
+    bed.tutti(1, &held).expect(0);
+    let program = bed.audit.program.display().to_string();
+    let unread = format!(
+        "for i in $(seq 15); do {program} ps --all --json | {{ read -r line; sleep 40; }} & done; \
+         wait"
+    );
+    let readers = bed.start(2, &["run", "-N", "4", "-n", "4", "sh", "-c", &unread]);
+    std::thread::sleep(Duration::from_secs(5));
+    let run = ["run", "-N", "4", "-n", "4", "echo", "works"];
+    for node in [1, 3] {
+        let done = bed.start(node, &run).wait_within(Duration::from_secs(20)).expect(0);
+        assert_eq!(done.text().matches("works").count(), 4);
+    }
+    let controller = bed.node(1).daemon("controller").unwrap();
+    let resident = status_of(controller, "VmRSS").unwrap();
+    let kib: u64 = resident.trim_end_matches("kB").trim().parse().unwrap();
+    assert!(kib < 300 << 10, "the controller has {kib} KiB");
+    readers.wait_within(LONG * 2).expect(0);
+}
+
+/// Those of the first job ask for real-time priority.
+#[test]
+fn ranks_with_real_time_priority_on_four_nodes_have_their_turns_and_no_more() {
+    let bed = Bed::up_with(4, &[0, 1000], &["quantum=200ms", "rows=8"]);
+    let player = player().display().to_string();
+    // Ends by itself, whatever becomes of this test.
+    let real_time = ["chrt", "--fifo", "50", "timeout", "30", &player, "ticks", "1000"];
+    // Real-time tasks leave daemons little time: both jobs are there before one has any.
+    let begin = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exec \"$@\"", "sh"];
+    let submit = |program: &[&str]| -> u64 {
+        let job = ["submit", "--parsable", "-N", "4", "--exclusive", "-o", "t-%j-%r", "--"];
+        let job = [&job[..], &begin, program].concat();
+        bed.tutti(1, &job).expect(0).text().trim().parse().unwrap()
+    };
+    let jobs = [submit(&real_time), submit(&real_time[5..])];
+    switch_together(&bed, 4);
+    std::fs::write(bed.audit.work.join("go"), "").unwrap();
+    for job in jobs {
+        bed.start(1, &["wait", &job.to_string()]).wait_within(LONG * 2).expect(0);
+    }
+    for rank in 0..4 {
+        let [real_time, other] = jobs.map(|job| stretches_of(&bed.audit, job, rank));
+        assert_eq!(overlap(&real_time, &other), 0, "rank {rank}: they ran at the same time");
+        let later = other.iter().filter(|it| real_time.iter().any(|its| its.1 < it.0)).count();
+        let earlier = other.iter().filter(|it| real_time.iter().any(|its| its.0 > it.1)).count();
+        assert!(earlier > 0 && later > 0, "rank {rank}: one ran when the other had ended");
+    }
 }

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 /// The stretches in which the ranks of a job ran, as `player ticks` wrote them.
 pub(crate) fn stretches(instance: &Instance, job: u64, ranks: u32) -> Vec<(u64, u64)> {
-    let mut all = Vec::new();
-    for rank in 0..ranks {
-        let text = fs::read_to_string(instance.work.join(format!("t-{job}-{rank}"))).unwrap();
-        for line in text.lines() {
-            let (from, to) = line.split_once(' ').unwrap();
-            all.push((from.parse().unwrap(), to.parse().unwrap()));
-        }
-    }
-    all
+    (0..ranks).flat_map(|rank| stretches_of(instance, job, rank)).collect()
+}
+
+/// Those of one rank.
+pub(crate) fn stretches_of(instance: &Instance, job: u64, rank: u32) -> Vec<(u64, u64)> {
+    let text = fs::read_to_string(instance.work.join(format!("t-{job}-{rank}"))).unwrap();
+    let stretch = |line: &str| {
+        let (from, to) = line.split_once(' ').unwrap();
+        (from.parse().unwrap(), to.parse().unwrap())
+    };
+    text.lines().map(stretch).collect()
 }
 
 /// How long both ran at the same time, in nanoseconds.
