@@ -1,6 +1,8 @@
 //! What a task finds when it starts.
 
-use crate::harness::{Instance, NOBODY, Running, eventually, own_processors, status_of};
+use crate::harness::{
+    Instance, NOBODY, Running, eventually, needs_root, own_processors, status_of,
+};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -112,6 +114,7 @@ fn directory_mask_and_limits_are_those_of_the_user() {
 
 #[test]
 fn supplementary_groups_come_along() {
+    needs_root("other groups");
     let instance = Instance::new().up();
     let line = "setpriv --groups 0,4,1234 tutti run id -G";
     let mut groups: Vec<u32> = instance
@@ -229,6 +232,7 @@ const LOW: &str = "ulimit -c 0; ulimit -t 1000; umask 0777; exec nice -n 7";
 
 #[test]
 fn each_job_has_the_mask_and_the_nice_value_of_its_own_shell_and_not_of_the_first_one() {
+    needs_root("a lower nice value");
     let instance = Instance::new();
     let shown = |before| {
         let verb = from_shell(&instance, before, &["run", "sh", "-c", "ulimit -t; umask; nice"]);
