@@ -117,8 +117,16 @@ pub fn counted(number: impl Into<u64>, what: &str) -> String {
 /// # Errors
 /// If standard output can't be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints bytes to standard output.
+///
+/// # Errors
+/// If standard output can't be written.
+pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()?;
     Ok(())
 }

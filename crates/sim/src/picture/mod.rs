@@ -7,6 +7,7 @@
 mod bars;
 mod gantt;
 mod growth;
+mod lanes;
 mod line;
 mod look;
 mod plot;
@@ -15,6 +16,7 @@ mod waits;
 pub use bars::{Bar, Bars, Panel};
 pub use gantt::{Gantt, GanttPicture};
 pub use growth::{Curve, Growth};
+pub use lanes::{LaneBar, Lanes};
 pub use line::{Load, Utilisation};
 pub use plot::{Mark, Panel2d, Plot, PlotCurve, Scale};
 pub use waits::Waits;
@@ -120,7 +122,11 @@ fn svg(picture: &impl Picture) -> Result<String, PictureError> {
     Ok(text)
 }
 
-fn png(picture: &impl Picture) -> Result<Vec<u8>, PictureError> {
+/// A picture as PNG.
+///
+/// # Errors
+/// If it can't be drawn.
+pub fn png(picture: &impl Picture) -> Result<Vec<u8>, PictureError> {
     let (width, height) = picture.size();
     let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
     let mut pixels = vec![0; width as usize * height as usize * BYTES_PER_PIXEL];

@@ -161,7 +161,7 @@ fn a_launch_by_an_earlier_controller_is_not_timed_again() {
 fn a_timeline_has_the_turns_of_jobs_that_share_processors() {
     let instance = Instance::new().up();
     instance.tutti(&["timeline"]).expect(1).says("nothing has run").says("[T024]");
-    instance.tutti(&["timeline", "-o", "t.PNG"]).expect(1).says("as .svg").says("not .PNG");
+    instance.tutti(&["timeline", "-o", "t.GIF"]).expect(1).says("as .svg or .png").says("not .GIF");
     instance.tutti(&["params", "quantum=100ms"]).expect(0);
     let jobs = [instance.submit_spinner(2), instance.submit_spinner(2)];
     jobs.iter().for_each(|job| drop(instance.wait_for_state(*job, "running")));
@@ -211,6 +211,13 @@ fn a_timeline_has_the_turns_of_jobs_that_share_processors() {
     let picture = fs::read_to_string(&picture).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
     assert!(picture.matches("<rect ").count() > 8 && picture.contains("stopped</title>"));
+    let picture = instance.work.join("t.PNG");
+    instance.tutti(&["timeline", "--since", "1h", "-o", picture.to_str().unwrap()]).expect(0);
+    let picture = fs::read(&picture).unwrap();
+    // Its head: the width is twice that of the SVG, the height that of a lane for each processor.
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"), "{:?}", &picture[..8]);
+    let size = |at: usize| u32::from_be_bytes(picture[at..at + 4].try_into().unwrap());
+    assert_eq!((size(16), size(20)), (2400, 2 * (34 + 2 * 16 + 10)));
     instance.tutti(&["timeline", "-w", "nowhere"]).expect(1).says("no node nowhere");
     instance.tutti(&["cancel", "--now", &jobs[1].to_string()]).expect(0);
 }

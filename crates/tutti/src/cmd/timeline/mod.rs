@@ -4,6 +4,8 @@
 //! when it was stopped and resumed there. All times are cluster time.
 
 mod chrome;
+mod lanes;
+mod png;
 mod svg;
 
 use super::job_range::{Several, targets_of, whole_jobs};
@@ -13,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::events::EventStream;
-use tutti_client::output::print;
+use tutti_client::output::print_bytes;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::platform::time::wall_ms;
@@ -29,6 +31,7 @@ Examples:
   tutti timeline -o t.json             open it in ui.perfetto.dev
   tutti timeline 7 -o job7.json        job 7 alone
   tutti timeline --since 10s -o t.svg  the last ten seconds as a picture
+  tutti timeline --since 10s -o t.png  for slides and mail
 
 Each node is a process and each processor a thread of the trace; switches have a thread \
 of their own. A node keeps its latest 65,536 switches. You see turns of your own jobs; \
@@ -38,7 +41,7 @@ administrators see all.";
 const SLICES_MAX: usize = 1_000_000;
 
 /// Endings of pictures that are not made.
-const OTHER_PICTURES: [&str; 7] = ["png", "jpg", "jpeg", "gif", "webp", "pdf", "ps"];
+const OTHER_PICTURES: [&str; 6] = ["jpg", "jpeg", "gif", "webp", "pdf", "ps"];
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -51,7 +54,8 @@ pub(crate) struct TimelineArgs {
     #[arg(short, long, value_name = "TIME", value_parser = tutti_client::duration)]
     since: Option<Nanos>,
 
-    /// Write to this file (- for standard output): a picture if its name ends in .svg, else a trace
+    /// Write to this file (- for standard output): a picture if its name ends in .svg or .png,
+    /// else a trace
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -157,12 +161,21 @@ pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
         );
         return Err(coded(Code::TooMuchAsked, reason));
     }
-    let is_picture = args.svg
-        || args.output.as_ref().is_some_and(|path| path.extension().is_some_and(|it| it == "svg"));
-    let text = if is_picture { svg::picture(&timeline)? } else { chrome::trace(&timeline) };
-    match args.output.as_deref().filter(|path| *path != Path::new("-")) {
-        None => print(&text)?,
-        Some(path) => std::fs::write(path, text)
+    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    let has_ending = |ending: &str| {
+        let is_it = |it: &std::ffi::OsStr| it.eq_ignore_ascii_case(ending);
+        output.and_then(Path::extension).is_some_and(is_it)
+    };
+    let bytes = if args.svg || has_ending("svg") {
+        svg::picture(&timeline)?.into_bytes()
+    } else if has_ending("png") {
+        png::picture(&timeline)?
+    } else {
+        chrome::trace(&timeline).into_bytes()
+    };
+    match output {
+        None => print_bytes(&bytes)?,
+        Some(path) => std::fs::write(path, bytes)
             .with_context(|| format!("cannot write {}", path.display()))?,
     }
     Ok(Exit::OK)
@@ -174,7 +187,7 @@ fn check_ending(output: Option<&Path>) -> anyhow::Result<()> {
     let is_other = OTHER_PICTURES.iter().any(|other| ending.eq_ignore_ascii_case(other));
     if is_other {
         let reason = format!(
-            "a timeline is a picture as .svg, or a trace as .json, and not .{ending}; \
+            "a timeline is a picture as .svg or .png, or a trace as .json, and not .{ending}; \
              a browser or rsvg-convert makes others of an .svg"
         );
         return Err(coded(Code::CannotUnderstand, reason));

@@ -1,41 +1,23 @@
 //! A timeline as a picture: a lane for each processor, a colour for each job.
 
+use super::lanes::{hue, lanes_of, lightness, tick, ticks};
 use super::{EndOfSlice, Timeline};
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use tutti_node::codes::coded;
 use tutti_types::Nanos;
-use tutti_wire::code::Code;
 use tutti_wire::units::format_duration_short;
-
-/// Turns and lanes that a picture can show.
-const TURNS_MAX: usize = 50_000;
-const LANES_MAX: usize = 1_000;
 
 const WIDTH: u64 = 1200;
 const LEFT: u64 = 150;
 const RIGHT: u64 = 20;
 const TOP: u64 = 34;
 const LANE: u64 = 16;
-const TICKS: u64 = 8;
 
 /// The picture.
 ///
 /// # Errors
 /// If there is too much to be seen.
 pub(super) fn picture(timeline: &Timeline) -> anyhow::Result<String> {
-    let lanes: BTreeSet<(usize, u32)> =
-        timeline.slices.iter().map(|slice| (slice.node, slice.processor)).collect();
-    if timeline.slices.len() > TURNS_MAX || lanes.len() > LANES_MAX {
-        let reason = format!(
-            "a picture shows at most {TURNS_MAX} turns on {LANES_MAX} processors, and these are {} on {}: choose with \
-             --since, --node or jobs, or write a trace",
-            timeline.slices.len(),
-            lanes.len()
-        );
-        return Err(coded(Code::TooMuchAsked, reason));
-    }
-    let lanes: Vec<(usize, u32)> = lanes.into_iter().collect();
+    let lanes = lanes_of(timeline)?;
     let height = TOP + lanes.len() as u64 * LANE + 10;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -75,11 +57,9 @@ pub(super) fn picture(timeline: &Timeline) -> anyhow::Result<String> {
 }
 
 fn add_axis(text: &mut String, timeline: &Timeline, height: u64) {
-    let span = timeline.end_ns - timeline.begin_ns;
-    for tick in 0..=TICKS {
-        let after = span / TICKS * tick;
+    for after in ticks(timeline) {
         let x = thousandths(place(timeline, timeline.begin_ns + after));
-        let label = format_duration_short(Nanos(after));
+        let label = tick(after);
         let _ = writeln!(
             text,
             "<line x1=\"{x}\" x2=\"{x}\" y1=\"{}\" y2=\"{}\" stroke=\"#ddd\"/>\
@@ -103,9 +83,8 @@ fn thousandths(value: u64) -> String {
     format!("{}.{:03}", value / 1000, value % 1000)
 }
 
-/// Neighbours in number are far apart in hue.
 fn colour(job: u64) -> String {
-    format!("hsl({},60%,{}%)", job.wrapping_mul(137) % 360, 45 + job % 3 * 10)
+    format!("hsl({},60%,{}%)", hue(job), lightness(job))
 }
 
 fn escaped(text: &str) -> String {
