@@ -5,15 +5,16 @@ mod what_if;
 mod words;
 mod world;
 
+use crate::turns::{Turns, TurnsFile};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tutti_client::output::counted;
 use tutti_core::{Action, Core};
-use tutti_journal::{Difference, Entry, replay};
+use tutti_journal::{Difference, Entry, Past, replay};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
@@ -23,10 +24,11 @@ use tutti_wire::units::format_seconds;
 
 const EXAMPLES: &str = "\
 Examples:
-  tutti replay                 check the journal of the running instance
-  tutti replay --list          show each entry and the actions it caused
+  tutti replay                      check the journal of the running instance
+  tutti replay --list               show each entry and the actions it caused
   tutti replay --what-if policy=space:easy quantum=1s
-  tutti replay --what-if class.interactive.rows=0 weight.ada=3";
+  tutti replay --what-if class.interactive.rows=0 weight.ada=3
+  tutti replay --timeline t.json    what the controller decided, for ui.perfetto.dev";
 
 /// What `tutti replay` can be told.
 #[derive(Args, Debug)]
@@ -51,6 +53,11 @@ pub struct ReplayArgs {
     /// Compare with the settings of a site's file, as `tutti params --file` prints them
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     site: Vec<String>,
+
+    /// Write which job had its turn when on which processor, as a trace for Perfetto (.json): as
+    /// the controller decided, or as it would have decided with other settings
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    timeline: Option<PathBuf>,
 
     /// As JSON
     #[arg(long, conflicts_with = "list")]
@@ -81,8 +88,13 @@ pub fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
         Some(path) => path.clone(),
         None => own_journal()?,
     };
+    let timeline = args.timeline.as_deref().map(TurnsFile::create).transpose()?;
     if !args.what_if.is_empty() || !args.site.is_empty() {
-        return what_if::execute(&path, (&args.what_if, &args.site), args.until, args.json);
+        let words = (args.what_if.as_slice(), args.site.as_slice());
+        return what_if::execute(&path, words, args.until, (timeline, args.json));
+    }
+    if let Some(file) = timeline {
+        return write_timeline(&path, args.until, file);
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
@@ -123,6 +135,23 @@ pub fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
     }
     out.flush()?;
     Ok(if report.agrees && report.damage.is_none() { Exit::OK } else { Exit::FAILED })
+}
+
+/// Writes which job had its turn when, by the decisions of the journal.
+fn write_timeline(path: &Path, until: Option<u64>, file: TurnsFile) -> anyhow::Result<Exit> {
+    let past = Past::read(path, || Core::new(Params::default(), default_classes()))?;
+    let mut core = past.core;
+    let mut turns = Turns::of(&core);
+    let mut actions = Vec::new();
+    for (_, entry) in
+        past.entries.iter().take_while(|(number, _)| until.is_none_or(|until| *number <= until))
+    {
+        actions.clear();
+        core.apply(entry.at, &entry.event, &mut actions);
+        turns.note(&core, (entry.at, &entry.event), &actions, |job| job);
+    }
+    turns.write(file)?;
+    Ok(Exit::OK)
 }
 
 /// The journal of the instance here.

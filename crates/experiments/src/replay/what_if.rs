@@ -2,6 +2,7 @@
 
 use super::world::{Fate, Known, Otherwise, Was, World};
 use crate::setting_word::{SettingWord, parse};
+use crate::turns::{Turns, TurnsFile};
 use serde::Serialize;
 use std::path::Path;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
@@ -80,7 +81,7 @@ pub(super) fn execute(
     path: &Path,
     (words, site): (&[String], &[String]),
     until: Option<u64>,
-    json: bool,
+    (timeline, json): (Option<TurnsFile>, bool),
 ) -> anyhow::Result<Exit> {
     let otherwise = otherwise(words, site)?;
     let past = Past::read(path, || Core::new(Params::default(), default_classes()))?;
@@ -90,7 +91,11 @@ pub(super) fn execute(
     check_names(&otherwise.settings, &past.core, &entries)?;
     let was = Was::of(&past.core, &entries);
     let mut world = World::new(&past.core, &was, &otherwise);
+    world.turns = timeline.is_some().then(|| Turns::of(&past.core));
     world.live(&entries);
+    if let (Some(file), Some(turns)) = (timeline, world.turns.take()) {
+        turns.write(file)?;
+    }
     let begin = entries.first().map_or_else(|| past.core.now(), |entry| entry.at);
     let jobs: Vec<Job> = was
         .jobs

@@ -6,6 +6,7 @@
 //! is ended at the same moment, and one that was declined is left out. One that was lost with its
 //! node needs as much as it had by then.
 
+use crate::turns::Turns;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_controller::Site;
 use tutti_core::{Action, Core, Event, JobState};
@@ -207,6 +208,8 @@ pub(super) struct World<'a> {
     clearing: BTreeMap<JobId, ClusterTime>,
     submits: usize,
     pub(super) fates: BTreeMap<JobId, Fate>,
+    /// Which job runs when on which processor, if that is to be recorded.
+    pub(super) turns: Option<Turns>,
 }
 
 /// Steps after the last entry before it is said that no end is near, for jobs that no user ends.
@@ -231,6 +234,7 @@ impl<'a> World<'a> {
             there: same,
             clearing: BTreeMap::new(),
             submits: 0,
+            turns: None,
         }
     }
 
@@ -389,8 +393,13 @@ impl<'a> World<'a> {
         while let Some(event) = events.pop_front() {
             let mut actions = std::mem::take(&mut self.actions);
             self.core.apply(at, &event, &mut actions);
+            let done = self.turns.is_some().then(|| actions.clone());
             for action in actions.drain(..) {
                 self.carry_out(at, action, &mut events);
+            }
+            if let (Some(turns), Some(done)) = (&mut self.turns, done) {
+                let number = |job| self.there.get(&job).copied().unwrap_or(job);
+                turns.note(&self.core, (at, &event), &done, number);
             }
             self.actions = actions;
         }

@@ -1,13 +1,15 @@
-//! Files with every job of a run, in the order of submission.
+//! Files of a run: every job in the order of submission, and the turns of jobs.
 
 use super::making::Shared;
 use super::options::Outputs;
+use crate::turns::{NodeNames, TurnsFile};
 use anyhow::Context;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use tutti_sim::{Finished, InOrder, Job, Observer};
+use tutti_sim::picture::Gantt;
+use tutti_sim::{Finished, Host, InOrder, Job, Observer};
 use tutti_trace::{Header, Job as Record, Writer};
 
 /// The files of one run.
@@ -15,6 +17,7 @@ pub(super) struct Files {
     in_order: Option<InOrder<Writers>>,
     records: Option<Shared<VecDeque<Record>>>,
     names: String,
+    turns: Option<(TurnsFile, Gantt)>,
 }
 
 /// Drops the records of jobs that the core declined: there is nothing to tell of them.
@@ -48,19 +51,26 @@ impl Files {
         }
         let write: Writers = Box::new(move |job| writers.iter_mut().try_for_each(|it| it(job)));
         let in_order = (!names.is_empty()).then(|| InOrder::new(write));
-        Ok(Self { in_order, records, names: names.join(", ") })
+        let turns = outputs.timeline.as_deref().map(TurnsFile::create).transpose()?;
+        let turns = turns.map(|file| (file, Gantt::for_trace()));
+        Ok(Self { in_order, records, names: names.join(", "), turns })
     }
 
     /// The thread that tells the files of jobs.
     pub(super) fn observer(&mut self) -> impl Observer + '_ {
-        (self.in_order.as_mut(), self.records.clone().map(Declined))
+        let turns = self.turns.as_mut().map(|(_, turns)| turns);
+        ((self.in_order.as_mut(), self.records.clone().map(Declined)), turns)
     }
 
-    /// Writes the rest.
+    /// Writes the rest; `hosts` have the names of nodes.
     ///
     /// # Errors
-    /// If it can't be written.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    /// If it can't be written, or there are too many turns.
+    pub(super) fn finish(self, hosts: &[Host]) -> anyhow::Result<()> {
+        if let Some((file, turns)) = self.turns {
+            let names = (0..).zip(hosts).map(|(node, host)| (node, host.name.clone()));
+            file.write(turns, &NodeNames(names.collect()))?;
+        }
         let Some(mut in_order) = self.in_order else { return Ok(()) };
         in_order.finish().with_context(|| format!("cannot write {}", self.names))
     }

@@ -100,7 +100,7 @@ fn each(args: SimArgs) -> anyhow::Result<Exit> {
     let SimArgs { what: _, traces, policy, outputs, options } = args;
     let origins = origins(&options, &traces)?;
     if origins.len() > 1 && outputs.writes_files() {
-        bail!("--jobs-csv and --swf write the jobs of one run; give one trace");
+        bail!("--jobs-csv, --swf and --timeline write one run; give one trace");
     }
     let runs: Vec<Run<'_>> = origins.iter().map(|origin| (origin, policy.as_str())).collect();
     all(&runs, &options, &outputs)

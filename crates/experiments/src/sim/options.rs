@@ -253,11 +253,15 @@ pub(super) struct Outputs {
     /// Write a trace of what happened
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub(super) swf: Option<PathBuf>,
+
+    /// Write which job ran when on which processor, as a trace for Perfetto (.json)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub(super) timeline: Option<PathBuf>,
 }
 
 impl Outputs {
     pub(super) const fn writes_files(&self) -> bool {
-        self.jobs_csv.is_some() || self.swf.is_some()
+        self.jobs_csv.is_some() || self.swf.is_some() || self.timeline.is_some()
     }
 }
 

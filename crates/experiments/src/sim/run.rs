@@ -285,7 +285,7 @@ pub(super) fn simulate(
     drop(observer);
     progress.finish();
     outcome.map_err(|error| told(error, origin))?;
-    files.finish()?;
+    files.finish(&settings.hosts)?;
     let mut passed_over = passed_over.borrow().lines();
     let unfitted = mapping::unfitted(&options.maps, &words, &fitted);
     passed_over.extend(unfitted.iter().map(|word| format!("--map {word}: no job fits it")));

@@ -4,6 +4,10 @@
 //! each slot, as in the matrix: a job that stands in several strips at one time runs in several
 //! slots.
 
+mod trace;
+
+pub use trace::{TraceError, TraceNames};
+
 use super::look::{FAINT, INK, Look, colour, ink_on, tick, unit_of};
 use super::{Drawn, Picture, PictureError};
 use crate::jobs::Finished;
@@ -22,10 +26,15 @@ use tutti_core::Core;
 use tutti_core::frame::Frame;
 use tutti_types::{ClusterTime, JobId, RowId};
 
-/// Looks on and keeps which job ran where and when, up to a number that a picture can show.
-#[derive(Debug)]
+/// Observer that records which job ran where and when, for a picture or a trace.
+///
+/// It records a bounded number of stretches of time: what is drawn or written of more is an error.
+#[derive(Debug, Default)]
 pub struct Gantt {
-    machine: Machine,
+    /// Processors of each node, or of the widest one.
+    processors_per_node: u32,
+    nodes: u32,
+    spells_max: usize,
     begin: Option<ClusterTime>,
     end: ClusterTime,
     frame: Rc<Frame>,
@@ -47,9 +56,10 @@ struct Resident {
     since: ClusterTime,
 }
 
-/// Processors without a gap.
-#[derive(Clone, Copy, Debug)]
+/// Processors of a node, without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Band {
+    node: u32,
     first: u32,
     count: u32,
 }
@@ -65,9 +75,18 @@ struct Spell {
     strips: Vec<usize>,
     from: ClusterTime,
     to: ClusterTime,
+    /// What ended it, in a word.
+    end: &'static str,
 }
 
+/// What ends a turn.
+const STOPPED: &str = "stopped";
+const ENDED: &str = "ended";
+const RUNS: &str = "runs";
+
+/// Stretches of time that a picture can show, and a trace can hold.
 const SPELLS_MAX: usize = 60_000;
+const SPELLS_OF_TRACE_MAX: usize = 250_000;
 const STRIPS_MAX: usize = 12;
 /// A turn that is narrower can't be seen, in pixels.
 const TURN_MIN: f64 = 3.0;
@@ -76,20 +95,57 @@ const WIDTH: u32 = 1_000;
 const PLOT_WIDTH: u32 = 900;
 
 impl Gantt {
-    /// For a machine.
+    /// For a picture of a machine.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Self {
-            machine,
-            begin: None,
-            end: ClusterTime::default(),
-            frame: Rc::default(),
-            strips: BTreeMap::new(),
-            strips_most: 0,
-            residents: BTreeMap::new(),
-            spells: Vec::new(),
-            is_too_much: false,
+            processors_per_node: machine.processors_per_node(),
+            nodes: machine.nodes(),
+            spells_max: SPELLS_MAX,
+            ..Self::default()
         }
+    }
+
+    /// For a trace, see [`Gantt::trace`].
+    #[must_use]
+    pub fn for_trace() -> Self {
+        Self { spells_max: SPELLS_OF_TRACE_MAX, ..Self::default() }
+    }
+
+    /// Records that the core gave processors to a job; `number` is its number for people.
+    pub fn begin_job(&mut self, id: JobId, number: u64, at: ClusterTime, core: &Core) {
+        self.begin.get_or_insert(at);
+        let resident = Resident {
+            number,
+            sequence: usize::try_from(id.0).unwrap_or(0),
+            bands: bands_of(core, id, at).into(),
+            rows: Vec::new(),
+            since: at,
+        };
+        self.residents.insert(id, resident);
+    }
+
+    /// Records the end of a job.
+    pub fn end_job(&mut self, id: JobId, at: ClusterTime) {
+        self.end = self.end.max(at);
+        if let Some(resident) = self.residents.remove(&id) {
+            self.close(&resident, at, ENDED);
+        }
+    }
+
+    /// Ends the recording: at the horizon, or at the last end.
+    ///
+    /// # Errors
+    /// If there was too much.
+    fn finish(&mut self) -> Result<(), PictureError> {
+        for job in std::mem::take(&mut self.residents).into_values() {
+            self.close(&job, self.end, RUNS);
+        }
+        if self.is_too_much {
+            let what = format!("more than {} stretches of time", self.spells_max);
+            return Err(PictureError::TooMuch { what });
+        }
+        Ok(())
     }
 
     /// The picture of what was seen, up to the horizon or the last end.
@@ -97,13 +153,7 @@ impl Gantt {
     /// # Errors
     /// If there was too much.
     pub fn picture(mut self, title: &str) -> Result<GanttPicture, PictureError> {
-        for job in std::mem::take(&mut self.residents).into_values() {
-            self.close(&job, self.end);
-        }
-        if self.is_too_much {
-            let what = format!("more than {SPELLS_MAX} stretches of time");
-            return Err(PictureError::TooMuch { what });
-        }
+        self.finish()?;
         if self.strips_most > STRIPS_MAX {
             let what = format!("{} slots", self.strips_most);
             return Err(PictureError::TooMuch { what });
@@ -111,11 +161,11 @@ impl Gantt {
         Ok(GanttPicture { title: title.to_owned(), gantt: self })
     }
 
-    fn close(&mut self, job: &Resident, at: ClusterTime) {
+    fn close(&mut self, job: &Resident, at: ClusterTime, end: &'static str) {
         if at <= job.since || job.rows.is_empty() {
             return;
         }
-        if self.spells.len() >= SPELLS_MAX {
+        if self.spells.len() >= self.spells_max {
             self.is_too_much = true;
             return;
         }
@@ -129,6 +179,7 @@ impl Gantt {
             strips,
             from: job.since,
             to: at,
+            end,
         });
     }
 
@@ -154,37 +205,30 @@ impl Observer for Gantt {
     }
 
     fn started(&mut self, start: Start<'_>) -> io::Result<()> {
-        let mut bands: Vec<Band> = Vec::new();
-        let placements = start.core.job(start.id, start.at).map(|view| view.placements);
-        for placement in placements.into_iter().flatten() {
-            let base = placement.node.0 * self.machine.processors_per_node();
-            for processor in placement.processors.iter().map(|processor| base + processor) {
-                match bands.last_mut() {
-                    Some(band) if band.first + band.count == processor => band.count += 1,
-                    _ => bands.push(Band { first: processor, count: 1 }),
-                }
-            }
-        }
-        let resident = Resident {
-            number: start.job.number,
-            sequence: usize::try_from(start.id.0).unwrap_or(0),
-            bands: bands.into(),
-            rows: Vec::new(),
-            since: start.at,
-        };
-        self.residents.insert(start.id, resident);
+        self.begin_job(start.id, start.job.number, start.at, start.core);
         Ok(())
     }
 
     fn decided(&mut self, at: ClusterTime, core: &Core) {
         self.end = self.end.max(at);
-        let reframed = *self.frame != *core.frame_in_effect();
+        let frame = core.frame_in_effect();
+        let reframed = *self.frame != *frame;
+        // A frame takes effect without an event: the first one that follows shows it.
+        let changed = if reframed { at.min(frame.activates) } else { at };
         let mut residents = std::mem::take(&mut self.residents);
         for (&id, job) in &mut residents {
             let is_same = core.runs_in(id) == job.rows;
             if reframed || !is_same {
-                self.close(job, at);
-                job.since = at;
+                let changed = changed.max(job.since);
+                self.close(job, changed, STOPPED);
+                job.since = changed;
+                if !is_same {
+                    // It may have come back on other processors.
+                    let bands = bands_of(core, id, at);
+                    if *bands != *job.bands {
+                        job.bands = bands.into();
+                    }
+                }
                 job.rows.clear();
                 job.rows.extend(core.runs_in(id));
             }
@@ -201,11 +245,27 @@ impl Observer for Gantt {
     }
 
     fn ended(&mut self, id: JobId, job: &Finished) -> io::Result<()> {
-        if let Some(resident) = self.residents.remove(&id) {
-            self.close(&resident, job.end);
-        }
+        self.end_job(id, job.end);
         Ok(())
     }
+}
+
+/// The processors that a job has.
+fn bands_of(core: &Core, id: JobId, at: ClusterTime) -> Vec<Band> {
+    let mut bands: Vec<Band> = Vec::new();
+    let placements = core.job(id, at).map(|view| view.placements);
+    for placement in placements.into_iter().flatten() {
+        let node = placement.node.0;
+        for processor in placement.processors.iter() {
+            match bands.last_mut() {
+                Some(band) if band.node == node && band.first + band.count == processor => {
+                    band.count += 1;
+                }
+                _ => bands.push(Band { node, first: processor, count: 1 }),
+            }
+        }
+    }
+    bands
 }
 
 /// Processors over time.
@@ -233,27 +293,37 @@ impl GanttPicture {
         if self.shows_turns() { 1 } else { self.gantt.strips_most.max(1) }
     }
 
-    /// The times in a spell at which it is the job's turn, in ns.
-    fn turns(spell: &Spell) -> Vec<(u64, u64)> {
-        let runs = |row: RowId| spell.rows.contains(&row);
-        let slots = &spell.frame.slots;
-        if slots.iter().all(|slot| runs(slot.row)) {
-            return [(spell.from.0, spell.to.0)].into();
-        }
-        let mut turns = Vec::new();
-        let Some((first, begins)) = spell.frame.turn(spell.from) else { return turns };
-        let mut at = begins.0;
-        for slot in slots.iter().cycle().skip(first) {
-            if at >= spell.to.0 {
-                break;
+    /// The processors of a spell as the rows of the picture: the first, and how many.
+    fn heights(&self, spell: &Spell) -> Vec<(u32, u32)> {
+        let mut heights: Vec<(u32, u32)> = Vec::new();
+        for band in spell.bands.iter() {
+            let first = band.node * self.gantt.processors_per_node + band.first;
+            match heights.last_mut() {
+                Some((former, count)) if *former + *count == first => *count += band.count,
+                _ => heights.push((first, band.count)),
             }
-            let end = at.saturating_add(slot.length.0);
-            if runs(slot.row) {
-                turns.push((at.max(spell.from.0), end.min(spell.to.0)));
-            }
-            at = end;
         }
-        turns
+        heights
+    }
+}
+
+impl Spell {
+    /// The times at which it is the job's turn, in ns.
+    fn turns(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let slots = &self.frame.slots;
+        let runs = |row: RowId| self.rows.contains(&row);
+        let (from, to) = (self.from.0, self.to.0);
+        let is_always = slots.iter().all(|slot| runs(slot.row));
+        let first = if is_always { None } else { self.frame.turn(self.from) };
+        let (first, mut at) = first.map_or((0, to), |(first, begins)| (first, begins.0));
+        let whole = is_always.then_some((from, to));
+        let turns = slots.iter().cycle().skip(first).map_while(move |slot| {
+            let begin = at;
+            at = at.saturating_add(slot.length.0);
+            (begin < to && begin < at).then_some((slot.row, begin.max(from), at.min(to)))
+        });
+        let own = turns.filter(move |(row, ..)| self.rows.contains(row));
+        whole.into_iter().chain(own.map(|(_, begin, end)| (begin, end)))
     }
 }
 
@@ -299,9 +369,8 @@ impl GanttPicture {
         let span_s = self.span_s();
         let unit = unit_of(span_s);
         let begin_ns = self.gantt.begin.unwrap_or_default().0 as f64;
-        let machine = self.gantt.machine;
         // Nodes that are less wide than others leave a gap.
-        let processors = machine.nodes() * machine.processors_per_node();
+        let processors = self.gantt.nodes * self.gantt.processors_per_node;
         let many = self.strips() > 1;
         let mut chart = ChartBuilder::on(area)
             .margin_left(look.px(14))
@@ -334,14 +403,15 @@ impl GanttPicture {
         let shows_turns = self.shows_turns();
         let plot = chart.plotting_area();
         for spell in self.gantt.spells.iter().filter(|it| !many || it.strips.contains(&strip)) {
-            let turns = match shows_turns {
-                true => Self::turns(spell),
+            let turns: Vec<(u64, u64)> = match shows_turns {
+                true => spell.turns().collect(),
                 false => [(spell.from.0, spell.to.0)].into(),
             };
+            let heights = self.heights(spell);
             for (from, to) in turns {
-                for band in spell.bands.iter() {
-                    let low = f64::from(band.first);
-                    let high = f64::from(band.first + band.count);
+                for &(first, count) in &heights {
+                    let low = f64::from(first);
+                    let high = f64::from(first + count);
                     let corners = [(at(from), low), (at(to), high)];
                     let style = colour(spell.sequence).mix(0.8).filled();
                     plot.draw(&Rectangle::new(corners, style)).or_draw_error()?;
@@ -362,22 +432,21 @@ impl GanttPicture {
         let many = self.strips() > 1;
         let mut labelled = std::collections::BTreeSet::new();
         for spell in self.gantt.spells.iter().filter(|it| !many || it.strips.contains(&strip)) {
-            let Some(band) = spell.bands.iter().max_by_key(|band| band.count) else { continue };
+            let heights = self.heights(spell);
+            let Some(&(first, count)) = heights.iter().max_by_key(|it| it.1) else { continue };
             let turn = match self.shows_turns() {
-                true => Self::turns(spell).into_iter().max_by_key(|(from, to)| to - from),
+                true => spell.turns().max_by_key(|(from, to)| to - from),
                 false => Some((spell.from.0, spell.to.0)),
             };
             let Some((from, to)) = turn else { continue };
             let text = spell.number.to_string();
             let corner = |ns, processor: u32| plot.map_coordinate(&(at(ns), f64::from(processor)));
-            let (low, high) = (corner(from, band.first), corner(to, band.first + band.count));
+            let (low, high) = (corner(from, first), corner(to, first + count));
             let width = i32::try_from(text.len()).unwrap_or(9) * look.at(8);
             let fits = high.0 - low.0 > width && low.1 - high.1 > look.at(14);
             if fits && labelled.insert(spell.number) {
-                let middle = (
-                    f64::midpoint(at(from), at(to)),
-                    f64::from(band.first) + f64::from(band.count) / 2.0,
-                );
+                let middle =
+                    (f64::midpoint(at(from), at(to)), f64::from(first) + f64::from(count) / 2.0);
                 let ink = ink_on(colour(spell.sequence));
                 let style = look.text(11, HPos::Center).color(&ink);
                 plot.draw(&Text::new(text, middle, style)).or_draw_error()?;

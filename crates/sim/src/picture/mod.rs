@@ -14,7 +14,7 @@ mod plot;
 mod waits;
 
 pub use bars::{Bar, Bars, Panel};
-pub use gantt::{Gantt, GanttPicture};
+pub use gantt::{Gantt, GanttPicture, TraceError, TraceNames};
 pub use growth::{Curve, Growth};
 pub use lanes::{LaneBar, Lanes};
 pub use line::{Load, Utilisation};
@@ -50,7 +50,9 @@ pub enum PictureError {
         source: io::Error,
     },
     /// There is more than a picture can show.
-    #[error("{what} are more than one picture can show; take fewer with --jobs or --horizon")]
+    #[error(
+        "{what} are more than one picture or trace can show; take fewer with --jobs or --horizon"
+    )]
     TooMuch {
         /// What.
         what: String,

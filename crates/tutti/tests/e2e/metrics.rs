@@ -161,6 +161,7 @@ fn a_launch_by_an_earlier_controller_is_not_timed_again() {
 fn a_timeline_has_the_turns_of_jobs_that_share_processors() {
     let instance = Instance::new().up();
     instance.tutti(&["timeline"]).expect(1).says("nothing has run").says("[T024]");
+    instance.tutti(&["timeline", "-o", "t.txt"]).expect(1).says("not .txt").says("[T");
     instance.tutti(&["timeline", "-o", "t.GIF"]).expect(1).says("as .svg or .png").says("not .GIF");
     instance.tutti(&["params", "quantum=100ms"]).expect(0);
     let jobs = [instance.submit_spinner(2), instance.submit_spinner(2)];

@@ -1,6 +1,7 @@
 //! What goes on, and what ends in good order, when a part is killed or stands still.
 
 use crate::harness::{Instance, NOBODY, Running, eventually, player, status_of, within};
+use crate::sim::slices_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -227,6 +228,22 @@ fn a_journal_of_a_release_that_decided_otherwise_is_told_by_its_replay() {
     instance.tutti(&["replay", "--until", "1", "other.db"]).expect(0);
 }
 
+/// As the controller decided, one job after the other; with turns, beside each other.
+fn the_timeline_of_a_replay_has_its_jobs(instance: &Instance, jobs: &[u64]) {
+    let file = instance.work.join("replay.json").display().to_string();
+    let turns = |words: &[&str]| {
+        instance.tutti(&[&["replay", "--timeline", &file], words].concat()).expect(0);
+        let (slices, nodes) = slices_of(&file);
+        assert_eq!(nodes.len(), 1, "{nodes:?}");
+        let on_first = slices.into_iter().filter(|it| it.1 == 0 && jobs.contains(&it.2));
+        on_first.map(|it| (it.2, it.5)).collect::<Vec<_>>()
+    };
+    let each = jobs.iter().map(|job| (*job, "ended".to_owned())).collect::<Vec<_>>();
+    assert_eq!(turns(&[]), each);
+    let otherwise = turns(&["--what-if", "policy=gang", "quantum=50ms"]);
+    assert!(otherwise.len() > 2 * jobs.len(), "{otherwise:?}");
+}
+
 #[test]
 fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
     let instance = Instance::new().up();
@@ -242,6 +259,7 @@ fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
     instance.tutti(&["cancel", "--now", &never.to_string()]).expect(0);
     instance.tutti(&["cancel", "--now", &endless.to_string()]).expect(0);
     instance.tutti(&["wait", &endless.to_string()]).expect(137);
+    the_timeline_of_a_replay_has_its_jobs(&instance, &jobs);
     let what_if = |settings: &[&str]| {
         let words = [&["replay", "--json", "--what-if"], settings].concat();
         instance.tutti(&words).expect(0).json()

@@ -105,6 +105,78 @@ fn policies_are_compared() {
     assert_ne!(reports[1]["preemptions"], 0);
 }
 
+/// A slice of a trace: node, processor, job, begin and end in seconds, and its end in a word.
+type Slice = (u64, u64, u64, u64, u64, String);
+
+/// The slices of a trace for Perfetto, and the names of its processes.
+pub(crate) fn slices_of(path: &str) -> (Vec<Slice>, Vec<String>) {
+    let trace: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let number = |value: &Value| value.as_u64().unwrap();
+    let seconds = |value: f64| (value / 1e6).round() as u64;
+    let slice = |event: &Value| {
+        let (begin, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        let end = event["args"]["end"].as_str().unwrap().to_owned();
+        let place = (number(&event["pid"]) - 1, number(&event["tid"]) - 1);
+        let job = number(&event["args"]["job"]);
+        (place.0, place.1, job, seconds(begin), seconds(begin + length), end)
+    };
+    let is_slice = |event: &&Value| event["ph"] == "X";
+    let slices = events.iter().filter(is_slice).map(slice).collect();
+    let processes = events.iter().filter(|event| event["name"] == "process_name");
+    let names = processes.map(|event| event["args"]["name"].as_str().unwrap().to_owned());
+    (slices, names.collect())
+}
+
+#[test]
+fn timeline_of_a_simulation_has_the_turns_of_each_processor() {
+    let instance = Instance::new();
+    // Two jobs on all four processors, for 100 s each; a third comes later, on one.
+    let jobs = "1 0 -1 100 4 -1 -1 4 -1 -1 1 1 1 -1 -1 -1 -1 -1\n\
+                2 0 -1 100 4 -1 -1 4 -1 -1 1 1 1 -1 -1 -1 -1 -1\n\
+                3 300 -1 50 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n";
+    let trace = file_of(&instance, "trace.swf", jobs);
+    let out = file(&instance, "t.json");
+    let mut args = vec!["sim", &trace, "--nodes", "2", "--processors-per-node", "2"];
+    args.extend(["--policy", "gang,quantum=30s", "--timeline", &out]);
+    instance.tutti(&args).expect(0);
+    let (slices, nodes) = slices_of(&out);
+    assert_eq!(nodes, ["node0", "node1"]);
+    let of = |node, processor| {
+        let of_processor = move |it: &&Slice| (it.0, it.1) == (node, processor);
+        slices.iter().filter(of_processor).cloned().collect::<Vec<_>>()
+    };
+    let on_first = of(0, 0);
+    let turns: Vec<_> = on_first.iter().map(|it| (it.2, it.3, it.4, it.5.as_str())).collect();
+    let both = [
+        (1, 0, 30, "stopped"),
+        (2, 30, 60, "stopped"),
+        (1, 60, 90, "stopped"),
+        (2, 90, 120, "stopped"),
+        (1, 120, 150, "stopped"),
+        (2, 150, 180, "stopped"),
+        (1, 180, 190, "ended"),
+        (2, 190, 200, "ended"),
+    ];
+    assert_eq!(turns[..8], both);
+    assert_eq!(turns[8..], [(3, 300, 350, "ended")]);
+    for (node, processor) in [(0, 1), (1, 0), (1, 1)] {
+        let turns = of(node, processor);
+        let turns: Vec<_> = turns.iter().map(|it| (it.2, it.3, it.4, it.5.as_str())).collect();
+        assert_eq!(turns, both, "{node}:{processor}");
+    }
+    args.extend(["--horizon", "100s"]);
+    instance.tutti(&args).expect(0);
+    assert!(slices_of(&out).0.iter().any(|it| it.4 == 100 && it.5 == "runs"));
+    for name in ["t.svg", "t.txt"] {
+        let refused = instance.tutti(&["sim", &trace, "--timeline", name]).expect(1);
+        refused.says(".json, and not .").says("--plot gantt=FILE");
+    }
+    let endless = file_of(&instance, "endless.swf", &jobs.replace(" 100 4", " 100000000 4"));
+    let short = ["sim", &endless, "--policy", "gang,quantum=1s", "--timeline", &out];
+    instance.tutti(&short).expect(1).says("more than 1000000 turns").says("--horizon");
+}
+
 #[test]
 fn models_make_workloads_from_a_seed() {
     let instance = Instance::new();

@@ -31,7 +31,7 @@ Examples:
   tutti timeline -o t.json             open it in ui.perfetto.dev
   tutti timeline 7 -o job7.json        job 7 alone
   tutti timeline --since 10s -o t.svg  the last ten seconds as a picture
-  tutti timeline --since 10s -o t.png  for slides and mail
+  tutti timeline --since 10s -o t.png  as a PNG, for slides and mail
 
 Each node is a process and each processor a thread of the trace; switches have a thread \
 of their own. A node keeps its latest 65,536 switches. You see turns of your own jobs; \
@@ -40,8 +40,18 @@ administrators see all.";
 /// Times in which a job ran on one processor: more are not written.
 const SLICES_MAX: usize = 1_000_000;
 
-/// Endings of pictures that are not made.
-const OTHER_PICTURES: [&str; 6] = ["jpg", "jpeg", "gif", "webp", "pdf", "ps"];
+/// Endings of the names of files, each with its form.
+const ENDINGS: [(&str, Form); 4] =
+    [("svg", Form::Svg), ("png", Form::Png), ("json", Form::Trace), ("trace", Form::Trace)];
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// JSON that Perfetto and Chrome read.
+    Trace,
+    Svg,
+    Png,
+}
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -54,8 +64,8 @@ pub(crate) struct TimelineArgs {
     #[arg(short, long, value_name = "TIME", value_parser = tutti_client::duration)]
     since: Option<Nanos>,
 
-    /// Write to this file (- for standard output): a picture if its name ends in .svg or .png,
-    /// else a trace
+    /// Write to this file (- for standard output): a picture if its name ends in .svg or .png, a
+    /// trace if in .json, in .trace or without an ending
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -131,7 +141,8 @@ struct Part {
 }
 
 pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
-    check_ending(args.output.as_deref())?;
+    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    let form = form_of(output, args.svg)?;
     let targets = targets_of(&args.jobs, true)?;
     let jobs: BTreeSet<JobId> = targets.into_iter().map(|target| target.job).collect();
     let events = all_events()?;
@@ -161,17 +172,10 @@ pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
         );
         return Err(coded(Code::TooMuchAsked, reason));
     }
-    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
-    let has_ending = |ending: &str| {
-        let is_it = |it: &std::ffi::OsStr| it.eq_ignore_ascii_case(ending);
-        output.and_then(Path::extension).is_some_and(is_it)
-    };
-    let bytes = if args.svg || has_ending("svg") {
-        svg::picture(&timeline)?.into_bytes()
-    } else if has_ending("png") {
-        png::picture(&timeline)?
-    } else {
-        chrome::trace(&timeline).into_bytes()
+    let bytes = match form {
+        Form::Svg => svg::picture(&timeline)?.into_bytes(),
+        Form::Png => png::picture(&timeline)?,
+        Form::Trace => chrome::trace(&timeline).into_bytes(),
     };
     match output {
         None => print_bytes(&bytes)?,
@@ -181,18 +185,29 @@ pub(crate) fn execute(args: &TimelineArgs) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
-/// A name that says it is a picture of another form gets no trace.
-fn check_ending(output: Option<&Path>) -> anyhow::Result<()> {
-    let ending = output.and_then(Path::extension).and_then(|it| it.to_str()).unwrap_or_default();
-    let is_other = OTHER_PICTURES.iter().any(|other| ending.eq_ignore_ascii_case(other));
-    if is_other {
-        let reason = format!(
-            "a timeline is a picture as .svg or .png, or a trace as .json, and not .{ending}; \
-             a browser or rsvg-convert makes others of an .svg"
-        );
+/// The form that the name of a file asks for, or `--svg`.
+fn form_of(output: Option<&Path>, svg: bool) -> anyhow::Result<Form> {
+    let ending = output.and_then(Path::extension).map(std::ffi::OsStr::to_string_lossy);
+    let form = match &ending {
+        None if svg => Form::Svg,
+        None => Form::Trace,
+        Some(ending) => {
+            let known = ENDINGS.iter().find(|(known, _)| ending.eq_ignore_ascii_case(known));
+            let Some((_, form)) = known else {
+                let reason = format!(
+                    "a timeline is a picture as .svg or .png, or a trace as .json, and not \
+                     .{ending}; a browser or rsvg-convert makes others of an .svg"
+                );
+                return Err(coded(Code::CannotUnderstand, reason));
+            };
+            *form
+        }
+    };
+    if svg && form != Form::Svg {
+        let reason = "--svg writes a file that ends in .svg; leave --svg out, or name such a file";
         return Err(coded(Code::CannotUnderstand, reason));
     }
-    Ok(())
+    Ok(form)
 }
 
 /// The switches of a node that it has kept, oldest first.
@@ -516,6 +531,25 @@ mod tests {
         assert_eq!(turns(&[lost(500), started(1000)], kept(), 2), [(1000, 4010, Stopped)]);
         assert_eq!(turns(&[started(1000), lost(2000)], Vec::new(), 0), []);
         assert_eq!(turns(&[lost(500), started(1000)], Vec::new(), 0), [(1000, 1_001_000, Open)]);
+    }
+
+    #[test]
+    fn ending_of_a_name_chooses_the_form() {
+        let form =
+            |name: &str, svg| form_of(Some(Path::new(name)), svg).map_err(|it| it.to_string());
+        for (name, wanted) in [
+            ("t.svg", Form::Svg),
+            ("a.b/t.PNG", Form::Png),
+            ("t.json", Form::Trace),
+            ("t.trace", Form::Trace),
+            ("/dev/stdout", Form::Trace),
+        ] {
+            assert_eq!(form(name, false), Ok(wanted), "{name}");
+        }
+        assert_eq!(form_of(None, true).unwrap(), Form::Svg);
+        assert_eq!(form("t", true), Ok(Form::Svg));
+        assert!(form("t.jpg", false).unwrap_err().contains("and not .jpg"));
+        assert!(form("t.png", true).unwrap_err().contains("--svg writes"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(super) fn picture(timeline: &Timeline) -> anyhow::Result<Vec<u8>> {
             lane: u32::try_from(lane).ok()?,
             from: part(timeline, slice.begin_ns.max(timeline.begin_ns)),
             to: part(timeline, slice.end_ns),
+            label: slice.job.to_string(),
             colour: (
                 as_float(hue(slice.job.0)) / 360.0,
                 0.6,
