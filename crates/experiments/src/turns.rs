@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tutti_core::{Action, Core, Event, JobState};
-use tutti_sim::Observer;
 use tutti_sim::picture::{Gantt, TraceNames};
-use tutti_types::{ClusterTime, JobId};
 
 /// Names of nodes by their numbers; a node that is missing is node0 and so on.
 #[derive(Debug, Default)]
@@ -57,62 +54,5 @@ impl TurnsFile {
             .map_err(anyhow::Error::new)
             .and_then(|()| Ok(self.out.flush()?))
             .with_context(|| format!("cannot write {}", self.path.display()))
-    }
-}
-
-/// Recorder of what a core decides, event by event.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    gantt: Gantt,
-    names: NodeNames,
-}
-
-impl Turns {
-    /// From a core on, with the jobs that it has.
-    pub(crate) fn of(core: &Core) -> Self {
-        let mut turns = Self { gantt: Gantt::for_trace(), names: NodeNames::default() };
-        let at = core.now();
-        for view in core.jobs(at) {
-            if !matches!(view.state, JobState::Queued { .. }) {
-                turns.gantt.begin_job(view.id, view.id.0, at, core);
-            }
-        }
-        turns.gantt.decided(at, core);
-        let names = core.nodes().map(|node| (node.id.0, node.spec.name.clone()));
-        turns.names.0.extend(names);
-        turns
-    }
-
-    /// After an event: what followed from it. `number` is the number of a job for people.
-    pub(crate) fn note(
-        &mut self,
-        core: &Core,
-        (at, event): (ClusterTime, &Event),
-        actions: &[Action],
-        number: impl Fn(JobId) -> JobId,
-    ) {
-        if let Event::NodeJoined { node, spec } = event {
-            self.names.0.insert(node.0, spec.name.clone());
-        }
-        for action in actions {
-            match action {
-                Action::Launch { job, .. } => {
-                    self.gantt.begin_job(*job, number(*job).0, at, core);
-                }
-                Action::Requeued { job } | Action::Ended { job, .. } => {
-                    self.gantt.end_job(*job, at);
-                }
-                _ => {}
-            }
-        }
-        self.gantt.decided(at, core);
-    }
-
-    /// Writes it.
-    ///
-    /// # Errors
-    /// If it is too much, or can't be written.
-    pub(crate) fn write(self, file: TurnsFile) -> anyhow::Result<()> {
-        file.write(self.gantt, &self.names)
     }
 }

@@ -1,17 +1,19 @@
 //! `tutti replay`: a controller's journal, played again by the core that wrote it, or by one with other
 //! parameters.
 
+mod turns;
 mod what_if;
 mod words;
 mod world;
 
-use crate::turns::{Turns, TurnsFile};
+use crate::turns::TurnsFile;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use turns::Turns;
 use tutti_client::output::counted;
 use tutti_core::{Action, Core};
 use tutti_journal::{Difference, Entry, Past, replay};

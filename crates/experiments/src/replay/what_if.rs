@@ -1,8 +1,9 @@
 //! `tutti replay --what-if`: how jobs fared, and how they would have with other parameters.
 
+use super::turns::Turns;
 use super::world::{Fate, Known, Otherwise, Was, World};
 use crate::setting_word::{SettingWord, parse};
-use crate::turns::{Turns, TurnsFile};
+use crate::turns::TurnsFile;
 use serde::Serialize;
 use std::path::Path;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};

@@ -6,7 +6,7 @@
 //! is ended at the same moment, and one that was declined is left out. One that was lost with its
 //! node needs as much as it had by then.
 
-use crate::turns::Turns;
+use super::turns::Turns;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_controller::Site;
 use tutti_core::{Action, Core, Event, JobState};

@@ -22,8 +22,8 @@ use plotters::style::{Color, WHITE};
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
-use tutti_core::Core;
 use tutti_core::frame::Frame;
+use tutti_core::{Core, JobState};
 use tutti_types::{ClusterTime, JobId, RowId};
 
 /// Observer that records which job ran where and when, for a picture or a trace.
@@ -220,7 +220,7 @@ impl Observer for Gantt {
             let is_same = core.runs_in(id) == job.rows;
             if reframed || !is_same {
                 let changed = changed.max(job.since);
-                self.close(job, changed, STOPPED);
+                self.close(job, changed, if is_over(core, id, at) { ENDED } else { STOPPED });
                 job.since = changed;
                 if !is_same {
                     // It may have come back on other processors.
@@ -248,6 +248,15 @@ impl Observer for Gantt {
         self.end_job(id, job.end);
         Ok(())
     }
+}
+
+/// Whether nothing of a job goes on: its tasks have ended, or are being ended.
+fn is_over(core: &Core, id: JobId, at: ClusterTime) -> bool {
+    core.runs_in(id).is_empty()
+        && core.job(id, at).is_none_or(|view| {
+            let is_running = matches!(view.state, JobState::Running { .. });
+            !is_running || view.ended.len() >= view.spec.tasks as usize
+        })
 }
 
 /// The processors that a job has.

@@ -15,6 +15,25 @@ fn states(shown: &Value) -> Vec<String> {
     states.iter().map(|change| change["state"].as_str().unwrap().to_owned()).collect()
 }
 
+/// By `--all` and `--user`: those that have not ended.
+fn all_jobs_of_a_user_are_shown(instance: &Instance, job: u64) {
+    let done = instance.submit(&["-o", "/dev/null", "true"]);
+    instance.tutti(&["wait", &done.to_string()]).expect(0);
+    let held = instance.submit(&["--hold", "-o", "/dev/null", "true"]);
+    let jobs = |words: &[&str]| {
+        let shown = instance.tutti(&[&["show", "--json"], words].concat()).expect(0).json();
+        shown.as_array().unwrap().iter().map(|it| it["job"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let owner = shown(instance, &job.to_string())["user"].as_str().unwrap().to_owned();
+    assert_eq!(jobs(&["--all"]), [job, held]);
+    assert_eq!(jobs(&["-u", &owner]), [job, held]);
+    let none: [u64; 0] = [];
+    assert_eq!(jobs(&["--user", "65534"]), none);
+    instance.tutti(&["show", "--user", "no-such-user"]).expect(1).says("there is no user");
+    instance.tutti(&["show", "--all", "7"]).expect(1).says("cannot be used with");
+    instance.tutti(&["cancel", "--now", &held.to_string()]).expect(0);
+}
+
 #[test]
 fn show_has_what_a_live_job_is_and_keeps_it_when_it_has_ended() {
     let instance = Instance::new().up();
@@ -46,8 +65,11 @@ fn show_has_what_a_live_job_is_and_keeps_it_when_it_has_ended() {
     ] {
         assert!(text.contains(what), "{what}: {text}");
     }
+    all_jobs_of_a_user_are_shown(&instance, job);
     instance.tutti(&["cancel", "--now", "solver"]).expect(0);
     instance.tutti(&["wait", &job.to_string()]).expect(137);
+    assert_eq!(instance.tutti(&["show", "--all", "--json"]).expect(0).json(), Value::Array(vec![]));
+    instance.tutti(&["show", "--all"]).expect(0).says("no job that has not ended");
     let ended = shown(&instance, "solver");
     assert_eq!(ended["ending"], "cancelled");
     assert_eq!(states(&ended), ["queued", "running", "suspended", "running", "ending", "ended"]);

@@ -4,7 +4,7 @@ mod browser;
 mod http;
 
 use self::http::{Reply, dial, send, unchunked};
-use crate::harness::{Instance, NOBODY, Running, eventually};
+use crate::harness::{Instance, NOBODY, Running, eventually, within};
 use crate::recovery::kill_daemon;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -651,6 +651,65 @@ fn connections_are_bounded_and_slow_ones_are_closed() {
         Some(room)
     });
     assert_eq!(&waiting, b"HTTP/1.1 200");
+}
+
+/// Sockets and resident memory, in KiB, of a process.
+fn sockets_and_memory(pid: i32) -> (usize, usize) {
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let links = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+    let sockets = links.filter(|link| link.to_string_lossy().starts_with("socket:")).count();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    (sockets, memory.trim().trim_end_matches(" kB").parse().unwrap())
+}
+
+#[test]
+fn ten_thousand_connections_and_stalled_readers_stay_bounded() {
+    const MOST_KIB: usize = 64 << 10;
+    let instance = Instance::new().up();
+    let web = Web::start(&instance);
+    let pid = web.running.pid();
+    // More than the buffers of a connection hold.
+    let line = "head -c 67108864 /dev/zero | tr '\\0' x";
+    let job = instance.submit(&["-o", "out", "sh", "-c", line]);
+    instance.tutti(&["wait", &job.to_string()]).expect(0);
+    web.get("/v1/jobs").expect(200);
+    let (sockets, memory) = sockets_and_memory(pid);
+    // Readers of output that take nothing: others are served, and after 20 s these are closed.
+    let request = format!(
+        "GET /v1/jobs/{job}/output HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n\r\n",
+        web.address, web.cookie
+    );
+    let stalled: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = dial(&web.address);
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    eventually("output for all", || (sockets_and_memory(pid).0 >= sockets + 100).then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let taken = sockets_and_memory(pid).1;
+    assert!(taken < memory + MOST_KIB, "{taken} KiB after {memory}");
+    web.get("/v1/jobs").expect(200);
+    within(std::time::Duration::from_secs(60), "stalled readers are closed", || {
+        (sockets_and_memory(pid).0 <= sockets + 8).then_some(())
+    });
+    drop(stalled);
+    // Connections that ask for nothing.
+    let mut idle = Vec::new();
+    for number in 1..=10_000 {
+        idle.push(dial(&web.address));
+        if number % 400 == 0 {
+            idle.retain(|it| !is_closed(it));
+            let (now, taken) = sockets_and_memory(pid);
+            assert!(now <= sockets + 260, "{now} sockets after {sockets}");
+            assert!(taken < memory + MOST_KIB, "{taken} KiB after {memory}");
+        }
+    }
+    drop(idle);
+    eventually("all are closed", || (sockets_and_memory(pid).0 <= sockets + 8).then_some(()));
+    web.get("/v1/jobs").expect(200);
 }
 
 fn is_closed(stream: &TcpStream) -> bool {

@@ -60,6 +60,15 @@ export function alertUser(text) {
   if (box.textContent !== text) box.textContent = text || '';
 }
 
+// Replaces the content of a box. A link or button that had the focus has it again.
+export function replace(box, ...children) {
+  const focused = box.contains(document.activeElement) ? document.activeElement : null;
+  const href = focused?.getAttribute('href');
+  box.replaceChildren(...children);
+  if (!focused) return;
+  box.querySelector(href ? `a[href="${CSS.escape(href)}"]` : focused.localName)?.focus({ preventScroll: true });
+}
+
 // Asks before something is done; whether it is wanted.
 export function confirmed(title, text, yes) {
   const dialog = byId('confirm');

@@ -1,6 +1,6 @@
 // Jobs over time: those that ended, those that run, and when those that wait are expected.
 
-import { alertUser, badge, clock, duration, h, hue, jobLink, plural, svg, table } from './dom.js';
+import { alertUser, badge, clock, duration, h, hue, jobLink, plural, replace, svg, table } from './dom.js';
 import { askJson, onChange, state } from './data.js';
 
 const LINE = 22;
@@ -84,12 +84,10 @@ export function view(main) {
     const shown = all.slice(-JOBS).sort((a, b) => spanOf(a, now).begin - spanOf(b, now).begin || a.job - b.job);
     const expected = new Map(starts.jobs.map((it) => [it.job, it]));
     const until = now + Number(which.value) * 1000 * (expected.size > 0 ? 0.3 : 0.02);
-    const focus = document.activeElement?.getAttribute?.('href');
-    box.replaceChildren(shown.length === 0 ? h('p', { class: 'quiet' }, 'No job in this time.') :
+    replace(box, shown.length === 0 ? h('p', { class: 'quiet' }, 'No job in this time.') :
       draw(shown, expected, { from, until, now, width: Math.max(280, Math.floor(box.clientWidth)) }));
-    if (focus) box.querySelector(`a[href="${CSS.escape(focus)}"]`)?.focus();
     note.textContent = all.length > JOBS ? `The latest ${JOBS} of ${all.length} jobs.` : '';
-    list.replaceChildren(ended.length === 0 ? h('p', { class: 'quiet' }, 'None.') :
+    replace(list, ended.length === 0 ? h('p', { class: 'quiet' }, 'None.') :
       table('Ended jobs', [['Job'], ['Name', 'name'], ['State'], ['User'], ['Ended'], ['Waited', 'number'], ['Ran', 'number'], ['Exit', 'number']],
         ended.slice(-100).reverse().map((job) => { const span = spanOf(job, now);
           return [jobLink(job.job), job.name, badge(job.ending), job.user, clock(job.ended_ms),

@@ -1,6 +1,6 @@
 // Jobs and nodes as lists.
 
-import { alertUser, badge, bytes, duration, h, jobLink, plural, table } from './dom.js';
+import { alertUser, badge, bytes, duration, h, jobLink, plural, replace, table } from './dom.js';
 import { askJson, onChange, state } from './data.js';
 
 const SHOWN = 200;
@@ -48,12 +48,12 @@ export function jobs(main) {
     const rows = found.slice(0, most).map((job) => [
       jobLink(job.job), job.name, badge(job.state), job.user, job.class,
       String(job.tasks), turnOf(job), duration(job.age_s * 1000), duration(job.service_ms), where(job)]);
-    box.replaceChildren(rows.length === 0 ? h('p', { class: 'quiet' }, 'No such job.') :
+    const list = rows.length === 0 ? h('p', { class: 'quiet' }, 'No such job.') :
       table('Jobs', [['Job'], ['Name', 'name'], ['State'], ['User'], ['Class'], ['Tasks', 'number'], ['Turn', 'line'], ['Age', 'number'],
-        ['Had', 'number'], ['Why or where', 'why']], rows));
-    if (found.length > most) {
-      box.append(h('button', { type: 'button', onclick: () => { most += SHOWN; update(); } }, `Show more of ${found.length}`));
-    }
+        ['Had', 'number'], ['Why or where', 'why']], rows);
+    const more = found.length > most &&
+      h('button', { type: 'button', onclick: () => { most += SHOWN; update(); } }, `Show more of ${found.length}`);
+    replace(box, ...[list, more].filter(Boolean));
   }
 
   async function load() {

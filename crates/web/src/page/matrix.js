@@ -1,6 +1,6 @@
 // The matrix: a line for each row, a place for each processor, and which row has its turn.
 
-import { badge, clock, duration, h, hue, jobLink, plural, svg, table } from './dom.js';
+import { badge, clock, duration, h, hue, jobLink, plural, replace, svg, table } from './dom.js';
 import { onChange, state, words } from './data.js';
 import { turnOf, where } from './lists.js';
 
@@ -238,15 +238,15 @@ export function view(main) {
     drawnAs = as;
     const result = draw(width);
     ({ drawn } = result);
-    box.replaceChildren(result.picture);
+    replace(box, result.picture);
   }
 
   function lists(runs, waits) {
-    running.replaceChildren(runs.length === 0 ? h('p', { class: 'quiet' }, 'No job runs.') :
+    replace(running, runs.length === 0 ? h('p', { class: 'quiet' }, 'No job runs.') :
       table('Running jobs', [['Job'], ['Name', 'name'], ['State'], ['Turn', 'line'], ['Had', 'number']],
         runs.slice(0, 50).map((job) => [jobLink(job.job),
           `${job.name} of ${job.user}`, badge(job.state), turnOf(job), duration(job.service_ms)])));
-    waiting.replaceChildren(waits.length === 0 ? h('p', { class: 'quiet' }, 'No job waits.') :
+    replace(waiting, waits.length === 0 ? h('p', { class: 'quiet' }, 'No job waits.') :
       table('Waiting jobs', [['Job'], ['Name', 'name'], ['Why or where', 'why']],
         waits.slice(0, 50).map((job) => [jobLink(job.job),
           `${job.name} of ${job.user}`, where(job)])));

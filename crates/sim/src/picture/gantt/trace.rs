@@ -96,6 +96,7 @@ impl Gantt {
                 turns.push(Turn { spell, begin_ns, end_ns, end });
             }
         }
+        turns.sort_by_key(|turn| turn.begin_ns);
         Ok(turns)
     }
 }

@@ -6,7 +6,7 @@ mod json;
 pub(super) use files::{LogFile, Stream, file_name, files_of};
 
 use super::ask_of_the_past;
-use super::job_range::{Several, targets_of, whole_jobs};
+use super::job_range::{Several, live_jobs, targets_of, whole_jobs};
 use super::list::{class, turn, whereabouts};
 use super::when;
 use clap::Args;
@@ -31,6 +31,7 @@ Examples:
   tutti show 7                 job 7: its command, nodes, limits, files, states
   tutti show last              your latest job
   tutti show solver --env      your job of this name, with its environment
+  tutti show --user ada        each job of ada that has not ended
   tutti show 7 --json          for programs";
 
 /// What there is to say of a start that is still computed.
@@ -48,13 +49,24 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     json: bool,
 
+    /// All jobs of yours that have not ended; for root, the jobs of all users
+    #[arg(short, long, conflicts_with = "jobs")]
+    all: bool,
+
+    /// All jobs of this user that have not ended, by name or number
+    #[arg(short, long, conflicts_with_all = ["jobs", "all"])]
+    user: Option<String>,
+
     /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver
-    #[arg(value_name = "JOB", required = true, value_parser = whole_jobs)]
+    #[arg(value_name = "JOB", required_unless_present_any = ["all", "user"], value_parser = whole_jobs)]
     jobs: Vec<Several>,
 }
 
 pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
-    let targets = targets_of(&args.jobs, true)?;
+    let targets = match args.jobs.is_empty() {
+        true => live_jobs(args.user.as_deref())?,
+        false => targets_of(&args.jobs, true)?,
+    };
     let mut reports = Vec::new();
     for target in targets {
         reports.push(ask_for_all(target.job, args.env)?);
@@ -67,6 +79,9 @@ pub(crate) fn execute(args: &ShowArgs) -> anyhow::Result<Exit> {
             .map(|(report, used)| json::Shown::of(report, used, starts.get(&report.job.job)));
         print_json(&shown.collect::<Vec<_>>())?;
         return Ok(Exit::OK);
+    }
+    if reports.is_empty() {
+        say!("tutti: there is no job that has not ended; `tutti history` lists those that have");
     }
     for (number, (report, used)) in reports.iter().enumerate() {
         let gap = if number == 0 { "" } else { "\n" };

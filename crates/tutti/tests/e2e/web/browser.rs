@@ -10,6 +10,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
+/// Keys as a driver of browsers names them.
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
+
 /// A browser, and its driver.
 struct Browser {
     address: String,
@@ -89,6 +93,36 @@ impl Browser {
         let element =
             found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
         self.call("POST", &format!("{}/element/{element}/click", self.session), &json!({}));
+    }
+
+    /// Presses a key and lets it go.
+    #[track_caller]
+    fn press(&self, key: &str) {
+        let actions =
+            json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
+        let keyboard = json!([{ "type": "key", "id": "keyboard", "actions": actions }]);
+        let path = format!("{}/actions", self.session);
+        self.call("POST", &path, &json!({ "actions": keyboard }));
+    }
+
+    /// Goes on to an element by the tabulator alone.
+    #[track_caller]
+    fn tab_to(&self, selector: &str) {
+        for _ in 0..60 {
+            self.press(TAB);
+            if self.run(&format!("return document.activeElement.matches('{selector}')")) == true {
+                return;
+            }
+        }
+        panic!("the tabulator never comes to {selector}: {}", self.text());
+    }
+
+    /// Chooses whether the system asks for dark colours.
+    fn prefer(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let command =
+            json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.call("POST", &format!("{}/goog/cdp/execute", self.session), &command);
     }
 
     fn resize(&self, width: u32, height: u32) {
@@ -208,6 +242,149 @@ fn the_page_shows_the_matrix_and_its_buttons_act() {
     let mut errors = browser.errors();
     errors.retain(|it| !(it.contains("/v1/jobs - ") && it.contains("status of 400")));
     assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// A page of a private instance in a browser.
+fn open_page(instance: &Instance) -> (Web, Browser) {
+    let web = Web::start(instance);
+    web.running.wait_for_err("for another browser: ");
+    let said = web.running.err();
+    let address = said.rsplit_once("for another browser: ").unwrap().1.trim().to_owned();
+    let browser = Browser::start(instance);
+    browser.resize(1280, 900);
+    browser.go(&address);
+    browser.wait("return document.querySelector('#live').textContent === 'live'");
+    (web, browser)
+}
+
+#[test]
+#[ignore = "needs Chromium: tests/web installs it and runs this"]
+fn page_works_by_keyboard_alone() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "policy=space:fcfs"]).expect(0);
+    let all = std::thread::available_parallelism().unwrap().to_string();
+    let line = "echo rank $TUTTI_RANK is here; while :; do sleep 1; done";
+    let runs = instance
+        .submit(&["-J", "solver", "-n", &all, "-t", "20m", "-o", "out-%r", "sh", "-c", line]);
+    instance.wait_for_state(runs, "running");
+    let waits =
+        instance.submit(&["-J", "later", "-n", &all, "-t", "5m", "-o", "/dev/null", "sleep", "1"]);
+    let (_web, browser) = open_page(&instance);
+    forecast(&browser, waits);
+    // Press the buttons of the job that runs, and of the one that waits.
+    browser.press("j");
+    open_job(&browser, runs);
+    browser.wait("return document.querySelector('pre.output')?.textContent.includes('is here')");
+    choose_rank(&browser);
+    act(&browser, &instance, runs, ("suspend", "suspended"));
+    browser.picture("suspended");
+    act(&browser, &instance, runs, ("resume", "running"));
+    browser.press("j");
+    open_job(&browser, waits);
+    act(&browser, &instance, waits, ("hold", "queued"));
+    assert!(instance.job(waits)["reason"].as_str().unwrap().contains("held"));
+    act(&browser, &instance, waits, ("release", "queued"));
+    assert!(!instance.job(waits)["reason"].as_str().unwrap().contains("held"));
+    dark(&browser, runs);
+    assert!(browser.errors().is_empty(), "{:#?}", browser.errors());
+}
+
+/// The history shows when a waiting job is expected to start: to the right of now.
+fn forecast(browser: &Browser, waits: u64) {
+    browser.press("h");
+    let places = format!(
+        "const job = document.querySelector('#gantt a[href=\"#/job/{waits}\"]'); \
+         const now = document.querySelector('#gantt line.now'); \
+         if (!job || !now) return null; \
+         const all = [...job.querySelectorAll('rect.wait')].map((it) => Number(it.getAttribute('x'))); \
+         return Math.max(...all) > Number(now.getAttribute('x1')) + 10"
+    );
+    browser.wait(&places);
+    browser.picture("forecast");
+}
+
+/// Opens a job of the list. The focus stays where it is while the list changes.
+fn open_job(browser: &Browser, job: u64) {
+    let link = format!("a[href=\"#/job/{job}\"]");
+    browser.wait(&format!("return document.querySelector('main table {link}') !== null"));
+    browser.tab_to(&format!("main table {link}"));
+    let old = "window.old = document.activeElement";
+    browser.run(old);
+    browser.wait("return !window.old.isConnected");
+    let has_focus = format!("return document.activeElement.matches('main table {link}')");
+    assert_eq!(browser.run(&has_focus), true, "the focus is gone: {}", browser.text());
+    browser.press(ENTER);
+    browser.wait(&format!("return document.title === 'Job {job} - Tutti'"));
+    browser.wait("return document.querySelectorAll('button[data-action]').length > 0");
+}
+
+fn choose_rank(browser: &Browser) {
+    let output = "document.querySelector('pre.output').textContent";
+    browser
+        .wait(&format!("return {output}.includes('rank 0 is') && {output}.includes('rank 1 is')"));
+    browser.tab_to("select[aria-label=Rank]");
+    // Its list opens by no key: a letter chooses.
+    browser.press("r");
+    browser.wait("return document.activeElement.value === '0'");
+    browser.press("r");
+    browser.wait("return document.activeElement.value === '1'");
+    browser.wait(&format!("return {output} === 'rank 1 is here\\n'"));
+    browser.picture("rank");
+    browser.run("document.querySelector('#main').focus()");
+}
+
+/// Presses a button, goes back once, then confirms it.
+fn act(browser: &Browser, instance: &Instance, job: u64, (verb, state): (&str, &str)) {
+    let button = format!("button[data-action={verb}]");
+    browser.wait(&format!("return document.querySelector('{button}') !== null"));
+    browser.tab_to(&button);
+    browser.press(ENTER);
+    browser.wait("return document.querySelector('#confirm').open");
+    browser.press(ENTER);
+    browser.wait("return !document.querySelector('#confirm').open");
+    let has_button = format!("return document.activeElement.matches('{button}')");
+    assert_eq!(browser.run(&has_button), true, "the focus comes back to the button");
+    browser.press(ENTER);
+    browser.wait("return document.querySelector('#confirm').open");
+    browser.tab_to("#confirm-yes");
+    browser.press(ENTER);
+    browser.wait(&format!("return document.querySelector('{button}') === null"));
+    instance.wait_for_state(job, state);
+}
+
+/// Dark as the system asks, and as the button says: text stays readable.
+fn dark(browser: &Browser, job: u64) {
+    let light = "const sum = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0); \
+                 const style = getComputedStyle(document.body); \
+                 return [sum(style.backgroundColor), sum(style.color)]";
+    let contrast = |browser: &Browser| {
+        let both = browser.run(light);
+        (both[0].as_f64().unwrap(), both[1].as_f64().unwrap())
+    };
+    browser.prefer("light");
+    let (ground, text) = contrast(browser);
+    assert!(ground > text + 300.0, "{ground} {text}");
+    browser.prefer("dark");
+    let (ground, text) = contrast(browser);
+    assert!(text > ground + 300.0, "{ground} {text}");
+    for (key, name) in
+        [("m", "matrix"), ("j", "jobs"), ("n", "nodes"), ("h", "history"), ("r", "reports")]
+    {
+        browser.press(key);
+        browser.wait("return document.querySelectorAll('main .card').length > 0 && !document.querySelector('main > p')");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        browser.picture(&format!("{name}-dark"));
+    }
+    browser.run(&format!("location.hash = '#/job/{job}'"));
+    browser.wait("return document.querySelectorAll('button[data-action]').length > 0");
+    browser.picture("job-dark");
+    browser.tab_to("#theme");
+    browser.press(ENTER);
+    browser.wait("return document.documentElement.dataset.theme === 'light'");
+    let (ground, text) = contrast(browser);
+    assert!(ground > text + 300.0, "the button overrides the system: {ground} {text}");
+    browser.press(ENTER);
+    browser.wait("return document.documentElement.dataset.theme === 'dark'");
 }
 
 /// The views of jobs, nodes and history.
