@@ -137,7 +137,8 @@ fn timeline_of_a_simulation_has_the_turns_of_each_processor() {
                 3 300 -1 50 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n";
     let trace = file_of(&instance, "trace.swf", jobs);
     let out = file(&instance, "t.json");
-    let mut args = vec!["sim", &trace, "--nodes", "2", "--processors-per-node", "2"];
+    let machine = ["--nodes", "2", "--processors-per-node", "2"];
+    let mut args = [&["sim", trace.as_str()], &machine[..]].concat();
     args.extend(["--policy", "gang,quantum=30s", "--timeline", &out]);
     instance.tutti(&args).expect(0);
     let (slices, nodes) = slices_of(&out);
@@ -169,12 +170,17 @@ fn timeline_of_a_simulation_has_the_turns_of_each_processor() {
     instance.tutti(&args).expect(0);
     assert!(slices_of(&out).0.iter().any(|it| it.4 == 100 && it.5 == "runs"));
     for name in ["t.svg", "t.txt"] {
-        let refused = instance.tutti(&["sim", &trace, "--timeline", name]).expect(1);
+        let words = [&["sim", trace.as_str(), "--timeline", name], &machine[..]].concat();
+        let refused = instance.tutti(&words).expect(1);
         refused.says(".json, and not .").says("--plot gantt=FILE");
     }
     let endless = file_of(&instance, "endless.swf", &jobs.replace(" 100 4", " 100000000 4"));
-    let short = ["sim", &endless, "--policy", "gang,quantum=1s", "--timeline", &out];
-    instance.tutti(&short).expect(1).says("more than 1000000 turns").says("--horizon");
+    let short = ["sim", endless.as_str(), "--policy", "gang,quantum=1s", "--timeline", &out];
+    instance
+        .tutti(&[&short, &machine[..]].concat())
+        .expect(1)
+        .says("more than 1000000 turns")
+        .says("--horizon");
 }
 
 #[test]
