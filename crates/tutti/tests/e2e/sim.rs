@@ -113,7 +113,7 @@ pub(crate) fn slices_of(path: &str) -> (Vec<Slice>, Vec<String>) {
     let trace: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let number = |value: &Value| value.as_u64().unwrap();
-    let seconds = |value: f64| (value / 1e6).round() as u64;
+    let seconds = |value: f64| format!("{:.0}", value / 1e6).parse::<u64>().unwrap();
     let slice = |event: &Value| {
         let (begin, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
         let end = event["args"]["end"].as_str().unwrap().to_owned();

@@ -43,7 +43,7 @@ impl Gantt {
         self.finish()?;
         let turns = self.turns_of_all()?;
         let begin_ns = self.begin.unwrap_or_default().0;
-        write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
+        writeln!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         let mut separator = "";
         let mut line = |value: &Value| {
             let written = write!(out, "{separator}{value}");
