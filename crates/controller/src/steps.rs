@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tutti_core::{Event, Part, StepAction, StepView};
 use tutti_node::codes::code_of_end;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, LaunchId, NodeId, Outcome, Rank, StepKey, StepRefusal, StepSpec,
-    TaskStatus,
+    ClusterTime, EndReason, FirstStep, JobId, LaunchId, NodeId, Outcome, Rank, StepKey,
+    StepRefusal, StepSpec, TaskStatus,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
@@ -637,6 +637,59 @@ impl Driver {
                 self.reply(token, &Reply::Done);
             }
             Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// Signals the steps of a job, or its batch script alone.
+    pub(super) fn on_signal_steps(
+        &mut self,
+        token: u64,
+        uid: u32,
+        job: JobId,
+        (signal, only_script): (u8, bool),
+    ) {
+        if !(1..=64).contains(&signal) {
+            return self.fail(token, format!("{signal} is no signal; signals are 1 to 64"));
+        }
+        if let Err(error) = self.owned(uid, job) {
+            return self.fail(token, error);
+        }
+        let jobs = self.live_elements(job).unwrap_or_else(|| vec![job]);
+        for job in jobs {
+            match only_script {
+                true => self.signal_script_of(job, signal),
+                false => self.signal_steps_of(job, signal),
+            }
+        }
+        self.reply(token, &Reply::Done);
+    }
+
+    /// Signals the root processes of what a job began with: the shell of its script.
+    fn signal_script_of(&mut self, job: JobId, signal: u8) {
+        let is_batch = self.core.first_step(job) == FirstStep::Once;
+        let parts = self.core.parts(job).iter().filter(|part| !part.cleared);
+        let meant = parts.filter(|part| !is_batch || part.has(Rank(0)));
+        let nodes: Vec<NodeId> = meant.map(|part| part.node).collect();
+        for node in nodes {
+            let launch = self.core.launch_on(job, node);
+            self.tell_node(node, ToAgent::SignalRoots { launch, signal });
+        }
+    }
+
+    /// Signals all tasks of a job but its batch script.
+    fn signal_steps_of(&mut self, job: JobId, signal: u8) {
+        if self.core.first_step(job) != FirstStep::Once {
+            self.apply(&Event::Signal { job, ranks: Vec::new(), signal });
+        }
+        let steps = self.jobs.get(&job).into_iter().flat_map(|entry| &entry.steps);
+        let started = steps.flat_map(|(&step, entry)| {
+            let key = StepKey { job, step };
+            let nodes = entry.started_on.iter().filter(|node| !entry.cleared.contains(node));
+            nodes.map(move |&node| (key, node))
+        });
+        for (key, node) in started.collect::<Vec<_>>() {
+            let (launch, ranks) = (self.launch_of(key, node), Vec::new());
+            self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
         }
     }
 

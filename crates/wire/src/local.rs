@@ -311,6 +311,17 @@ pub enum Request {
         /// The signal's number.
         signal: u8,
     },
+    /// Send a signal to the steps of a job, or to its batch script alone: `Done`. What a job without
+    /// a script starts with is a step.
+    SignalSteps {
+        /// Which job; of an array, all elements that have begun.
+        job: JobId,
+        /// The signal's number.
+        signal: u8,
+        /// Whether only the shell of the script gets it; of a job without one, the root processes
+        /// of its first tasks.
+        only_script: bool,
+    },
     /// Do something about elements of a job array: `Done`.
     Elements {
         /// The array.
@@ -418,6 +429,7 @@ impl Request {
             | Self::RunStep(_)
             | Self::CancelStep { .. }
             | Self::SignalStep { .. }
+            | Self::SignalSteps { .. }
             | Self::Elements { .. }
             | Self::Return { .. }
             | Self::Submit(..)

@@ -143,6 +143,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         Request::Run(_)
         | Request::RunStep(_)
         | Request::SignalStep { .. }
+        | Request::SignalSteps { .. }
         | Request::Return { .. }
         | Request::Submit(..)
         | Request::Wait { .. }
@@ -193,6 +194,9 @@ impl Driver {
             Request::RunStep(step) => self.on_run_step(token, uid, *step),
             Request::CancelStep { key, at_once } => self.on_cancel_step(token, uid, key, at_once),
             Request::SignalStep { key, signal } => self.on_signal_step(token, uid, key, signal),
+            Request::SignalSteps { job, signal, only_script } => {
+                self.on_signal_steps(token, uid, job, (signal, only_script));
+            }
             Request::Return { job } => self.on_return(token, uid, job),
             Request::Submit(job, key) => self.on_submit(token, uid, job, Some(key)),
             Request::Wait { job } => self.on_wait(token, uid, job),

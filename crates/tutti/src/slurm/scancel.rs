@@ -56,7 +56,8 @@ scancel: end jobs, or send them a signal; `tutti cancel` and `tutti signal` do t
   scancel 7_3 '8_[10-20]'    elements of job arrays
   scancel 7.0 8.batch        a step of job 7 alone; the batch script of job 8
   scancel -n solver          your jobs of that name
-  scancel -s USR1 7          send a signal to all tasks of job 7
+  scancel -s USR1 7          send a signal to the steps of job 7, not to its script
+  scancel -s USR1 -b 7       to the shell of its script alone; -f: to all processes
 
 Which jobs: numbers, -u/--user, --me, -n/--name, -p/--partition, -t/--state,
 -w/--nodelist. How: -s/--signal, -b/--batch, -f/--full, -Q/--quiet, -v/--verbose.
@@ -131,17 +132,43 @@ const FILTERS: [&str; 7] = ["user", "me", "name", "jobname", "partition", "state
 /// What is done with a job.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    Cancel { at_once: bool },
-    Signal { signal: u8, every_process: bool },
+    Cancel {
+        at_once: bool,
+    },
+    Signal {
+        signal: u8,
+        to: To,
+    },
+    /// End the batch script: what it has started ends with it.
+    CancelScript {
+        at_once: bool,
+    },
+}
+
+/// What of a job gets a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    /// Its steps, but no batch script.
+    Steps,
+    /// The shell of its batch script.
+    Script,
+    /// All of its processes.
+    All,
 }
 
 impl What {
     fn of(line: &Line) -> Result<Self, String> {
-        let Some(signal) = line.last("signal") else { return Ok(Self::Cancel { at_once: false }) };
-        match parse_signal(signal)? {
-            9 => Ok(Self::Cancel { at_once: true }),
-            signal => Ok(Self::Signal { signal, every_process: line.has("full") }),
-        }
+        let signal = line.last("signal").map(parse_signal).transpose()?;
+        let to = match (line.has("batch"), line.has("full")) {
+            (_, true) => To::All,
+            (true, false) => To::Script,
+            (false, false) => To::Steps,
+        };
+        Ok(match signal {
+            Some(signal) if signal != 9 => Self::Signal { signal, to },
+            _ if to == To::Script => Self::CancelScript { at_once: signal.is_some() },
+            _ => Self::Cancel { at_once: signal.is_some() },
+        })
     }
 }
 
@@ -226,11 +253,18 @@ fn of_step(
     let script = Target { job: key.job, rank: Some(Rank(0)), pid: None };
     let request = match (*what, step) {
         (_, StepId::FIRST) if !job.is_batch() => return one(key.job.into(), what, line),
-        (What::Cancel { at_once }, StepId::FIRST) => Request::Cancel { target: script, at_once },
-        (What::Signal { signal, every_process }, StepId::FIRST) => {
-            Request::Signal { target: script, signal, every_process }
+        (What::Cancel { at_once } | What::CancelScript { at_once }, StepId::FIRST) => {
+            Request::Cancel { target: script, at_once }
         }
-        (What::Cancel { at_once }, _) => Request::CancelStep { key, at_once },
+        (What::Signal { signal, to: To::Script }, StepId::FIRST) => {
+            Request::SignalSteps { job: key.job, signal, only_script: true }
+        }
+        (What::Signal { signal, to }, StepId::FIRST) => {
+            Request::Signal { target: script, signal, every_process: to == To::All }
+        }
+        (What::Cancel { at_once } | What::CancelScript { at_once }, _) => {
+            Request::CancelStep { key, at_once }
+        }
         (What::Signal { signal, .. }, _) => Request::SignalStep { key, signal },
     };
     Ok(ask(&request).map_or_else(|error| failed(&format!("{error:#}")), |_| 0))
@@ -315,14 +349,25 @@ fn matching(line: &Line, states: Option<&[State]>, named: &[Named]) -> anyhow::R
 fn one(target: Target, what: &What, line: &Line) -> anyhow::Result<u8> {
     if line.has("verbose") {
         match what {
-            What::Cancel { .. } => say!("{NAME}: Terminating job {target}"),
+            What::Cancel { .. } | What::CancelScript { .. } => {
+                say!("{NAME}: Terminating job {target}");
+            }
             What::Signal { signal, .. } => say!("{NAME}: Signal {signal} to job {target}"),
         }
     }
-    let request = match what {
-        What::Cancel { at_once } => Request::Cancel { target, at_once: *at_once },
-        What::Signal { signal, every_process } => {
-            Request::Signal { target, signal: *signal, every_process: *every_process }
+    let request = match *what {
+        What::Cancel { at_once } => Request::Cancel { target, at_once },
+        What::CancelScript { at_once } => {
+            let has_script = |job: &Job| job.is_batch() && job.started_ms.is_some();
+            let rank = jobs::one(target.job)?.filter(has_script).map(|_| Rank(0));
+            Request::Cancel { target: Target { rank, ..target }, at_once }
+        }
+        What::Signal { signal, to: To::All } => {
+            Request::Signal { target, signal, every_process: true }
+        }
+        What::Signal { signal, to } => {
+            let only_script = to == To::Script;
+            Request::SignalSteps { job: target.job, signal, only_script }
         }
     };
     let error = match ask(&request) {

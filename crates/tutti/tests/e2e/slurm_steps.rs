@@ -96,3 +96,52 @@ fn a_step_of_an_element_of_an_array_is_named_by_its_index() {
     eventually("its line", || (listed() == ["1_3.batch"]).then_some(()));
     slurm(&instance, &["scancel", "1"]).expect(0);
 }
+
+#[test]
+fn a_signal_goes_to_steps_or_to_the_script_alone_as_scancel_is_asked() {
+    let instance = faced();
+    instance.script(
+        "listen.sh",
+        "trap 'echo $1 one' USR1; trap 'echo $1 two' USR2; trap 'echo $1 three' URG; touch $1\n\
+         while [ ! -e stop ]; do sleep 0.05; done\n",
+    );
+    script(
+        &instance,
+        "bash listen.sh child & srun -n 1 bash listen.sh step &\nset script; . ./listen.sh; wait",
+    );
+    let listens = |it: &&str| instance.work.join(it).exists();
+    eventually("all", || (["child", "step", "script"].iter().all(listens)).then_some(()));
+    let heard = |word: &str, wanted: &[&str]| {
+        let heard = || {
+            let said = output(&instance);
+            let mut all: Vec<String> =
+                said.lines().filter(|it| it.ends_with(word)).map(str::to_owned).collect();
+            all.sort();
+            all
+        };
+        let wanted: Vec<String> = wanted.iter().map(|it| format!("{it} {word}")).collect();
+        eventually(word, || (heard() == wanted).then_some(()));
+    };
+    slurm(&instance, &["scancel", "-s", "USR1", "1"]).expect(0);
+    heard("one", &["step"]);
+    slurm(&instance, &["scancel", "-b", "--signal=USR2", "1"]).expect(0);
+    heard("two", &["script"]);
+    slurm(&instance, &["scancel", "-f", "-s", "URG", "1"]).expect(0);
+    heard("three", &["child", "script", "step"]);
+    heard("one", &["step"]);
+    heard("two", &["script"]);
+    fs::write(instance.work.join("stop"), "").unwrap();
+    instance.tutti(&["wait", "1"]).expect(0);
+    // Without a script, the job's tasks are its step.
+    let nap = ["run", "sh", "-c", "trap 'exit 9' USR1; touch up; while :; do sleep 0.05; done"];
+    let job = instance.start(&nap);
+    eventually("it runs", || instance.work.join("up").exists().then_some(()));
+    slurm(&instance, &["scancel", "-s", "USR1", "2"]).expect(0);
+    job.wait().expect(9);
+    // To end the script is to end the job.
+    slurm(&instance, &["sbatch", "-o", "/dev/null", "--wrap", "sleep $NAP; exit 0"]).expect(0);
+    eventually("it runs", || (!instance.nappers().is_empty()).then_some(()));
+    slurm(&instance, &["scancel", "-b", "3"]).expect(0);
+    instance.tutti(&["wait", "3"]).expect(143);
+    instance.expect_no_nappers();
+}
