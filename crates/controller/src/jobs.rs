@@ -90,7 +90,7 @@ pub(super) struct Entry {
     pub(super) failures: Failures,
     /// Why the site's policy declined it, if it did.
     pub(super) declined: Option<String>,
-    /// How often it was queued again since a node was lost.
+    /// How often it was queued again: since a node was lost, or by request.
     pub(super) requeues: u32,
     /// What its nodes have stored before barriers.
     pub(super) exchanges: Exchanges,
@@ -227,8 +227,8 @@ impl Entry {
         let mut lines = Vec::new();
         match self.requeues {
             0 => {}
-            1 => lines.push("queued again once, since a node was lost".into()),
-            times => lines.push(format!("queued again {times} times, since nodes were lost")),
+            1 => lines.push("queued again once".into()),
+            times => lines.push(format!("queued again {times} times")),
         }
         for (text, ranks) in &self.details {
             match ranks.as_slice() {
@@ -262,6 +262,7 @@ impl Entry {
             | EndReason::NodeLost(_)
             | EndReason::ShutDown
             | EndReason::Declined
+            | EndReason::Requeued { .. }
             | EndReason::NeverAfter(_) => false,
         };
         if let Some(words) = self.failures.words(outcome).filter(|_| unsaid) {

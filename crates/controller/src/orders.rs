@@ -5,7 +5,8 @@ use super::error::Problem;
 use super::requests::Forbidden;
 use tutti_core::{Action, Core, Event, HeldBy, JobState};
 use tutti_types::limits::MOVED_MAX;
-use tutti_types::{ClassName, ClusterTime, JobId, Refusal};
+use tutti_types::{ClassName, ClusterTime, EndReason, JobId, Refusal};
+use tutti_wire::code::Code;
 use tutti_wire::local::{BrokenPromise, Reply};
 
 impl Driver {
@@ -30,6 +31,60 @@ impl Driver {
                 self.reply(token, &Reply::Done);
             }
             Err(error) => self.fail(token, error),
+        }
+    }
+
+    /// Has a job that runs wait in line again.
+    pub(super) fn on_requeue(&mut self, token: u64, uid: u32, job: JobId, hold: bool) {
+        if let Err(error) = self.owned(uid, job) {
+            return self.fail(token, error);
+        }
+        let jobs = match self.live_elements(job) {
+            None => self.check_requeue(job).map(|()| vec![job]),
+            Some(mut elements) => {
+                elements.retain(|&job| self.check_requeue(job).is_ok());
+                let why = || format!("no element of array {job} runs, so none is queued again");
+                let is_none = elements.is_empty();
+                let none = || Problem::new(Code::NotInThatState, why());
+                if is_none { Err(none()) } else { Ok(elements) }
+            }
+        };
+        match jobs {
+            Ok(jobs) => {
+                let reason = EndReason::Requeued { hold };
+                for job in jobs {
+                    self.apply(&Event::Cancel { job, reason, at_once: false });
+                }
+                self.reply(token, &Reply::Done);
+            }
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// Whether a job can be queued again.
+    fn check_requeue(&self, job: JobId) -> Result<(), Problem> {
+        let view = self.core.job(job, self.now());
+        let wrong = |code, why: String| Err(Problem::new(code, why));
+        let Some(view) = view else {
+            let why = format!("job {job} is not running; `tutti ps` lists the jobs that are");
+            return wrong(Code::NotInThatState, why);
+        };
+        let adopted = self.jobs.get(&job).and_then(|entry| entry.whole_launch());
+        if view.spec.attached || adopted.is_some_and(|launch| !launch.adopt.is_empty()) {
+            let why = format!(
+                "job {job} can't be queued again: its front end waits for its end, or it was \
+                 adopted; jobs of `tutti submit`, `batch` and `sbatch` can"
+            );
+            return wrong(Code::Improper, why);
+        }
+        match view.state {
+            JobState::Queued { .. } => {
+                wrong(Code::NotInThatState, format!("job {job} waits in line already"))
+            }
+            JobState::Ending { .. } => {
+                wrong(Code::NotInThatState, format!("job {job} is ending; submit it again"))
+            }
+            _ => Ok(()),
         }
     }
 

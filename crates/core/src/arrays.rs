@@ -198,6 +198,7 @@ impl Array {
             EndReason::Cancelled
             | EndReason::ShutDown
             | EndReason::Declined
+            | EndReason::Requeued { .. }
             | EndReason::NeverAfter(_) => {
                 ends.cancelled += count;
             }

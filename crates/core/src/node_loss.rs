@@ -5,7 +5,8 @@
 //! is to be in line again ends in the same way first, and is queued anew only when every other node
 //! has said that nothing of it is left: so it never runs twice at a time. It keeps its number, and
 //! with it its place in line, and begins from the start, with all of its time limit before it. A
-//! user that asks meanwhile that it end has it end. Lost ranks may be started again
+//! user that asks meanwhile that it end has it end. The owner of a job may have it in line again, too
+//! ([`EndReason::Requeued`]), as often as it takes. Lost ranks may be started again
 //! ([`crate::respawn`]). A job that wants a notice goes on without the
 //! tasks that were there. Its other tasks get the signal once for each node, when nothing of the
 //! job is left there: whether the loss of the node itself was seen, or its agent reported the tasks
@@ -46,9 +47,25 @@ const fn requeues_max(spec: &JobSpec) -> u32 {
 impl Record {
     /// Whether a job that has come to this end is to be in line again.
     pub(crate) const fn goes_on_in_line(&self, residence: &Residence) -> bool {
+        let is_asked = matches!(residence.reason(), Some(EndReason::Requeued { .. }));
         let lost =
             matches!(residence.course, Course::Killed { reason: EndReason::NodeLost(_), .. });
-        lost && !self.asked_to_end && self.requeues < requeues_max(&self.spec)
+        let is_lost = lost && self.requeues < requeues_max(&self.spec);
+        (is_asked || is_lost) && !self.asked_to_end
+    }
+
+    /// Notes that a job is to end for this reason. `false`: nothing is to be done, since only a job
+    /// that runs, without a front end that waits for its end, can be in line again.
+    pub(crate) fn note_order(&mut self, reason: EndReason) -> bool {
+        let is_requeue = matches!(reason, EndReason::Requeued { .. });
+        match &mut self.phase {
+            _ if is_requeue && self.spec.attached => return false,
+            Phase::Queued { .. } if is_requeue => return false,
+            Phase::Resident(residence) if !is_requeue => residence.forget_requeue(reason),
+            Phase::Queued { .. } | Phase::Resident(_) => {}
+        }
+        self.asked_to_end |= !is_requeue;
+        true
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::event::Event;
+use crate::orders::HeldBy;
 use crate::state::record::{Course, Deaths, Part, Phase, Residence};
 use alloc::vec::Vec;
 use tutti_types::ids::JobId;
@@ -27,7 +28,9 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        record.asked_to_end = true;
+        if !record.note_order(reason) {
+            return;
+        }
         let kill_at = now + record.spec.grace;
         let suspended = record.suspended;
         match &mut record.phase {
@@ -63,8 +66,8 @@ impl Core {
         reason: EndReason,
         actions: &mut Vec<Action>,
     ) {
-        if let Some(record) = self.jobs.get_mut(&job) {
-            record.asked_to_end = true;
+        if self.jobs.get_mut(&job).is_some_and(|record| !record.note_order(reason)) {
+            return;
         }
         match self.jobs.get(&job).map(|record| &record.phase) {
             Some(Phase::Queued { .. }) => self.end_queued(job, reason, ENDED_BY_KILL, actions),
@@ -205,12 +208,16 @@ impl Core {
         self.end_steps(job, residence.outcome(service).reason, actions);
         self.outside.preempted.remove(&job);
         if record.goes_on_in_line(residence) {
+            let hold = residence.reason() == Some(EndReason::Requeued { hold: true });
             self.drop_promise(job);
             if let Some(own) = own {
                 self.begin_anew(&mut record, own, actions);
             }
             self.wait_again(&record);
-            return self.queue_again(record, actions);
+            self.queue_again(record, actions);
+            return if hold {
+                self.on_hold(job, HeldBy::Owner)
+            };
         }
         self.queues.forget(job, &record.spec);
         self.allocations.remove(&job);

@@ -48,7 +48,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 40] = [
+pub const VARIABLES: [(&str, &str); 41] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -59,6 +59,7 @@ pub const VARIABLES: [(&str, &str); 40] = [
     ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
     ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
     ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
+    ("TUTTI_RESTARTS", "How often the job was launched before: it was queued again so often"),
     ("TUTTI_SCRIPT", "Path of a batch script, of which a copy runs"),
     ("TUTTI_ARRAY_JOB", "Number of the array that the job is an element of"),
     ("TUTTI_ARRAY_INDEX", "Index of the element"),
@@ -102,7 +103,7 @@ pub const VARIABLES: [(&str, &str); 40] = [
 
 /// What each task of a job finds that was submitted by a name of Slurm's, or with `--slurm`, with
 /// what it means; docs/reference/environment.md is made of it.
-pub const SLURM_VARIABLES: [(&str, &str); 25] = [
+pub const SLURM_VARIABLES: [(&str, &str); 26] = [
     ("TUTTI_SLURM", "1: the task finds these variables"),
     (
         "SLURM_JOB_ID, SLURM_JOBID",
@@ -130,6 +131,7 @@ pub const SLURM_VARIABLES: [(&str, &str); 25] = [
     ("SLURMD_NODENAME", "Name of this node"),
     ("SLURM_PROCID", "Rank of the task, from 0"),
     ("SLURM_LOCALID", "Number of the task among those of its node, from 0"),
+    ("SLURM_RESTART_COUNT", "How often the job was queued again, if it was"),
     ("SLURM_CLUSTER_NAME", "Name of the cluster"),
     ("SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID", "Number of the array, and index of the element"),
     (
@@ -207,6 +209,7 @@ pub(super) fn of_job(
     let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     set("TUTTI_JOB", &launch.job.to_string());
     set("TUTTI_STEP", &launch.step.to_string());
+    set("TUTTI_RESTARTS", &launch.number.to_string());
     set("TUTTI_SIZE", &launch.size.to_string());
     set("TUTTI_LOCAL_SIZE", &launch.share.tasks.len().to_string());
     set("TUTTI_NODE_RANK", &launch.share.node_rank.to_string());
@@ -298,6 +301,9 @@ fn slurm_of_job(launch: &Launch) -> Vec<(&'static str, String)> {
     let is_inherited =
         |name: &str| (is_step || !OF_WHOLE_JOB.contains(&name)) && value_of(launch, name).is_some();
     all.extend(of_job.into_iter().filter(|(name, _)| !is_inherited(name)));
+    if launch.number > 0 {
+        all.push(("SLURM_RESTART_COUNT", launch.number.to_string()));
+    }
     all.extend(slurm_of_step(launch));
     all
 }

@@ -141,7 +141,7 @@ pub fn code_of_end<'a>(
             | TaskStatus::Aborted(_)
             | TaskStatus::Unfinalized(_) => None,
         }),
-        EndReason::Cancelled => Some(Code::Cancelled),
+        EndReason::Cancelled | EndReason::Requeued { .. } => Some(Code::Cancelled),
         EndReason::TimedOut => Some(Code::TimedOut),
         EndReason::OutOfMemory => Some(Code::OutOfMemory),
         EndReason::FrontEndLost => Some(Code::FrontEndLost),

@@ -284,6 +284,12 @@ pub enum EndReason {
     NeverAfter(JobId),
     /// The site's policy program declined it.
     Declined,
+    /// Its owner has it wait in line again, held if so asked. A job does not end by that, but the
+    /// steps of its run do.
+    Requeued {
+        /// Whether it is held then.
+        hold: bool,
+    },
 }
 
 impl EndReason {
@@ -292,7 +298,11 @@ impl EndReason {
     #[must_use]
     pub const fn exit_code_or(self, statuses: u8) -> u8 {
         match self {
-            Self::Completed | Self::TaskFailed | Self::Cancelled | Self::FrontEndLost => statuses,
+            Self::Completed
+            | Self::TaskFailed
+            | Self::Cancelled
+            | Self::FrontEndLost
+            | Self::Requeued { .. } => statuses,
             Self::NodeLost(_) => 121,
             Self::ShutDown => 122,
             Self::NeverAfter(_) | Self::Declined => 120,
@@ -314,6 +324,7 @@ impl fmt::Display for EndReason {
             Self::NodeLost(node) => write!(f, "node {node} was lost"),
             Self::ShutDown => f.write_str("shut down"),
             Self::Declined => f.write_str("the site's policy declined it"),
+            Self::Requeued { .. } => f.write_str("its job was queued again"),
             Self::NeverAfter(job) => {
                 write!(f, "it never started, since job {job} did not end as it asks (--after)")
             }

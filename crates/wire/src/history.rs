@@ -52,7 +52,7 @@ impl Ending {
         match outcome.reason {
             EndReason::Completed if outcome.ended_well() => Self::Completed,
             EndReason::Completed | EndReason::TaskFailed => Self::Failed,
-            EndReason::Cancelled => Self::Cancelled,
+            EndReason::Cancelled | EndReason::Requeued { .. } => Self::Cancelled,
             EndReason::TimedOut => Self::TimedOut,
             EndReason::OutOfMemory => Self::OutOfMemory,
             EndReason::FrontEndLost => Self::Abandoned,

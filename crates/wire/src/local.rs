@@ -311,6 +311,14 @@ pub enum Request {
         /// The signal's number.
         signal: u8,
     },
+    /// End the run of a job that has no front end, and have it wait in line again under its number:
+    /// `Done`.
+    Requeue {
+        /// Which job; of an array, all elements that run.
+        job: JobId,
+        /// Whether it is held until it is released.
+        hold: bool,
+    },
     /// Send a signal to the steps of a job, or to its batch script alone: `Done`. What a job without
     /// a script starts with is a step.
     SignalSteps {
@@ -430,6 +438,7 @@ impl Request {
             | Self::CancelStep { .. }
             | Self::SignalStep { .. }
             | Self::SignalSteps { .. }
+            | Self::Requeue { .. }
             | Self::Elements { .. }
             | Self::Return { .. }
             | Self::Submit(..)

@@ -91,7 +91,7 @@ pub struct JobDetails {
     pub nodes: Vec<NodeShare>,
     /// How many nodes are left out behind those.
     pub nodes_left_out: u32,
-    /// How often it was queued again since a node was lost.
+    /// How often it was queued again: since a node was lost, or by request.
     pub requeues: u32,
     /// Its states, oldest first.
     pub states: Vec<StateChange>,

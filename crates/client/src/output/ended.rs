@@ -16,6 +16,7 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
         | EndReason::NodeLost(_)
         | EndReason::ShutDown
         | EndReason::Declined
+        | EndReason::Requeued { .. }
         | EndReason::NeverAfter(_) => true,
     };
     for line in report.detail.lines() {

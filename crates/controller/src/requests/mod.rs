@@ -136,6 +136,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Suspend { .. }
         | Request::Resume { .. }
         | Request::Hold { .. }
+        | Request::Requeue { .. }
         | Request::Release { .. }
         | Request::Elements { .. }
         | Request::SetJobClass { .. }
@@ -194,6 +195,7 @@ impl Driver {
             Request::RunStep(step) => self.on_run_step(token, uid, *step),
             Request::CancelStep { key, at_once } => self.on_cancel_step(token, uid, key, at_once),
             Request::SignalStep { key, signal } => self.on_signal_step(token, uid, key, signal),
+            Request::Requeue { job, hold } => self.on_requeue(token, uid, job, hold),
             Request::SignalSteps { job, signal, only_script } => {
                 self.on_signal_steps(token, uid, job, (signal, only_script));
             }

@@ -57,9 +57,9 @@ pub struct Record {
     pub deadline: Option<ClusterTime>,
     /// Whether a user has it suspended.
     pub suspended: bool,
-    /// How often it was in line again since a node was lost.
+    /// How often it was in line again: since a node was lost, or by request.
     pub requeues: u32,
-    /// Whether a user asked that it end: then it is not in line again.
+    /// Whether a user asked that it end for good: then it is not in line again.
     pub asked_to_end: bool,
     /// Where it stands.
     pub phase: Phase,
@@ -434,6 +434,27 @@ impl Residence {
                 true
             }
             Course::Terminating { .. } | Course::Killed { .. } => false,
+        }
+    }
+
+    /// Why it is to end, if it is.
+    #[must_use]
+    pub const fn reason(&self) -> Option<EndReason> {
+        match self.course {
+            Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => None,
+            Course::Terminating { reason, .. } | Course::Killed { reason, .. } => Some(reason),
+        }
+    }
+
+    /// What was to be in line again ends for good.
+    pub(crate) const fn forget_requeue(&mut self, instead: EndReason) {
+        match &mut self.course {
+            Course::Terminating { reason, .. } | Course::Killed { reason, .. }
+                if matches!(reason, EndReason::Requeued { .. }) =>
+            {
+                *reason = instead;
+            }
+            _ => {}
         }
     }
 

@@ -25,6 +25,7 @@ mod packing;
 mod periods;
 mod placement;
 mod queues;
+mod requeue;
 mod resources;
 mod respawn;
 mod rooms;

@@ -91,6 +91,8 @@ pub struct Cluster {
     runs: BTreeMap<JobId, Vec<RowId>>,
     /// How often jobs were in line again.
     pub requeued: BTreeMap<JobId, u32>,
+    /// How often that was asked for.
+    requeue_orders: BTreeMap<JobId, u32>,
     /// The latest launch of each job that was launched again, in whole or in part.
     launches: BTreeMap<JobId, u32>,
     /// When ranks that start again have their first turn at the earliest, in nanoseconds: the
@@ -132,6 +134,7 @@ impl Cluster {
             since: BTreeMap::new(),
             runs: BTreeMap::new(),
             requeued: BTreeMap::new(),
+            requeue_orders: BTreeMap::new(),
             launches: BTreeMap::new(),
             joins: BTreeMap::new(),
             log: Vec::new(),
@@ -236,6 +239,13 @@ impl Cluster {
     /// A user ends a job.
     pub fn cancel(&mut self, job: JobId, at_once: bool) {
         self.event(Event::Cancel { job, reason: EndReason::Cancelled, at_once });
+    }
+
+    /// The owner of a job has it wait in line again.
+    pub fn requeue(&mut self, job: JobId, hold: bool) {
+        *self.requeue_orders.entry(job).or_default() += 1;
+        let reason = EndReason::Requeued { hold };
+        self.event(Event::Cancel { job, reason, at_once: false });
     }
 
     /// One task ends.
@@ -650,7 +660,8 @@ impl Cluster {
         assert!(left.tasks.is_empty(), "job {job} is queued before it was cleared: {left:?}");
         let again = self.requeued.entry(job).or_default();
         *again += 1;
-        assert!(*again <= REQUEUES_MAX, "job {job} goes round");
+        let orders = self.requeue_orders.get(&job).copied().unwrap_or(0);
+        assert!(*again <= REQUEUES_MAX + orders, "job {job} goes round");
         let number = self.core.launch_of(job).number;
         let before = self.launches.insert(job, number).unwrap_or(0);
         assert!(number > before, "launch {number} of job {job} is old");

@@ -40,6 +40,7 @@ const KINDS: &[Kind] = &[
     (84, Who::Users, |random| Step::Clear(random.place())),
     (48, Who::Users, |_| Step::DeliverKills),
     (24, Who::Users, |random| Step::Cancel(random.place(), random.one_in(2))),
+    (12, Who::Users, |random| Step::Requeue(random.place(), random.one_in(2))),
     (36, Who::Users, |random| Step::Suspend(random.place())),
     (36, Who::Users, |random| Step::Resume(random.place())),
     (12, Who::Users, |random| Step::Signal(random.place(), random.rank(), 10)),

@@ -126,6 +126,7 @@ impl Step {
             | Self::DeliverKills
             | Self::Arrive(_)
             | Self::Cancel(..)
+            | Self::Requeue(..)
             | Self::Suspend(_)
             | Self::Resume(_)
             | Self::SubmitHeld(..)

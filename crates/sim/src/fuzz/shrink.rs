@@ -128,6 +128,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Clear(job) => vec![Step::Clear(0), Step::Clear(job % 8)],
         Step::Arrive(place) => vec![Step::Arrive(0), Step::Arrive(place % 8)],
         Step::Cancel(job, at_once) => vec![Step::Cancel(0, true), Step::Cancel(job % 8, at_once)],
+        Step::Requeue(job, hold) => vec![Step::Requeue(0, false), Step::Requeue(job % 8, hold)],
         Step::Suspend(job) => vec![Step::Suspend(0), Step::Suspend(job % 8)],
         Step::SubmitHeld(spec, owner) => {
             let simpler = simpler_spec(&spec).into_iter().map(Box::new);

@@ -36,6 +36,8 @@ pub enum Step {
     Arrive(usize),
     /// A user ends a job: with a grace, or at once.
     Cancel(usize, bool),
+    /// A user has a job wait in line again, held if so said.
+    Requeue(usize, bool),
     /// A user suspends a job.
     Suspend(usize),
     /// A user resumes it.
@@ -193,6 +195,7 @@ impl Step {
             Self::Clear(job) => cluster.clear(pick(cluster, *job)),
             Self::DeliverKills => cluster.deliver_kills(),
             Self::Arrive(place) => cluster.arrive_one(*place),
+            Self::Requeue(job, hold) => cluster.requeue(pick(cluster, *job), *hold),
             Self::Cancel(job, at_once) => cluster.cancel(pick(cluster, *job), *at_once),
             Self::Suspend(job) => cluster.event(Event::Suspend { job: pick(cluster, *job) }),
             Self::Resume(job) => cluster.event(Event::Resume { job: pick(cluster, *job) }),

@@ -10,7 +10,10 @@ pub(super) const GROUPS: [(&str, &[&str]); 9] = [
         "Look at jobs",
         &["ps", "show", "logs", "attach", "events", "top", "web", "timeline", "history", "report"],
     ),
-    ("Change jobs", &["cancel", "signal", "suspend", "resume", "hold", "release", "class", "move"]),
+    (
+        "Change jobs",
+        &["cancel", "signal", "suspend", "resume", "hold", "release", "requeue", "class", "move"],
+    ),
     ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),
     ("Administer an instance", &["up", "down", "upgrade", "metrics"]),
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),

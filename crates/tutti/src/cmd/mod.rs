@@ -134,6 +134,8 @@ pub(crate) enum Verb {
     /// Put held jobs in line, each at its place by arrival
     #[command(after_help = orders::RELEASE_EXAMPLES)]
     Release(orders::JobsArgs),
+    /// End the run of jobs, and have them wait in line again
+    Requeue(orders::RequeueArgs),
     /// Give jobs another class, whether they wait or run
     Class(orders::ClassArgs),
     /// Move a waiting job in line, as an administrator
@@ -301,6 +303,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Resume(args) => jobs::resume(&args),
         Verb::Hold(args) => orders::hold(&args),
         Verb::Release(args) => orders::release(&args),
+        Verb::Requeue(args) => orders::requeue(&args),
         Verb::Class(args) => orders::class(&args),
         Verb::Move(args) => orders::move_job(&args),
         Verb::Params(args) => params::execute(args),

@@ -73,6 +73,33 @@ pub(crate) fn release(args: &JobsArgs) -> anyhow::Result<Exit> {
     Ok(if exit == Exit::OK { done } else { exit })
 }
 
+const REQUEUE_EXAMPLES: &str = "\
+Examples:
+  tutti requeue 7              job 7 is ended, and waits in line from the start
+  tutti requeue --hold 7       and is held there until `tutti release 7`
+  tutti requeue $TUTTI_JOB     in a script: once more, when it has saved its state
+
+Its tasks get SIGTERM, and SIGKILL after the grace. In its next run, TUTTI_RESTARTS \
+is one more, and output is appended to its files.";
+
+#[derive(Args, Debug)]
+#[command(after_help = REQUEUE_EXAMPLES)]
+pub(crate) struct RequeueArgs {
+    /// Jobs that run, or ranges of jobs: 7, 3-9
+    #[arg(required = true, value_name = "JOB", value_parser = whole_jobs)]
+    jobs: Vec<Several>,
+
+    /// Hold the jobs until they are released
+    #[arg(long)]
+    hold: bool,
+}
+
+pub(crate) fn requeue(args: &RequeueArgs) -> anyhow::Result<Exit> {
+    each(&targets_of(&args.jobs, false)?, |target| {
+        order(&Request::Requeue { job: target.job, hold: args.hold })
+    })
+}
+
 const MOVE_EXAMPLES: &str = "\
 Examples:
   tutti move 7 --first            job 7 is the first in line

@@ -49,6 +49,7 @@ scontrol; `tutti show`, `tutti nodes` and `tutti params` show more.
   scontrol show node a1              a node; also partition, config, reservation
   scontrol show hostnames 'a[1-3]'   a list of nodes, unfolded; hostlist folds
   scontrol hold 7                    also release, suspend, resume
+  scontrol requeue 7                 queue a job that runs again; requeuehold holds it
   scontrol update JobId=7 Partition=standby
   scontrol update NodeName=a1 State=DRAIN Reason='new memory'
   scontrol ping
@@ -587,9 +588,8 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
         "suspend" => |target| Request::Suspend { target },
         "resume" => |target| Request::Resume { target },
         "update" => return update(words),
-        "requeue" | "requeuehold" => {
-            return failed("requeue is not available; submit the script again");
-        }
+        "requeue" => |target| Request::Requeue { job: target.job, hold: false },
+        "requeuehold" => |target| Request::Requeue { job: target.job, hold: true },
         "reconfigure" => {
             return failed(
                 "there is no configuration file; `tutti params` changes settings at once",
@@ -612,7 +612,7 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
         if let Some(Named { job, indices: Some(indices) }) = Named::of(word) {
             let orders = match lower.as_str() {
                 "release" => vec![of_elements(job, indices, ArrayOrder::Release)],
-                "suspend" | "resume" => {
+                "suspend" | "resume" | "requeue" | "requeuehold" => {
                     let found = find_elements(job, Some(indices))?;
                     say_left_out(job, found.waiting);
                     found.jobs.into_iter().map(|(_, job)| request(job.into())).collect()

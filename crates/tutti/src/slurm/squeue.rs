@@ -139,7 +139,8 @@ const COLUMNS: &[(Option<char>, &[&str], &str)] = &[
 ];
 
 /// Columns whose cells need more than a list of jobs has.
-const DETAILED: [&str; 9] = [
+const DETAILED: [&str; 10] = [
+    "restartcnt",
     "minmemory",
     "mincpus",
     "command",
@@ -478,7 +479,7 @@ fn cell(job: &Job, column: &str) -> String {
         "jobid" => job.shown_id(),
         "jobidraw" => job.id().to_string(),
         "arrayjobid" => job.array().map_or_else(|| job.id(), |(array, _)| array).to_string(),
-        "arraytaskid" | "mintmpdisk" | "priority" | "restartcnt" => match column {
+        "arraytaskid" | "mintmpdisk" | "priority" => match column {
             "arraytaskid" => job.array().map_or_else(|| "N/A".into(), |(_, task)| task),
             "priority" => "1".into(),
             _ => "0".into(),
@@ -554,6 +555,7 @@ fn detail(details: &JobDetails, column: &str) -> String {
         "workdir" => String::from_utf8_lossy(&details.directory).into_owned(),
         "reqnodes" => text(&details.asked.only),
         "excnodes" => text(&details.asked.exclude),
+        "restartcnt" => details.requeues.to_string(),
         "nice" => details.nice.to_string(),
         "stdout" | "stderr" => super::files(details, column == "stdout"),
         _ => "(null)".into(),

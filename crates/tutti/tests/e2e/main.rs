@@ -73,6 +73,7 @@ mod queues;
 mod reboot;
 mod recovery;
 mod report;
+mod requeue;
 mod resources;
 mod respawn;
 mod run;

@@ -1,0 +1,77 @@
+//! Jobs that their owners have wait in line again.
+
+use crate::cluster::{Cluster, job};
+use crate::scenarios::why;
+use tutti_core::{Event, HeldBy, JobState, WaitReason};
+use tutti_types::{ClusterTime, JobId, JobSpec, TaskStatus};
+
+fn state(c: &Cluster, job: JobId) -> JobState {
+    c.core.job(job, ClusterTime(c.now)).unwrap().state
+}
+
+fn runs(c: &Cluster, job: JobId) -> bool {
+    matches!(state(c, job), JobState::Running { .. })
+}
+
+#[test]
+fn a_job_ends_its_run_and_waits_from_the_start_under_its_number() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(job(2));
+    c.requeue(id, false);
+    assert!(matches!(state(&c, id), JobState::Ending { .. }), "nothing of it may be left");
+    c.end_tasks(id, TaskStatus::Signaled(15));
+    c.clear(id);
+    assert!(runs(&c, id), "its processors are free");
+    assert_eq!(c.core.job(id, ClusterTime(c.now)).unwrap().requeues, 1);
+    assert_eq!(c.core.launch_of(id).number, 1, "what is reported of the first run does not count");
+    // As often as it takes.
+    for _ in 0..5 {
+        c.requeue(id, false);
+        c.end_tasks(id, TaskStatus::Exited(0));
+        c.clear(id);
+        assert!(runs(&c, id));
+    }
+    assert_eq!(c.finish(id).exit_code, 0);
+}
+
+#[test]
+fn a_job_that_is_to_be_held_waits_for_its_release() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(job(2));
+    c.requeue(id, true);
+    c.end_tasks(id, TaskStatus::Signaled(15));
+    c.clear(id);
+    assert_eq!(why(&c, id), Some(WaitReason::Held { by: HeldBy::Owner }));
+    c.event(Event::Release { job: id, by: HeldBy::Owner });
+    assert!(runs(&c, id));
+}
+
+#[test]
+fn a_job_that_is_asked_to_end_meanwhile_ends_for_that_reason() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(job(2));
+    c.requeue(id, false);
+    c.cancel(id, false);
+    c.end_tasks(id, TaskStatus::Signaled(15));
+    c.clear(id);
+    assert_eq!(c.outcomes[&id].reason.to_string(), "cancelled");
+    // And one that is to end is not queued again.
+    let id = c.submit(job(2));
+    c.cancel(id, false);
+    c.requeue(id, false);
+    c.end_tasks(id, TaskStatus::Signaled(15));
+    c.clear(id);
+    assert_eq!(c.outcomes[&id].reason.to_string(), "cancelled");
+}
+
+#[test]
+fn a_job_in_line_and_one_with_a_front_end_stay_as_they_are() {
+    let mut c = Cluster::with_nodes(&[2]);
+    c.event(Event::SetParams { params: crate::cluster::params(&[("rows", 1)]) });
+    let attached = c.submit(JobSpec { attached: true, ..job(2) });
+    let waits = c.submit(job(2));
+    c.requeue(attached, false);
+    c.requeue(waits, true);
+    assert!(runs(&c, attached));
+    assert_eq!(why(&c, waits), Some(WaitReason::Rows { limit: 1 }));
+}
