@@ -16,12 +16,11 @@ use super::time_base::{Reach, ReachFile};
 use std::collections::{BTreeMap, VecDeque};
 use tracing::{error, info, warn};
 use tutti_core::{Event, JobState};
-use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
+use tutti_journal::{Details, EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_node::codes::code_of_journal;
 use tutti_types::{ClusterTime, EndReason, JobId, Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
-use tutti_wire::show::JobDetails;
 
 /// How long a job waits at least for its front end after its controller has come back: it tries again and
 /// again.
@@ -581,7 +580,7 @@ impl Driver {
     }
 
     /// What a job that has ended leaves.
-    pub(super) fn note_end(&mut self, ended: &Ended, details: Option<&JobDetails>) {
+    pub(super) fn note_end(&mut self, ended: &Ended, details: Option<&Details>) {
         self.memory.abandoned.remove(&ended.report.job);
         let ended = EndedJob {
             report: ended.report.clone(),

@@ -198,6 +198,7 @@ impl Entry {
         self.has_begun = false;
         self.cleared.clear();
         self.tasks_ended.clear();
+        self.steps_ended.clear();
         self.details.clear();
         self.suspended.clear();
         self.statuses.clear();

@@ -7,7 +7,7 @@ use super::jobs::{Ended, Entry};
 use super::report::{self, first_word, state_word};
 use super::requests::Forbidden;
 use tutti_core::PlacementView;
-use tutti_journal::EndedJob;
+use tutti_journal::{Details, EndedJob};
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClusterTime, JobId, JobSpec, Nanos, NodeId};
 use tutti_wire::history::Ending;
@@ -200,17 +200,22 @@ impl Driver {
 pub(super) fn ended_report(
     uid: u32,
     ended: EndedJob,
-    details: Option<JobDetails>,
+    details: Option<Details>,
     environment: bool,
 ) -> Result<ShowReport, Problem> {
     let is_theirs = may_see(uid, ended.uid, &ended.report, environment)?;
     let mut report = report_of(&Ended::from(ended), details);
-    report.details = report.details.filter(|_| is_theirs);
+    if !is_theirs {
+        report.details = None;
+        report.steps.clear();
+    }
     Ok(report)
 }
 
-fn report_of(ended: &Ended, details: Option<JobDetails>) -> ShowReport {
-    let has_started = details.as_ref().is_some_and(|details| !details.nodes.is_empty());
+fn report_of(ended: &Ended, details: Option<Details>) -> ShowReport {
+    let (details, steps) = details.map(|it| (it.job, it.steps)).unzip();
+    let has_started =
+        details.as_ref().is_some_and(|details: &JobDetails| !details.nodes.is_empty());
     let age_s = wall_ms().saturating_sub(ended.accepted_ms) / 1000;
     ShowReport {
         job: JobReport { age_s, ..ended.report.clone() },
@@ -220,7 +225,7 @@ fn report_of(ended: &Ended, details: Option<JobDetails>) -> ShowReport {
         ending: Some(Ending::of(ended.outcome)),
         details: details.map(Box::new),
         environment: None,
-        steps: Vec::new(),
+        steps: steps.unwrap_or_default(),
         front_end: None,
         processors_in_use: 0,
     }
@@ -263,12 +268,12 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
 }
 
 /// What is stored of a job that ends now.
-pub(super) fn details_to_store(entry: &mut Entry) -> Option<JobDetails> {
+pub(super) fn details_to_store(entry: &mut Entry) -> Option<Details> {
     entry.shown.states.note("ended", wall_ms());
-    let mut details = details_of(entry, &entry.whole_launch()?);
-    details.nodes_left_out += left_out(details.nodes.len(), STORED_NODES_MAX);
-    details.nodes.truncate(STORED_NODES_MAX);
-    Some(details)
+    let mut job = details_of(entry, &entry.whole_launch()?);
+    job.nodes_left_out += left_out(job.nodes.len(), STORED_NODES_MAX);
+    job.nodes.truncate(STORED_NODES_MAX);
+    Some(Details { job, steps: std::mem::take(&mut entry.steps_ended).into() })
 }
 
 fn left_out(count: usize, most: usize) -> u32 {

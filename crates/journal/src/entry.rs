@@ -11,6 +11,7 @@ use tutti_wire::launch::Credentials;
 use tutti_wire::local::SubmitKey;
 use tutti_wire::notify::Notify;
 use tutti_wire::report::{JobReport, TaskHistory};
+use tutti_wire::show::{JobDetails, StepReport};
 
 /// One event, and what it led to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +65,16 @@ pub struct Keeper {
     /// When it was first heard of: what was launched there before may have been begun by an earlier
     /// one.
     pub since: ClusterTime,
+}
+
+/// What a job that has ended was, stored behind its row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Details {
+    /// What it was to run, where it was, and its states.
+    pub job: JobDetails,
+    /// The latest of its further steps, lowest numbers first; none of a job that an earlier release
+    /// stored.
+    pub steps: Vec<StepReport>,
 }
 
 /// What is kept of a job that has ended.

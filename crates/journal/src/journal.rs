@@ -2,7 +2,7 @@
 
 use crate::chunks::{ChunkId, Segment};
 use crate::disk::Disk;
-use crate::entry::{EndedJob, Entry, Job, Keeper, encode};
+use crate::entry::{Details, EndedJob, Entry, Job, Keeper, encode};
 use crate::replay::play;
 use crate::seal::seal;
 use crate::store::{
@@ -354,7 +354,7 @@ impl Journal {
     }
 
     /// Notes how a job ended, and what it was.
-    pub fn note_end(&mut self, job: &EndedJob, details: Option<&JobDetails>) {
+    pub fn note_end(&mut self, job: &EndedJob, details: Option<&Details>) {
         let (number, mut body) = (job.report.job, encode(job));
         if let Some(details) = details {
             body.extend(encode(details));
@@ -550,7 +550,7 @@ impl Journal {
     pub fn ended_details(
         &mut self,
         job: JobId,
-    ) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
+    ) -> Result<Option<(EndedJob, Option<Details>)>, JournalError> {
         details_of(&mut *self.store, &self.path, job)
     }
 
@@ -759,7 +759,7 @@ pub(crate) fn details_of(
     store: &mut dyn Store,
     path: &Path,
     job: JobId,
-) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
+) -> Result<Option<(EndedJob, Option<Details>)>, JournalError> {
     store.ended_job(job)?.map(|body| ended_and_details(path, &body)).transpose()
 }
 
@@ -780,7 +780,7 @@ pub(crate) fn used_within(
 fn ended_and_details(
     path: &Path,
     body: &[u8],
-) -> Result<(EndedJob, Option<JobDetails>), JournalError> {
+) -> Result<(EndedJob, Option<Details>), JournalError> {
     let (mut ended, rest) = match postcard::take_from_bytes::<EndedJob>(body) {
         Ok(found) => found,
         Err(_) => (decode(path, "a job that ended", 0, body)?, &[][..]),
@@ -788,11 +788,17 @@ fn ended_and_details(
     if rest.is_empty() {
         return Ok((ended, None));
     }
-    let details: JobDetails = decode(path, "what a job that ended was", 0, rest)?;
-    ended.report.queue.clone_from(&details.queue);
-    ended.report.first = Some(details.first.clone());
-    ended.report.slots = Some(details.slots);
-    Ok((ended, Some(details)))
+    let what = "what a job that ended was";
+    let (job, rest) = match postcard::take_from_bytes::<JobDetails>(rest) {
+        Ok(found) => found,
+        Err(_) => (decode(path, what, 0, rest)?, &[][..]),
+    };
+    // An earlier release stored no steps.
+    let steps = if rest.is_empty() { Vec::new() } else { decode(path, what, 0, rest)? };
+    ended.report.queue.clone_from(&job.queue);
+    ended.report.first = Some(job.first.clone());
+    ended.report.slots = Some(job.slots);
+    Ok((ended, Some(Details { job, steps })))
 }
 
 /// A state that was stored, of this form or of form 4: the one that it is to its last byte.

@@ -37,7 +37,7 @@ mod store;
 mod wal;
 
 pub use chunks::{ChunkId, Piece, Segment, cut, join};
-pub use entry::{EndedJob, Entry, Job, Keeper};
+pub use entry::{Details, EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
 pub use journal::{History, Journal, Known, PUBLISHED_BYTES_MAX};
 pub use read_only::ReadOnly;

@@ -1,6 +1,6 @@
 //! The journal of a controller that does not run, for a verb that only reads it.
 
-use crate::entry::EndedJob;
+use crate::entry::{Details, EndedJob};
 use crate::journal::{
     bad_job, check, decode_state, details_of, ended_of, ended_within, used_within,
 };
@@ -10,7 +10,6 @@ use crate::{JournalError, SqliteStore};
 use std::path::{Path, PathBuf};
 use tutti_core::Core;
 use tutti_types::JobId;
-use tutti_wire::show::JobDetails;
 use tutti_wire::usage::UsageSample;
 
 /// A journal that stays as it is.
@@ -89,7 +88,7 @@ impl ReadOnly {
     pub fn ended_details(
         &mut self,
         job: JobId,
-    ) -> Result<Option<(EndedJob, Option<JobDetails>)>, JournalError> {
+    ) -> Result<Option<(EndedJob, Option<Details>)>, JournalError> {
         details_of(&mut self.store, &self.path, job)
     }
 }

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 use tutti_core::Core;
-use tutti_journal::{EndedJob, EndedSpan, Journal};
+use tutti_journal::{Details, EndedJob, EndedSpan, Journal};
 use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Outcome, Params, default_classes};
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::report::JobReport;
-use tutti_wire::show::{Asked, JobDetails, NodeShare, StateChange};
+use tutti_wire::show::{Asked, JobDetails, NodeShare, StateChange, StepReport};
 
 fn open(path: &Path) -> Journal {
     Journal::open(path, blank).unwrap().0
@@ -81,9 +81,9 @@ fn sixty(journal: &mut Journal) {
     journal.store(&blank());
 }
 
-fn details() -> JobDetails {
+fn details() -> Details {
     let bytes = |text: &str| text.as_bytes().to_vec().into();
-    JobDetails {
+    let job = JobDetails {
         command: vec!["solver".into(), "-x".into()],
         command_left_out: 1,
         script_bytes: Some(100),
@@ -106,7 +106,19 @@ fn details() -> JobDetails {
         queue: Some("short".into()),
         first: "batch".into(),
         slots: 4,
-    }
+    };
+    let step = StepReport {
+        step: 1,
+        name: "solve".into(),
+        tasks: 2,
+        state: "ended".into(),
+        reason: "a task failed".into(),
+        exit_code: Some(3),
+        placement: Vec::new(),
+        cpu_ms: 40,
+        elapsed_ms: Some(50),
+    };
+    Details { job, steps: vec![step] }
 }
 
 #[test]

@@ -457,7 +457,7 @@ fn a_journal_of_form_4_is_read_and_goes_on() {
         assert_eq!(ended.len(), 6);
         // That form had no more of a job.
         let (_, details) = journal.ended_details(JobId(1)).unwrap().unwrap();
-        assert_eq!(details, None);
+        assert!(details.is_none());
     }
 }
 

@@ -59,7 +59,7 @@ pub const VARIABLES: [(&str, &str); 41] = [
     ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
     ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
     ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
-    ("TUTTI_RESTARTS", "How often the job was launched before: it was queued again so often"),
+    ("TUTTI_RESTARTS", "0 at the first launch; more at each one after a requeue or a respawn"),
     ("TUTTI_SCRIPT", "Path of a batch script, of which a copy runs"),
     ("TUTTI_ARRAY_JOB", "Number of the array that the job is an element of"),
     ("TUTTI_ARRAY_INDEX", "Index of the element"),
@@ -131,7 +131,7 @@ pub const SLURM_VARIABLES: [(&str, &str); 26] = [
     ("SLURMD_NODENAME", "Name of this node"),
     ("SLURM_PROCID", "Rank of the task, from 0"),
     ("SLURM_LOCALID", "Number of the task among those of its node, from 0"),
-    ("SLURM_RESTART_COUNT", "How often the job was queued again, if it was"),
+    ("SLURM_RESTART_COUNT", "As `TUTTI_RESTARTS`; not at the first launch"),
     ("SLURM_CLUSTER_NAME", "Name of the cluster"),
     ("SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID", "Number of the array, and index of the element"),
     (
@@ -509,6 +509,7 @@ TUTTI_PROCESSORS=0
 TUTTI_PROCESSORS_PER_TASK=1
 TUTTI_QUANTUM=100ms
 TUTTI_RANK=1
+TUTTI_RESTARTS=0
 TUTTI_SIZE=2
 TUTTI_SLOTS=2
 TUTTI_STEP=0
@@ -561,6 +562,11 @@ WORLD_SIZE=2";
             launch.spec.name, launch.credentials.uid
         );
         assert_eq!(found(&launch), expected);
+        // Only what was launched before counts its launches.
+        launch.number = 2;
+        let again = expected.replace("SLURM_PROCID=1", "SLURM_PROCID=1\nSLURM_RESTART_COUNT=2");
+        assert_eq!(found(&launch), again);
+        launch.number = 0;
         // Inside a job, the tasks belong to that job.
         launch.spec.environment = vec![ByteBuf::from(&b"SLURM_JOB_ID=4"[..])];
         assert!(found(&launch).contains("SLURM_JOB_ID=4"));

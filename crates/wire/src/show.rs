@@ -1,7 +1,7 @@
 //! What `tutti show` and `tutti logs` learn of one job.
 //!
-//! [`JobDetails`] is also stored with a job that has ended, behind its row in the journal. Its
-//! fields, and the order of these, change only with the journal's form.
+//! [`JobDetails`] and the [`StepReport`]s of a job are also stored when it ends, behind its row in
+//! the journal. Their fields, and the order of these, change only with the journal's form.
 
 use crate::history::Ending;
 use crate::launch::{LaunchSpec, Stdio};
@@ -34,7 +34,7 @@ pub struct ShowReport {
     /// ended.
     pub environment: Option<Vec<ByteBuf>>,
     /// Its further steps, lowest numbers first: those that have not ended, and the latest of the
-    /// others. Not kept of a job that has ended.
+    /// others. Only for its owner and root.
     pub steps: Vec<StepReport>,
     /// The machine on which its front end is, while it has one.
     pub front_end: Option<String>,

@@ -130,7 +130,8 @@ fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
             let came = core.jobs.get(&job).is_some_and(|record| record.former.is_some());
             let may_change = core.bank().next().is_some() || !core.rules_by_use().is_empty();
             if seat.class != *class && !came && !may_change && !core.is_overrun(job) {
-                report(Rule::Queue, format!("job {job} of {} is in a row of {class}", seat.class));
+                let what = format!("job {job} of {} is in a row of {class}", seat.class);
+                report(Rule::KeptRows, what);
             }
         }
     }

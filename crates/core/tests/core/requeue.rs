@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, job};
 use crate::scenarios::why;
 use tutti_core::{Event, HeldBy, JobState, WaitReason};
-use tutti_types::{ClusterTime, JobId, JobSpec, TaskStatus};
+use tutti_types::{ClusterTime, EndReason, JobId, JobSpec, OnNodeLoss, TaskStatus};
 
 fn state(c: &Cluster, job: JobId) -> JobState {
     c.core.job(job, ClusterTime(c.now)).unwrap().state
@@ -74,4 +74,38 @@ fn a_job_in_line_and_one_with_a_front_end_stay_as_they_are() {
     c.requeue(waits, true);
     assert!(runs(&c, attached));
     assert_eq!(why(&c, waits), Some(WaitReason::Rows { limit: 1 }));
+}
+
+#[test]
+fn a_job_keeps_its_place_in_line() {
+    let mut c = Cluster::with_nodes(&[2]);
+    c.event(Event::SetParams { params: crate::cluster::params(&[("rows", 1)]) });
+    let again = c.submit(job(2));
+    let later = c.submit(job(2));
+    c.requeue(again, true);
+    c.end_tasks(again, TaskStatus::Signaled(15));
+    c.clear(again);
+    assert!(runs(&c, later), "what is held keeps no processors");
+    let last = c.submit(job(2));
+    c.event(Event::Release { job: again, by: HeldBy::Owner });
+    c.finish(later);
+    assert!(runs(&c, again) && !runs(&c, last), "before what came later");
+}
+
+#[test]
+fn what_is_asked_by_requests_leaves_the_requeues_after_lost_nodes_as_they_are() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let id = c.submit(JobSpec { on_node_loss: OnNodeLoss::Kill, ..job(2) });
+    c.requeue(id, false);
+    c.end_tasks(id, TaskStatus::Signaled(15));
+    c.clear(id);
+    let node = c.core.parts(id)[0].node;
+    c.lose(node.0);
+    assert_eq!(c.outcomes[&id].reason, EndReason::NodeLost(node), "as its rule has it");
+    // A node that is lost while the job ends for a requeue takes nothing from that.
+    let id = c.submit(JobSpec { on_node_loss: OnNodeLoss::Kill, ..job(2) });
+    let node = c.core.parts(id)[0].node;
+    c.requeue(id, false);
+    c.lose(node.0);
+    assert!(!c.outcomes.contains_key(&id), "it is in line again");
 }

@@ -322,13 +322,21 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
 /// # Errors
 /// If no instance answers.
 pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
-    let mut theirs = of_user(jobs(false)?, user)?;
+    let mut theirs = live_reports(user)?;
     // What is done with an array is done with its elements.
     let arrays: BTreeSet<JobId> =
         theirs.iter().filter(|it| it.is_whole_array()).map(|it| it.job).collect();
     let is_of = |it: &JobReport| it.array.as_ref().is_some_and(|it| arrays.contains(&it.job));
     theirs.retain(|it| it.is_whole_array() || !is_of(it));
     Ok(theirs.iter().map(|job| Target::from(job.job)).collect())
+}
+
+/// As [`live_jobs`], with what tables show, arrays and their elements.
+///
+/// # Errors
+/// If no instance answers.
+pub(super) fn live_reports(user: Option<&str>) -> anyhow::Result<Vec<JobReport>> {
+    of_user(jobs(false)?, user)
 }
 
 /// As [`live_jobs`], and those that were submitted in this session and have ended: how they ended
@@ -387,7 +395,7 @@ pub(super) fn user_name(uid: Uid) -> String {
     found.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-fn jobs(ended: bool) -> anyhow::Result<Vec<JobReport>> {
+pub(super) fn jobs(ended: bool) -> anyhow::Result<Vec<JobReport>> {
     all_jobs(ended, |from| Request::Jobs { ended, from })
 }
 

@@ -1,9 +1,12 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
 use super::ask_journal;
-use super::job_range::{Found, Several, find_elements, jobs_to_wait_for, live_jobs, targets_of};
+use super::job_range::{
+    Found, Several, by_number, find_elements, jobs, jobs_to_wait_for, live_jobs, live_reports,
+    targets_of,
+};
 use super::submit::order;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::{counted, ended};
 use tutti_client::parse_signal;
@@ -12,6 +15,7 @@ use tutti_node::exit::Exit;
 use tutti_types::{Indices, JobId};
 use tutti_wire::code::Code;
 use tutti_wire::local::{ArrayOrder, Reply, Request};
+use tutti_wire::report::JobReport;
 
 const WAIT_EXAMPLES: &str = "\
 Examples:
@@ -107,7 +111,7 @@ pub(super) fn order_elements(
 }
 
 /// Waits for the end of a job, says how it was, and gives its exit code.
-fn end_of(job: JobId) -> anyhow::Result<u8> {
+pub(super) fn end_of(job: JobId) -> anyhow::Result<u8> {
     let request = Request::Wait { job };
     match ask_until_answered(&request).or_else(|error| ask_journal(&request, error))? {
         Reply::Ended { outcome, report, .. } => {
@@ -123,6 +127,7 @@ Examples:
   tutti cancel 7               end job 7
   tutti cancel 3-9 12.0        jobs 3 to 9, and rank 0 of job 12
   tutti cancel 7_3 '8_[10-20]' elements of the arrays 7 and 8
+  tutti cancel --me --state queued    your jobs that have not begun
   tutti cancel --now --all     kill all jobs of yours at once";
 
 #[derive(Args, Debug)]
@@ -140,19 +145,42 @@ pub(crate) struct CancelArgs {
     #[arg(short, long, conflicts_with_all = ["targets", "all"])]
     user: Option<String>,
 
+    /// All jobs of yours, also for root
+    #[arg(long, conflicts_with_all = ["targets", "all", "user"])]
+    me: bool,
+
+    /// Only jobs that have not begun (queued, or pending), or only those that have (running)
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Option<StateAsked>,
+
     /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
     /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
-    #[arg(required_unless_present_any = ["all", "user"], value_name = "TARGET")]
+    #[arg(required_unless_present_any = ["all", "user", "me"], value_name = "TARGET")]
     targets: Vec<Several>,
+}
+
+/// Which jobs `cancel --state` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StateAsked {
+    /// Those that wait in line, are held, or are elements of arrays that are not in line yet.
+    #[value(alias = "pending")]
+    Queued,
+    /// Those that have begun and not ended.
+    Running,
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
     let is_typed = !args.targets.is_empty();
+    let own = args.me.then(|| super::job_range::user_name(nix::unistd::geteuid()));
+    let user = own.as_deref().or(args.user.as_deref());
+    if let Some(state) = args.state {
+        return cancel_by_state(args, user, state);
+    }
     let (elements, others) = split_elements(&args.targets);
     let done = order_elements(&elements, ArrayOrder::Cancel { at_once: args.now })?;
     let targets = match is_typed {
         true => targets_of(&others, false)?,
-        false => live_jobs(args.user.as_deref())?,
+        false => live_jobs(user)?,
     };
     let mut accepted = 0u64;
     let exit = each(&targets, |&target| {
@@ -163,6 +191,59 @@ pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
     if !is_typed {
         say!("tutti: {} to end", counted(accepted, "job"));
     }
+    Ok(if exit == Exit::OK { done } else { exit })
+}
+
+/// `cancel --state`. An array is not one job with one state: each element is looked at for itself.
+fn cancel_by_state(
+    args: &CancelArgs,
+    user: Option<&str>,
+    state: StateAsked,
+) -> anyhow::Result<Exit> {
+    let wanted = by_number(&args.targets, false)?;
+    let is_part = |it: &Several| matches!(it, Several::One(target) if *target != target.job.into());
+    if wanted.iter().any(is_part) {
+        let reason = "--state is about whole jobs; leave it out to end ranks or processes";
+        return Err(coded(Code::BadValue, reason));
+    }
+    let live = || match wanted.is_empty() {
+        true => live_reports(user),
+        false => {
+            let is_wanted = |job: &JobReport| {
+                wanted.iter().any(|it| match it {
+                    Several::Elements { array, .. } if job.is_whole_array() => *array == job.job,
+                    it => it.has_report(job),
+                })
+            };
+            Ok(jobs(false)?.into_iter().filter(is_wanted).collect())
+        }
+    };
+    let mut found: Vec<JobReport> = live()?;
+    found.retain(|job| job.is_whole_array() && state == StateAsked::Queued);
+    let arrays: Vec<JobId> = found.iter().map(|job| job.job).collect();
+    let order_waiting = |&array: &JobId| {
+        let indices = wanted.iter().find_map(|it| match it {
+            Several::Elements { array: of, indices } if *of == array => Some(indices.clone()),
+            _ => None,
+        });
+        order(&Request::Elements { array, indices, order: ArrayOrder::CancelWaiting })
+    };
+    let exit = each(&arrays, order_waiting)?;
+    let mut accepted = 0u64;
+    // Looked for again: some elements may have come into line in between.
+    let mut meant = live()?;
+    meant.retain(|job| !job.is_whole_array());
+    meant.retain(|job| (job.state == "queued") == (state == StateAsked::Queued));
+    let done = each(&meant, |job| {
+        order(&Request::Cancel { target: job.job.into(), at_once: args.now })?;
+        accepted += 1;
+        Ok(())
+    })?;
+    let of_arrays = match arrays.len() {
+        0 => String::new(),
+        count => format!(", and what waits of {}", counted(count as u64, "array")),
+    };
+    say!("tutti: {}{of_arrays} to end", counted(accepted, "job"));
     Ok(if exit == Exit::OK { done } else { exit })
 }
 

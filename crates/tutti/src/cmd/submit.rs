@@ -196,8 +196,12 @@ pub(super) struct SaidOptions {
     #[arg(long)]
     pub(super) parsable: bool,
 
+    /// Wait for the end of the job, of all elements of an array; exit with its exit code
+    #[arg(long)]
+    pub(super) wait: bool,
+
     /// Print when such a job would start and end, and submit nothing
-    #[arg(long, conflicts_with = "parsable", help_heading = SCHEDULING)]
+    #[arg(long, conflicts_with_all = ["parsable", "wait"], help_heading = SCHEDULING)]
     pub(super) when: bool,
 
     /// With --when: as JSON
@@ -232,6 +236,7 @@ Examples:
   tutti submit -n 4 -o out/%j-%r ./solver   a file for each job and rank
   job=$(tutti submit --parsable job.sh)     in a script: the number of the job
   tutti submit --after $job ./report        starts when that job has ended well
+  tutti submit --wait ./solver              exits as the job does, at its end
   tutti submit --begin 20:00 job.sh         no earlier than eight in the evening
   tutti submit --array 0-99%10 job.sh       100 jobs, ten at once
   tutti submit --each-line in.txt job.sh    a job for each line of a file
@@ -293,7 +298,12 @@ pub(super) fn say_or_send(request: JobRequest, said: &SaidOptions) -> anyhow::Re
     if request.launch.slurm {
         crate::slurm::ensure();
     }
-    send(request, said.parsable)
+    let job = send(request, said.parsable)?;
+    match (job, said.wait) {
+        (Some(job), true) => super::jobs::end_of(job).map(Exit::of_job),
+        (Some(_), false) => Ok(Exit::OK),
+        (None, _) => Ok(Exit::DECLINED),
+    }
 }
 
 /// Whether a script has `#SBATCH` lines: what sbatch would do with it is meant, so it runs once and
@@ -302,11 +312,11 @@ pub(super) fn is_for_slurm(script: &[u8]) -> bool {
     script::option_lines(script).is_ok_and(|found| found.lines.iter().any(|line| line.is_sbatch))
 }
 
-/// Submits a job, and says its number.
+/// Submits a job, and says its number; `None`: it was declined.
 ///
 /// # Errors
 /// If it can't be submitted.
-pub(super) fn send(request: JobRequest, parsable: bool) -> anyhow::Result<Exit> {
+fn send(request: JobRequest, parsable: bool) -> anyhow::Result<Option<JobId>> {
     let asked = Asked::of(&request);
     match submit(request.clone())? {
         Reply::Accepted { job, waits } => {
@@ -315,15 +325,15 @@ pub(super) fn send(request: JobRequest, parsable: bool) -> anyhow::Result<Exit> 
                 false => print(&accepted(&request, job, &waits))?,
             }
             asked.say_unheld(None);
+            Ok(Some(job))
         }
         Reply::Declined { reason, code } => {
             say!("tutti: declined: {}", code.mark(&reason));
-            return Ok(Exit::DECLINED);
+            Ok(None)
         }
-        Reply::Failed { reason, code } => return Err(coded(code, reason)),
-        _ => return unexpected(),
+        Reply::Failed { reason, code } => Err(coded(code, reason)),
+        _ => unexpected(),
     }
-    Ok(Exit::OK)
 }
 
 /// A line about the files of an array's elements: that of the first, or that they share one.

@@ -10,7 +10,10 @@ use std::ffi::OsString;
 use tutti_client::output::print;
 
 /// The one account in Slurm's words.
-const ACCOUNT: &str = "tutti";
+pub(super) const ACCOUNT: &str = "tutti";
+
+/// The one QOS in Slurm's words.
+pub(super) const QOS: &str = "normal";
 
 const OF_SACCTMGR: &[Known] = &[
     flag("associations", Some('s')),

@@ -272,6 +272,28 @@ impl Job {
         elements.is_some_and(|elements| elements.waiting.is_some())
     }
 
+    /// An array as a job for each element that waits, as far as their indices are known; what is
+    /// beyond stays one. Any other job is itself.
+    pub(super) fn unfolded(self) -> Vec<Self> {
+        let of = self.report.array.as_ref().filter(|_| self.has_waiting_elements());
+        let elements = of.and_then(|array| array.elements.as_ref());
+        let Some(waiting) = elements.and_then(|it| it.waiting.clone()) else { return vec![self] };
+        let known = waiting.strip_suffix(",...");
+        let Ok(indices) = known.unwrap_or(&waiting).parse::<Indices>() else { return vec![self] };
+        let element = |index| {
+            let mut job = self.clone();
+            if let Some(array) = &mut job.report.array {
+                (array.index, array.elements) = (Some(index), None);
+            }
+            job
+        };
+        let mut all: Vec<Self> = indices.iter().map(element).collect();
+        if known.is_some() {
+            all.push(self);
+        }
+        all
+    }
+
     /// As Slurm shows it: `7`, `7_3`, `7_[10-99%10]`.
     pub(super) fn shown_id(&self) -> String {
         match self.array() {

@@ -11,6 +11,7 @@ mod cluster;
 mod format;
 mod hosts;
 mod jobs;
+mod json;
 mod links;
 mod options;
 mod sacct;

@@ -1,16 +1,20 @@
 //! `sacct`.
 
+use super::accounts::ACCOUNT;
 use super::format::{duration, fitted, moment, plain};
 use super::jobs::{self, Job, Named, State};
+use super::json;
 use super::options::{Known, Line, Order, flag, perhaps, read, value};
 use super::squeue::{name_of, own_name};
+use super::steps::{self, Step};
 use super::{print_version, wrong};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use tutti_client::output::print;
+use tutti_client::output::{print, print_json};
 use tutti_node::calendar::moment_ms;
 use tutti_node::platform::time::wall_ms;
 use tutti_wire::host_list::format_host_list;
+use tutti_wire::show::StepReport;
 
 const NAME: &str = "sacct";
 
@@ -78,6 +82,7 @@ history` and `tutti report` show more.
   sacct -j 7 -X -n -o State      the state of one job
   sacct -P -S 2026-03-01 -u ada  since a day, fields between bars
   sacct --helpformat             the names of all fields
+  sacct -j 7 --json              as Slurm's JSON, with the fields that programs read
 
 Which jobs: -j/--jobs, -S/--starttime, -E/--endtime, -s/--state, -u/--user,
 -a/--allusers, --name, -r/--partition, -N/--nodelist, -X/--allocations (no steps).
@@ -202,9 +207,8 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         print(&format!("{}\n", names.join("\n")))?;
         return Ok(0);
     }
-    if let Some(json) = ["json", "yaml"].into_iter().find(|name| line.has(name)) {
-        line.problems
-            .push(format!("--{json} is not available; `tutti history --json` has all fields"));
+    if line.has("yaml") {
+        line.problems.push("--yaml is not available; --json has the same fields".into());
     }
     let fields = fields_of(&line).map_err(|problem| line.problems.push(problem));
     let which = Which::of(&line).map_err(|problem| line.problems.push(problem));
@@ -213,15 +217,32 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     };
     let mut jobs = found(&which)?;
     let needs_details = fields.iter().any(|(field, _)| DETAILED.contains(&field.0));
-    if needs_details && jobs.len() <= DETAILS_MAX {
-        for job in jobs.iter_mut().filter(|job| job.details.is_none()) {
-            if let Some(known) = jobs::one(job.id())? {
-                job.details = known.details;
-            }
-        }
+    let needs_steps = !line.has("allocations");
+    if line.has("json") {
+        add_details(&mut jobs, |_| true)?;
+        print_json(&json::of_sacct(&jobs, needs_steps))?;
+        return Ok(0);
     }
+    add_details(&mut jobs, |job| needs_details || needs_steps && job.started_ms.is_some())?;
     print(&table(&jobs, &fields, &line))?;
     Ok(0)
+}
+
+/// Asks for details and steps, which a list of jobs does not have.
+fn add_details(jobs: &mut [Job], is_needed: impl Fn(&Job) -> bool) -> anyhow::Result<()> {
+    if jobs.len() > DETAILS_MAX {
+        say!(
+            "{NAME}: more than {DETAILS_MAX} jobs: further steps and some fields are left out; \
+             name jobs with -j, or a shorter time with -S and -E"
+        );
+        return Ok(());
+    }
+    for job in jobs.iter_mut().filter(|job| job.details.is_none() && is_needed(job)) {
+        if let Some(known) = jobs::one(job.id())? {
+            (job.details, job.steps) = (known.details, known.steps);
+        }
+    }
+    Ok(())
 }
 
 /// The fields, each with the width that the user gave it: to the right, if it is positive.
@@ -367,11 +388,12 @@ fn found(which: &Which) -> anyhow::Result<Vec<Job>> {
     Ok(all)
 }
 
-/// A job, or its one step.
+/// A job, the step that it began with, or a further one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Row {
+enum Row<'a> {
     Job,
-    Step,
+    First,
+    Further(&'a StepReport),
 }
 
 fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], line: &Line) -> String {
@@ -391,7 +413,11 @@ fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], line: &Line) -> String
     for job in jobs {
         text.push_str(&row(fields, &style, |field| cell(job, Row::Job, field.0)));
         if !line.has("allocations") && job.started_ms.is_some() {
-            text.push_str(&row(fields, &style, |field| cell(job, Row::Step, field.0)));
+            text.push_str(&row(fields, &style, |field| cell(job, Row::First, field.0)));
+            for step in job.steps.iter().filter(|step| step.state != "waiting") {
+                let step = Row::Further(step);
+                text.push_str(&row(fields, &style, |field| cell(job, step, field.0)));
+            }
         }
     }
     text
@@ -436,7 +462,47 @@ fn row(
     line
 }
 
-fn cell(job: &Job, row: Row, field: &str) -> String {
+/// A cell of a further step; `None`: as that of its job.
+fn cell_of_step(job: &Job, step: &StepReport, field: &str) -> Option<String> {
+    let shown = Step::further(job, step);
+    let elapsed_s = shown.elapsed_ms() / 1000;
+    // Not kept of a step that has ended.
+    let is_placed = !step.placement.is_empty();
+    let if_placed = |text: String| if is_placed { text } else { String::new() };
+    let (nodes, processors) = (shown.nodes(), shown.processors());
+    let cpu_time_s = elapsed_s.saturating_mul(processors.into());
+    Some(match field {
+        "JobID" => shown.shown_id(),
+        "JobIDRaw" => format!("{}.{}", job.id(), shown.name),
+        "JobName" => step.name.clone(),
+        "NTasks" => step.tasks.to_string(),
+        "AllocCPUS" | "NCPUS" | "ReqCPUS" => if_placed(processors.to_string()),
+        "NNodes" | "AllocNodes" | "ReqNodes" => if_placed(nodes.len().to_string()),
+        "NodeList" => if_placed(format_host_list(nodes)),
+        "AllocTRES" => if_placed(format!("cpu={processors},node={}", nodes.len())),
+        "State" => state(shown.state(), job.uid),
+        "ExitCode" => steps::exit_code(step),
+        "Submit" | "Eligible" | "Start" if is_placed => {
+            shown.started_ms().map_or_else(|| "Unknown".into(), moment)
+        }
+        "Submit" | "Eligible" | "Start" | "End" => "Unknown".into(),
+        "Elapsed" => duration(elapsed_s),
+        "ElapsedRaw" => elapsed_s.to_string(),
+        "CPUTime" => if_placed(duration(cpu_time_s)),
+        "CPUTimeRAW" => if_placed(cpu_time_s.to_string()),
+        "TotalCPU" => cpu_time(step.cpu_ms.saturating_mul(1000)),
+        "AveCPU" => duration(step.cpu_ms / 1000 / u64::from(step.tasks.max(1))),
+        "UserCPU" | "SystemCPU" | "Suspended" => String::new(),
+        _ => return None,
+    })
+}
+
+fn cell(job: &Job, row: Row<'_>, field: &str) -> String {
+    if let Row::Further(step) = row
+        && let Some(text) = cell_of_step(job, step, field)
+    {
+        return text;
+    }
     let report = &job.report;
     let at = |ms: Option<u64>| ms.map_or_else(|| "Unknown".into(), moment);
     let is_job = row == Row::Job;
@@ -476,7 +542,7 @@ fn cell(job: &Job, row: Row, field: &str) -> String {
             nodes => nodes,
         },
         "AllocTRES" | "ReqTRES" => format!("cpu={},node={}", report.processors, job.node_count()),
-        "State" => state(job),
+        "State" => state(job.state, job.uid),
         "ExitCode" => job.exit_code(),
         "DerivedExitCode" => "0:0".into(),
         "Submit" | "Eligible" => moment(job.submitted_ms),
@@ -494,7 +560,7 @@ fn cell(job: &Job, row: Row, field: &str) -> String {
         }
         "User" => report.user.clone(),
         "UID" => job.uid.map_or_else(String::new, |uid| uid.to_string()),
-        "Account" => "(null)".into(),
+        "Account" => ACCOUNT.into(),
         "QOS" => "normal".into(),
         "Priority" => "1".into(),
         "Restarts" => job.details.as_ref().map_or(0, |details| details.requeues).to_string(),
@@ -504,26 +570,31 @@ fn cell(job: &Job, row: Row, field: &str) -> String {
 }
 
 /// The state, with the user that cancelled where that is known.
-fn state(job: &Job) -> String {
-    match (job.state, job.uid) {
+fn state(state: State, uid: Option<u32>) -> String {
+    match (state, uid) {
         (State::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
         (state, _) => state.words().0.into(),
     }
 }
 
-/// What a job used. As Slurm has it, memory and I/O stand in the row of the step.
-fn used(job: &Job, row: Row, field: &str) -> Option<String> {
-    let usage = job.report.usage.as_ref()?;
-    let kib = |bytes: u64| format!("{}K", bytes >> 10);
-    let time = |us: u64| match us / 1_000_000 {
+/// Processor time in microseconds: `MM:SS.mmm`, or hours and more in whole seconds.
+fn cpu_time(us: u64) -> String {
+    match us / 1_000_000 {
         seconds if seconds >= 3_600 => duration(seconds),
         seconds => format!("{:02}:{:02}.{:03}", seconds / 60, seconds % 60, us / 1000 % 1000),
-    };
-    let is_step = row == Row::Step;
+    }
+}
+
+/// What a job used. As Slurm has it, memory and I/O stand in the row of the step: of its first one
+/// alone, since they are counted for the whole job.
+fn used(job: &Job, row: Row<'_>, field: &str) -> Option<String> {
+    let usage = job.report.usage.as_ref()?;
+    let kib = |bytes: u64| format!("{}K", bytes >> 10);
+    let is_step = row == Row::First;
     Some(match field {
-        "TotalCPU" => time(usage.user_us.saturating_add(usage.system_us)),
-        "UserCPU" => time(usage.user_us),
-        "SystemCPU" => time(usage.system_us),
+        "TotalCPU" => cpu_time(usage.user_us.saturating_add(usage.system_us)),
+        "UserCPU" => cpu_time(usage.user_us),
+        "SystemCPU" => cpu_time(usage.system_us),
         "AveCPU" if is_step => {
             let all = usage.user_us.saturating_add(usage.system_us);
             duration(all / 1_000_000 / u64::from(job.report.tasks.max(1)))

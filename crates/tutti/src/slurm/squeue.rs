@@ -1,15 +1,18 @@
 //! `squeue`.
 
+use super::accounts::{ACCOUNT, QOS};
 use super::format::{self, Piece, duration_short, moment};
 use super::jobs::{self, Job, MIN_JOB_AGE_S, Named, State};
+use super::json;
 use super::options::{Known, Line, Order, flag, perhaps, read, value};
 use super::steps::{self, NamedStep, Step};
 use super::{print_version, wrong};
 use std::ffi::OsString;
-use tutti_client::output::print;
+use tutti_client::output::{print, print_json};
 use tutti_node::platform::time::wall_ms;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::show::JobDetails;
+use tutti_wire::units::shown;
 
 const NAME: &str = "squeue";
 
@@ -61,11 +64,15 @@ squeue: list jobs in the columns of Slurm's squeue; `tutti ps` shows more.
   squeue -j 7,8 -h -o '%i %T %R'  two jobs, in columns of your own
   squeue -O JobID,State:12        columns by name
   squeue -s -j 7                  the steps of job 7 that run; -s 7.0: one step
+  squeue -r -i 10                 a line for each element of arrays, every 10 s
+  squeue --json                   as Slurm's JSON, with the fields programs read
 
 Which jobs: -j/--jobs, -u/--user, --me, -n/--name, -p/--partition, -t/--states,
--w/--nodelist. How: -h/--noheader, -l/--long, -o/--format, -O/--Format, -S/--sort,
---start. Ended jobs are listed for 300 seconds, with -t.
-SQUEUE_FORMAT, SQUEUE_FORMAT2, SQUEUE_STATES, SQUEUE_USERS and SLURM_TIME_FORMAT count.
+-w/--nodelist, -A/--account, -q/--qos, -R/--reservation (there are none).
+How: -h/--noheader, -l/--long, -o/--format, -O/--Format, -S/--sort, --start,
+-r/--array, -i/--iterate. Ended jobs are listed for 300 seconds, with -t.
+SQUEUE_FORMAT, SQUEUE_FORMAT2, SQUEUE_STATES, SQUEUE_USERS, SQUEUE_ACCOUNT,
+SQUEUE_QOS and SLURM_TIME_FORMAT count.
 ";
 
 const DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
@@ -166,29 +173,76 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if let Some(word) = line.rest.first() {
         line.problems.push(format!("Unrecognized option: {}", word.to_string_lossy()));
     }
-    if let Some(json) = ["json", "yaml"].into_iter().find(|name| line.has(name)) {
-        line.problems.push(format!("--{json} is not available; `tutti ps --json` has all fields"));
+    if line.has("yaml") {
+        line.problems.push("--yaml is not available; --json has the same fields".into());
+    }
+    let every = line.last("iterate").map(seconds_of).transpose();
+    let every = every.unwrap_or_else(|problem| {
+        line.problems.push(problem);
+        None
+    });
+    if of_steps && line.has("json") {
+        line.problems.push("--json is not available with -s; `sacct --json` lists steps".into());
     }
     if of_steps {
-        return list_steps(&steps, line);
+        return repeated(every, || list_steps(&steps, line.clone()));
     }
     let columns = format_of(&line).map_err(|problem| line.problems.push(problem));
     let which = Which::of(&line).map_err(|problem| line.problems.push(problem));
     let (Ok(columns), Ok(which), true) = (columns, which, line.problems.is_empty()) else {
         return Ok(wrong(NAME, &line.problems));
     };
-    match found(&which)? {
-        Some(mut jobs) => {
-            sort(&mut jobs, line.last("sort"));
-            with_details(&mut jobs, &columns)?;
-            print(&table(&jobs, &columns, !line.has("noheader")))?;
-            Ok(0)
+    repeated(every, || list_jobs(&which, &columns, &line))
+}
+
+/// The value of `--iterate`.
+fn seconds_of(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+    seconds.ok_or_else(|| format!("--iterate={}: write seconds, 1 to 86400", shown(text)))
+}
+
+/// Does it once; or time and again, each below a line with the time, until it fails.
+fn repeated(every: Option<u64>, once: impl Fn() -> anyhow::Result<u8>) -> anyhow::Result<u8> {
+    let Some(seconds) = every else { return once() };
+    loop {
+        print(&format!("{}\n", moment(wall_ms())))?;
+        let exit = once()?;
+        if exit != 0 {
+            return Ok(exit);
         }
-        None => {
-            say!("slurm_load_jobs error: Invalid job id specified");
-            Ok(1)
+        print("\n")?;
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+    }
+}
+
+/// Prints the jobs that are asked for.
+fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::Result<u8> {
+    let Some(mut jobs) = found(which)? else {
+        say!("slurm_load_jobs error: Invalid job id specified");
+        return Ok(1);
+    };
+    sort(&mut jobs, line.last("sort"));
+    if line.has("array") {
+        jobs = jobs.into_iter().flat_map(Job::unfolded).collect();
+    }
+    if line.has("json") {
+        add_details(&mut jobs)?;
+        print_json(&json::of_squeue(&jobs))?;
+    } else {
+        with_details(&mut jobs, columns)?;
+        print(&table(&jobs, columns, !line.has("noheader")))?;
+    }
+    Ok(0)
+}
+
+/// Asks for the details of jobs.
+fn add_details<'a>(jobs: impl IntoIterator<Item = &'a mut Job>) -> anyhow::Result<()> {
+    for job in jobs {
+        if let Some(known) = jobs::one(job.id())? {
+            job.details = known.details;
         }
     }
+    Ok(())
 }
 
 /// The steps that are named: behind `-s`, as its value or as further words.
@@ -323,6 +377,8 @@ struct Which {
     names: Vec<String>,
     partitions: Vec<String>,
     nodes: Vec<String>,
+    /// Whether accounts, QOS or reservations are asked for that no job has.
+    none: bool,
 }
 
 impl Which {
@@ -350,6 +406,13 @@ impl Which {
         which.not_user = line.has("notme").then(own_name);
         which.names = line.items("name");
         which.partitions = or_set("partition", "SQUEUE_PARTITION");
+        let lacks = |list: Vec<String>, only: &str| {
+            !list.is_empty() && !list.iter().any(|it| it.eq_ignore_ascii_case(only))
+        };
+        // All jobs have the one account and the one QOS, and none is in a reservation.
+        which.none = lacks(or_set("account", "SQUEUE_ACCOUNT"), ACCOUNT)
+            || lacks(or_set("qos", "SQUEUE_QOS"), QOS)
+            || line.has("reservation");
         if let Some(list) = line.last("nodelist") {
             which.nodes = super::hosts::unfolded(list)?;
         }
@@ -365,6 +428,7 @@ impl Which {
             None => self.all_states || !job.state.has_ended(),
         };
         state
+            && !self.none
             && (self.jobs.is_empty() || self.jobs.iter().any(|it| it.has(job)))
             && listed(&self.users, &job.report.user)
             && self.not_user.as_ref().is_none_or(|user| *user != job.report.user)
@@ -450,12 +514,7 @@ fn with_details(jobs: &mut [Job], columns: &[Piece<Column>]) -> anyhow::Result<(
     };
     let all = columns.iter().any(is_detailed);
     let ended = columns.iter().any(lists_nodes);
-    for job in jobs.iter_mut().filter(|job| all || ended && job.state.has_ended()) {
-        if let Some(known) = jobs::one(job.id())? {
-            job.details = known.details;
-        }
-    }
-    Ok(())
+    add_details(jobs.iter_mut().filter(|job| all || ended && job.state.has_ended()))
 }
 
 fn table(jobs: &[Job], columns: &[Piece<Column>], header: bool) -> String {
@@ -512,7 +571,8 @@ fn cell(job: &Job, column: &str) -> String {
         "starttime" => at(job.started_ms),
         "endtime" => at(job.ended_ms.or_else(|| expected_end(job))),
         "submittime" => moment(job.submitted_ms),
-        "qos" => "normal".into(),
+        "account" => ACCOUNT.into(),
+        "qos" => QOS.into(),
         "oversubscribe" => "FORCE".into(),
         "contiguous" => "0".into(),
         "sockets" | "cores" | "threads" => "*".into(),

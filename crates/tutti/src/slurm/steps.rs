@@ -7,7 +7,7 @@
 use super::jobs::{self, Job, Named, State};
 use crate::cmd::job_range::find_elements;
 use std::fmt;
-use tutti_types::{FirstStep, JobId, StepId};
+use tutti_types::{EndReason, FirstStep, JobId, StepId};
 use tutti_wire::show::StepReport;
 
 /// A step in its job.
@@ -90,15 +90,25 @@ impl NamedStep {
     }
 }
 
-/// A step that runs.
+/// A step that runs, or has ended.
 #[derive(Debug)]
 pub(super) struct Step<'a> {
     pub(super) job: &'a Job,
     pub(super) name: StepName,
-    further: Option<&'a StepReport>,
+    pub(super) further: Option<&'a StepReport>,
 }
 
 impl<'a> Step<'a> {
+    /// A further step of a job.
+    pub(super) fn further(job: &'a Job, step: &'a StepReport) -> Self {
+        Self { job, name: StepName::of_id(job, step.step), further: Some(step) }
+    }
+
+    /// What a job began with.
+    pub(super) fn first(job: &'a Job) -> Self {
+        Self { job, name: StepName::of_id(job, StepId::FIRST.0), further: None }
+    }
+
     /// As Slurm shows it: `7.0`, `7_3.batch`.
     pub(super) fn shown_id(&self) -> String {
         format!("{}.{}", self.job.shown_id(), self.name)
@@ -114,8 +124,9 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn state(&self) -> State {
-        match self.further.map(|step| step.state.as_str()) {
-            Some("ending") => State::Completing,
+        match self.further {
+            Some(step) if step.state == "ended" => state_of_ended(step),
+            Some(step) if step.state == "ending" => State::Completing,
             _ => self.job.state,
         }
     }
@@ -165,19 +176,37 @@ impl<'a> Step<'a> {
     }
 }
 
+/// How a further step ended.
+fn state_of_ended(step: &StepReport) -> State {
+    let is = |reason: EndReason| step.reason == reason.to_string();
+    match step.exit_code {
+        _ if is(EndReason::Cancelled) || is(EndReason::Requeued { hold: false }) => {
+            State::Cancelled
+        }
+        _ if is(EndReason::TimedOut) => State::Timeout,
+        _ if is(EndReason::OutOfMemory) => State::OutOfMemory,
+        Some(0) => State::Completed,
+        Some(121) => State::NodeFail,
+        _ => State::Failed,
+    }
+}
+
+/// Exit status and signal of a further step: `2:0`, `0:15`.
+pub(super) fn exit_code(step: &StepReport) -> String {
+    match step.exit_code {
+        Some(code) if code > 128 => format!("0:{}", code - 128),
+        code => format!("{}:0", code.unwrap_or(0)),
+    }
+}
+
 /// The steps of a job that run, the first one first.
 pub(super) fn running(job: &Job) -> Vec<Step<'_>> {
     if job.state.has_ended() || job.started_ms.is_none() || job.state == State::Pending {
         return Vec::new();
     }
-    let first = Step { job, name: StepName::of_id(job, StepId::FIRST.0), further: None };
     let runs = |it: &&StepReport| ["running", "ending"].contains(&it.state.as_str());
-    let further = job.steps.iter().filter(runs).map(|it| Step {
-        job,
-        name: StepName::of_id(job, it.step),
-        further: Some(it),
-    });
-    std::iter::once(first).chain(further).collect()
+    let further = job.steps.iter().filter(runs).map(|it| Step::further(job, it));
+    std::iter::once(Step::first(job)).chain(further).collect()
 }
 
 /// The jobs that may have steps, with these.

@@ -166,7 +166,7 @@ fn on_a_system_instance_each_users_job_is_that_users_alone() {
     let roots = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
     instance.wait_for_state(roots, "running");
     let roots = roots.to_string();
-    for verb in ["cancel", "suspend", "resume", "wait"] {
+    for verb in ["cancel", "suspend", "resume", "requeue", "wait"] {
         let done = as_user(&[verb, &roots]).wait();
         assert_ne!(done.code, 0, "{verb}");
         done.says("only its owner");

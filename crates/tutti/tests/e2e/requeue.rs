@@ -94,3 +94,25 @@ fn a_step_has_its_own_job_queued_again_by_the_name_of_slurm() {
     slurm(&instance, &["scancel", &number]).expect(0);
     instance.expect_no_nappers();
 }
+
+#[test]
+fn an_element_of_an_array_is_queued_again_alone_and_an_array_as_far_as_it_runs() {
+    let instance = Instance::new().up();
+    let line = "echo $TUTTI_ARRAY_INDEX $TUTTI_RESTARTS >> said; sleep $NAP";
+    instance.tutti(&["batch", "-a", "0-1", "-o", "/dev/null", "--wrap", line]).expect(0);
+    let said = || {
+        let text = read(&instance, "said");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    eventually("both run", || (said() == ["0 0", "1 0"]).then_some(()));
+    instance.tutti(&["requeue", "1_1"]).expect(0);
+    eventually("one again", || (said() == ["0 0", "1 0", "1 1"]).then_some(()));
+    instance.tutti(&["requeue", "1"]).expect(0);
+    eventually("all again", || (said() == ["0 0", "0 1", "1 0", "1 1", "1 2"]).then_some(()));
+    instance.tutti(&["cancel", "1"]).expect(0);
+    instance.tutti(&["wait", "1"]).expect(143);
+    instance.tutti(&["requeue", "1"]).expect(1);
+    instance.expect_no_nappers();
+}

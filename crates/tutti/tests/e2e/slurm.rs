@@ -238,3 +238,54 @@ fn srun_in_a_script_starts_steps_of_its_job() {
     let jobs = slurm(&instance, &["squeue", "-h", "-t", "all", "-o", "%i"]).expect(0).text();
     assert_eq!(jobs, "1\n", "no step is a job");
 }
+
+#[test]
+fn squeue_lists_elements_and_json_and_knows_the_one_account() {
+    let instance = faced();
+    let words = ["sbatch", "-H", "-a", "0-4%2", "-J", "many", "-o", "/dev/null", "--wrap", "true"];
+    slurm(&instance, &words).expect(0);
+    let listed = |more: &[&str]| {
+        let words = [&["squeue", "-h", "-o", "%i %a %q"], more].concat();
+        slurm(&instance, &words).expect(0).text()
+    };
+    assert_eq!(listed(&[]), "1_[0-4%2] tutti normal\n");
+    let each = listed(&["-r"]);
+    assert_eq!(each.lines().count(), 5, "{each}");
+    assert!(each.starts_with("1_0 tutti normal\n1_1 "), "{each}");
+    for (words, count) in [
+        (["-A", "tutti"], 1),
+        (["-A", "other"], 0),
+        (["-q", "normal"], 1),
+        (["-q", "long"], 0),
+        (["-R", "monday"], 0),
+    ] {
+        assert_eq!(listed(&words).lines().count(), count, "{words:?}");
+    }
+    slurm(&instance, &["squeue", "-i", "0"]).expect(1).says("write seconds");
+    slurm(&instance, &["squeue", "--yaml"]).expect(1).says("--json has the same fields");
+    let repeats = start(&instance, &["squeue", "-i", "1", "-h", "-o", "%j"]);
+    eventually("twice", || (repeats.out().matches("many").count() > 1).then_some(()));
+    repeats.signal(Signal::SIGINT);
+    repeats.wait();
+    instance.script("j.sh", "#!/bin/sh\n#SBATCH -t 90 -o out-%j\nexec sleep $NAP\n");
+    slurm(&instance, &["sbatch", "j.sh"]).expect(0);
+    eventually("it runs", || (!instance.nappers().is_empty()).then_some(()));
+    let json = slurm(&instance, &["squeue", "--json"]).expect(0).json();
+    let of = |name: &str| {
+        let jobs = json["jobs"].as_array().unwrap();
+        jobs.iter().find(|job| job["name"] == name).cloned().unwrap()
+    };
+    let (array, job) = (of("many"), of("j.sh"));
+    assert_eq!(array["job_state"][0], "PENDING");
+    assert_eq!(array["state_reason"], "JobHeldUser");
+    assert_eq!(array["array_task_string"], "0-4");
+    assert_eq!(array["array_max_tasks"]["number"], 2);
+    assert_eq!(job["job_state"][0], "RUNNING");
+    assert_eq!(job["time_limit"]["number"], 90);
+    assert_eq!(job["cpus"]["number"], 1);
+    let output = job["standard_output"].as_str().unwrap();
+    assert!(output.ends_with("/out-%j"), "{job}");
+    assert_eq!(json["errors"].as_array().unwrap().len(), 0);
+    slurm(&instance, &["scancel", "--me"]).expect(0);
+    instance.expect_no_nappers();
+}

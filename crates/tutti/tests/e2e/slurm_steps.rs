@@ -1,6 +1,7 @@
 //! Steps of jobs as Slurm's users know them: their numbers, lists, ends and signals.
 
 use crate::harness::{Instance, eventually};
+use crate::recovery::kill_daemon;
 use crate::slurm::{faced, slurm};
 use std::fs;
 
@@ -144,4 +145,47 @@ fn a_signal_goes_to_steps_or_to_the_script_alone_as_scancel_is_asked() {
     slurm(&instance, &["scancel", "-b", "3"]).expect(0);
     instance.tutti(&["wait", "3"]).expect(143);
     instance.expect_no_nappers();
+}
+
+#[test]
+fn steps_that_have_ended_have_rows_also_when_their_job_has_ended() {
+    let instance = faced();
+    script(
+        &instance,
+        "srun -n 1 -J well true; srun -n 2 -J ill sh -c 'exit 3'\n\
+         srun -n 1 sleep $NAP & sleep 0.2; touch ready; wait; exit 4",
+    );
+    eventually("the third", || instance.work.join("ready").exists().then_some(()));
+    let fields = "JobID,JobName,NTasks,State,ExitCode";
+    let rows = |more: &[&str]| {
+        lines(&instance, &[&["sacct", "-n", "-P", "-j", "1", "-o", fields], more].concat())
+    };
+    let ended = ["1.0|well|1|COMPLETED|0:0", "1.1|ill|2|FAILED|3:0"];
+    let running = ["1|steps.sh||RUNNING|0:0", "1.batch|batch|1|RUNNING|0:0"];
+    let wanted = [&running[..], &ended, &["1.2|sleep|1|RUNNING|0:0"]].concat();
+    eventually("rows", || (rows(&[]) == wanted).then_some(()));
+    slurm(&instance, &["scancel", "1.2"]).expect(0);
+    instance.tutti(&["wait", "1"]).expect(4);
+    // What is kept of it outlives the controller.
+    kill_daemon(&instance, "controller");
+    eventually("it answers", || (instance.tutti(&["ps"]).code == 0).then_some(()));
+    let rows_now = rows(&[]);
+    let uid = nix::unistd::geteuid();
+    let cancelled = format!("1.2|sleep|1|CANCELLED by {uid}|0:15");
+    let first = ["1|steps.sh||FAILED|4:0", "1.batch|batch|1|FAILED|4:0"];
+    assert_eq!(rows_now, [&first[..], &ended, &[&cancelled]].concat());
+    assert_eq!(rows(&["-X"]), ["1|steps.sh||FAILED|4:0"]);
+    let shown = instance.tutti(&["show", "--json", "1"]).expect(0).json();
+    assert_eq!(shown[0]["steps"][1]["exit_code"], 3, "{shown}");
+    // The same in JSON.
+    let json = slurm(&instance, &["sacct", "--json", "-j", "1"]).expect(0).json();
+    let job = &json["jobs"][0];
+    assert_eq!(job["state"]["current"][0], "FAILED");
+    assert_eq!(job["exit_code"]["return_code"]["number"], 4);
+    let names: Vec<_> =
+        job["steps"].as_array().unwrap().iter().map(|it| it["step"]["id"].as_str()).collect();
+    assert_eq!(names, [Some("1.batch"), Some("1.0"), Some("1.1"), Some("1.2")]);
+    assert_eq!(job["steps"][3]["state"][0], "CANCELLED");
+    let json = slurm(&instance, &["sacct", "--json", "-X", "-j", "1"]).expect(0).json();
+    assert_eq!(json["jobs"][0]["steps"].as_array().unwrap().len(), 0);
 }

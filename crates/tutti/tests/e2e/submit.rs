@@ -423,3 +423,46 @@ fn a_users_own_instance_outlives_his_session_and_numbers_go_on_in_the_next() {
     left.retain(|name| !name.starts_with("journal.db"));
     assert_eq!(left, ["jobs-made"]);
 }
+
+#[test]
+fn submit_waits_for_the_end_of_the_job_if_it_is_asked_to() {
+    let instance = Instance::new().up();
+    let wait = |words: &[&str]| instance.tutti(&[&["submit", "--wait"], words].concat());
+    let done = wait(&["-o", "/dev/null", "sh", "-c", "exit 7"]).expect(7);
+    assert!(done.text().starts_with("job 1 is submitted"), "{}", done.text());
+    let done = wait(&["--parsable", "-o", "/dev/null", "true"]).expect(0);
+    assert_eq!(done.text(), "2\n");
+    let line = "exit $((TUTTI_ARRAY_INDEX + 1))";
+    wait(&["-a", "0-2", "-o", "/dev/null", "sh", "-c", line]).expect(3);
+    instance.tutti(&["batch", "--wait", "-o", "/dev/null", "--wrap", "exit 5"]).expect(5);
+    let both = wait(&["--when", "true"]);
+    assert_ne!(both.code, 0, "nothing is submitted that could be waited for");
+}
+
+#[test]
+fn jobs_are_cancelled_by_their_state() {
+    let instance = Instance::new().up();
+    let nap = ["-o", "/dev/null", "sleep", &instance.nap];
+    let runs = instance.submit(&nap);
+    instance.wait_for_state(runs, "running");
+    let held = instance.submit(&[&["--hold"], &nap[..]].concat());
+    let array = instance.submit(&[&["--hold", "-a", "0-3"], &nap[..]].concat());
+    // A state that none of those named is in ends none.
+    instance.tutti(&["cancel", "--state", "queued", &runs.to_string()]).expect(0);
+    instance.tutti(&["cancel", "--state", "running", &held.to_string()]).expect(0);
+    instance.tutti(&["cancel", "--state", "queued", &format!("{array}_[0-1]")]).expect(0);
+    let left = || -> Vec<u64> {
+        let jobs = instance.jobs();
+        let live = jobs.iter().filter(|job| job["state"] != "ended");
+        live.map(|job| job["job"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(left(), [runs, held, array]);
+    let shown = instance.tutti(&["ps", "--json", &array.to_string()]).expect(0).json();
+    assert_eq!(shown[0]["array"]["elements"]["cancelled"], 2, "{shown}");
+    instance.tutti(&["cancel", "--state", "pending", "--me"]).expect(0).says("and what waits of");
+    eventually("only what runs", || (left() == [runs]).then_some(()));
+    let done = instance.tutti(&["cancel", "--state", "queued", &format!("{runs}.0")]);
+    done.expect(1).says("--state is about whole jobs");
+    instance.tutti(&["cancel", "--state", "running", "--me"]).expect(0).says("1 job to end");
+    instance.expect_no_nappers();
+}

@@ -181,7 +181,7 @@ const OPTIONS: &[SlurmOption] = &[
     option("test-only", None, Never, Refused(TYPED)),
     option("usage", None, Never, Refused(TYPED)),
     option("version", Some('V'), Never, Refused(TYPED)),
-    option("wait", Some('W'), Never, Refused("'tutti wait JOB' waits for a job's end")),
+    option("wait", Some('W'), Never, Refused("write --wait on the command line")),
     option("wrap", None, Always, Refused(TYPED)),
     none("batch", Always),
     none("bb", Always),
