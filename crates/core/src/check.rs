@@ -56,8 +56,8 @@ pub enum Rule {
     /// 5: every job is either resident or in exactly one place of the queue, and none waits for
     /// nothing.
     Queue,
-    /// In a row that a class keeps are jobs of that class; one that was given another class by request
-    /// stays there.
+    /// In a row that a class keeps are jobs of that class. One that was given another class by
+    /// request stays there.
     KeptRows,
     /// 5: what counts towards the limits of queues is what its jobs have; no job in line exceeds a
     /// limit, and none waits for a limit that has room.

@@ -5,7 +5,7 @@
 //! is to be in line again ends in the same way first, and is queued anew only when every other node
 //! has said that nothing of it is left: so it never runs twice at a time. It keeps its number, and
 //! with it its place in line, and begins from the start, with all of its time limit before it. A
-//! user that asks meanwhile that it end has it end. The owner of a job may have it in line again, too
+//! user that asks meanwhile that it end has it end. The owner of a job may queue it again, too
 //! ([`EndReason::Requeued`]), as often as it takes. Lost ranks may be started again
 //! ([`crate::respawn`]). A job that wants a notice goes on without the
 //! tasks that were there. Its other tasks get the signal once for each node, when nothing of the

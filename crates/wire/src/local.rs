@@ -319,8 +319,8 @@ pub enum Request {
         /// Whether it is held until it is released.
         hold: bool,
     },
-    /// Send a signal to the steps of a job, or to its batch script alone: `Done`. What a job without
-    /// a script starts with is a step.
+    /// Send a signal to the steps of a job, or to its batch script alone: `Done`. What a job
+    /// without a script starts with is a step.
     SignalSteps {
         /// Which job; of an array, all elements that have begun.
         job: JobId,

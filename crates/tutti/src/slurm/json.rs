@@ -1,6 +1,6 @@
-//! `squeue --json` and `sacct --json`: jobs in the fields of Slurm's `data_parser/v0.0.42`, as far as
-//! they mean something here. Programs that read them find the others absent, as in older releases of
-//! Slurm.
+//! `squeue --json` and `sacct --json`: jobs in the fields of Slurm's `data_parser/v0.0.42`.
+//!
+//! Fields that mean nothing here are absent, as in other releases of Slurm.
 
 use super::accounts::{ACCOUNT, QOS};
 use super::jobs::{Job, State};

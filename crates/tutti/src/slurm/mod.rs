@@ -13,6 +13,7 @@ mod hosts;
 mod jobs;
 mod json;
 mod links;
+mod multi_prog;
 mod options;
 mod sacct;
 mod sbatch;

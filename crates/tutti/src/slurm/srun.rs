@@ -2,7 +2,8 @@
 
 use super::asked::{Asked, Source, names_something, understand};
 use super::cluster::Cluster;
-use super::options::{Known, Line, Order, flag, of_sbatch, perhaps, read, value};
+use super::multi_prog;
+use super::options::{Given, Known, Line, Order, flag, of_sbatch, perhaps, read, value};
 use super::{print_version, wrong};
 use crate::cmd::alloc;
 use crate::cmd::exec::{self, ExecArgs};
@@ -24,6 +25,7 @@ same verb.
   srun -n 1 -c 8 -t 1:00:00 ./threads
   srun --pty bash                 a shell with a terminal
   srun --jobid 7 --pty bash       the same beside the tasks of job 7
+  srun -n 4 --multi-prog file     lines such as: 0-2 ./solver %t
 
 The job is interactive (`-p CLASS` names another). It ends with the highest exit
 code of its tasks. Inside a job it is a step of that job: it takes processors of
@@ -85,7 +87,8 @@ const QUIET: [&str; 17] = [
 ];
 
 /// Options about the command itself, and those that are translated here.
-const OF_SRUN: [&str; 15] = [
+const OF_SRUN: [&str; 16] = [
+    "multi-prog",
     "help",
     "usage",
     "version",
@@ -141,8 +144,7 @@ const OF_ITS_JOB: [&str; 30] = [
 ];
 
 /// Options of `srun` that are always refused.
-const REFUSED: [&str; 7] =
-    ["multi-prog", "relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"];
+const REFUSED: [&str; 6] = ["relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"];
 
 /// Options that a command in a job has which is started from outside, and those that only say of
 /// which kind its job is.
@@ -221,6 +223,11 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     if let Some(job) = other_job(&line) {
         return run_beside(job, &line);
     }
+    if line.has("multi-prog")
+        && let Err(problem) = take_programs(&mut line)
+    {
+        return Ok(wrong(NAME, &[problem]));
+    }
     let sources = sources(&line);
     let cluster = match sources.iter().any(|source| names_something(source.name)) {
         true => Cluster::now(),
@@ -263,7 +270,10 @@ pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
         return print_version();
     }
     line.problems.extend(refusals(&line));
-    line.problems.extend(line.has("pty").then(|| "--pty is an option of srun".into()));
+    let of_srun = ["pty", "multi-prog"].into_iter().filter(|name| line.has(name));
+    let of_srun: Vec<String> =
+        of_srun.map(|name| format!("--{name} is an option of srun")).collect();
+    line.problems.extend(of_srun);
     if !line.problems.is_empty() {
         return Ok(wrong(NAME, &line.problems));
     }
@@ -304,6 +314,33 @@ salloc: hold processors for a command or shell; `tutti alloc` does the same.
 
 Options are those of sbatch about a job's size and time.
 ";
+
+/// Has each task run the program that the file names which is the one argument of `--multi-prog`.
+fn take_programs(line: &mut Line) -> Result<(), String> {
+    use std::io::Read;
+    let [file] = &line.rest[..] else {
+        return Err("--multi-prog: name one file, with a line for each program".into());
+    };
+    let shown = file.to_string_lossy().into_owned();
+    let failed = |why: String| format!("--multi-prog {}: {why}", tutti_wire::units::shown(&shown));
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
+    let read = opened.take(multi_prog::BYTES_MAX + 1).read_to_string(&mut text);
+    let bytes = read.map_err(|error| failed(error.to_string()))?;
+    if bytes as u64 > multi_prog::BYTES_MAX {
+        return Err(failed(format!("it is longer than {} KiB", multi_prog::BYTES_MAX >> 10)));
+    }
+    let of_step = is_step().then(|| std::env::var("SLURM_NTASKS").ok()).flatten();
+    let tasks = line.last("ntasks").map(str::to_owned).or(of_step);
+    let tasks = tasks.and_then(|tasks| tasks.parse().ok());
+    let script = multi_prog::script_of(&text, tasks).map_err(failed)?;
+    let name = std::path::Path::new(&shown).file_name().map(|it| it.to_string_lossy().into_owned());
+    if let Some(name) = name.filter(|_| !line.has("job-name")) {
+        line.given.push(Given { name: "job-name", value: Some(name) });
+    }
+    line.rest = ["/bin/sh", "-c", &script, "srun"].map(OsString::from).to_vec();
+    Ok(())
+}
 
 /// What `srun` has and `tutti run` has not.
 fn refusals(line: &Line) -> Vec<String> {

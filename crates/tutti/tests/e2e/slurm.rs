@@ -170,9 +170,7 @@ fn srun_runs_tasks_that_know_their_place() {
     let done = slurm(&instance, &["srun", "-n", "2", "sh", "-c", line]).expect(0);
     assert_eq!(done.sorted(), ["0 of 2 0", "1 of 2 1"]);
     slurm(&instance, &["srun", "sh", "-c", "exit 4"]).expect(4);
-    slurm(&instance, &["srun", "--multi-prog", "x"])
-        .expect(1)
-        .says("--multi-prog is not available");
+    slurm(&instance, &["srun", "--bcast=x", "true"]).expect(1).says("--bcast is not available");
     // Without the face, and without --slurm, a job finds none of Slurm's variables.
     let plain = ["run", "sh", "-c", "echo ${SLURM_JOB_ID:-none}"];
     assert_eq!(instance.tutti(&plain).expect(0).text(), "none\n");
@@ -288,4 +286,31 @@ fn squeue_lists_elements_and_json_and_knows_the_one_account() {
     assert_eq!(json["errors"].as_array().unwrap().len(), 0);
     slurm(&instance, &["scancel", "--me"]).expect(0);
     instance.expect_no_nappers();
+}
+
+#[test]
+fn each_task_of_srun_runs_the_program_that_a_file_names_for_it() {
+    let instance = faced();
+    let of = |name: &str, text: &str| fs::write(instance.work.join(name), text).unwrap();
+    of(
+        "tasks",
+        "# three kinds\n0 echo 'the first' %t\n1,3 echo \"it's %t\" \\\n %o\n* sh -c 'exit %t'\n",
+    );
+    let done = slurm(&instance, &["srun", "-n", "4", "--multi-prog", "tasks"]).expect(2);
+    assert_eq!(done.sorted(), ["it's 1 0", "it's 3 1", "the first 0"]);
+    assert_eq!(instance.job(1)["name"], "tasks");
+    of("gap", "0 true\n");
+    let done = slurm(&instance, &["srun", "-n", "2", "--multi-prog", "gap"]).expect(1);
+    done.says("srun: error: --multi-prog gap: no line names task 1");
+    slurm(&instance, &["srun", "--multi-prog", "none"]).expect(1).says("No such file");
+    slurm(&instance, &["srun", "--multi-prog"]).expect(1);
+    slurm(&instance, &["salloc", "--multi-prog"]).expect(1).says("is an option of srun");
+    // In a script it is a step.
+    instance.script("s.sh", "#!/bin/sh\n#SBATCH -n 2 -o out\nsrun --multi-prog both\n");
+    of("both", "0-1 echo step $SLURM_STEP_ID %t\n");
+    slurm(&instance, &["sbatch", "--wait", "s.sh"]).expect(0);
+    let text = fs::read_to_string(instance.work.join("out")).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["step $SLURM_STEP_ID 0", "step $SLURM_STEP_ID 1"], "no shell reads it");
 }
