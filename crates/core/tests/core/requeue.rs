@@ -93,7 +93,7 @@ fn a_job_keeps_its_place_in_line() {
 }
 
 #[test]
-fn what_is_asked_by_requests_leaves_the_requeues_after_lost_nodes_as_they_are() {
+fn a_lost_node_ends_a_requeued_job_by_its_rule_and_stops_no_requeue() {
     let mut c = Cluster::with_nodes(&[2, 2]);
     let id = c.submit(JobSpec { on_node_loss: OnNodeLoss::Kill, ..job(2) });
     c.requeue(id, false);

@@ -370,7 +370,18 @@ fn one(target: Target, what: &What, line: &Line) -> anyhow::Result<u8> {
             Request::SignalSteps { job: target.job, signal, only_script }
         }
     };
-    let error = match ask(&request) {
+    let mut requests = vec![request];
+    // All processes of a batch script are not those of the steps that it started.
+    if let What::Signal { signal, to: To::All } = *what
+        && jobs::one(target.job)?.is_some_and(|job| job.is_batch())
+    {
+        requests.push(Request::SignalSteps { job: target.job, signal, only_script: false });
+    }
+    let mut done = Ok(Reply::Done);
+    for request in &requests {
+        done = done.and_then(|_| ask(request));
+    }
+    let error = match done {
         Ok(Reply::Done) => return Ok(0),
         Ok(_) => return unexpected(),
         Err(error) => error,

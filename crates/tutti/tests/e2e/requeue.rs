@@ -42,7 +42,7 @@ fn a_job_that_runs_is_queued_again_under_its_number() {
     instance.tutti(&["wait", "1"]).expect(3);
     instance.tutti(&["requeue", "1"]).expect(1);
     let shown = instance.tutti(&["show", "--json", "1"]).expect(0).json();
-    assert_eq!(shown[0]["requeues"], 2, "{shown}");
+    assert_eq!(shown[0]["details"]["requeues"], 2, "{shown}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn what_has_a_front_end_is_not_queued_again_and_what_is_cancelled_ends() {
     fs::write(instance.work.join("stop"), "").unwrap();
     instance.tutti(&["wait", "2"]);
     let ended = instance.tutti(&["history", "--json", "2"]).expect(0).json();
-    assert_eq!(ended[0]["reason"], "cancelled", "{ended}");
+    assert_eq!(ended[0]["ending"], "cancelled", "{ended}");
     assert_eq!(read(&instance, "out"), "up\n", "it ran once");
 }
 

@@ -285,7 +285,7 @@ fn squeue_lists_elements_and_json_and_knows_the_one_account() {
     assert!(output.ends_with("/out-%j"), "{job}");
     assert_eq!(json["errors"].as_array().unwrap().len(), 0);
     slurm(&instance, &["scancel", "--me"]).expect(0);
-    instance.expect_no_nappers();
+    eventually("it ends", || instance.nappers().is_empty().then_some(()));
 }
 
 #[test]
