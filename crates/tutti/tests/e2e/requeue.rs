@@ -64,7 +64,7 @@ fn what_has_a_front_end_is_not_queued_again_and_what_is_cancelled_ends() {
     fs::write(instance.work.join("stop"), "").unwrap();
     instance.tutti(&["wait", "2"]);
     let ended = instance.tutti(&["history", "--json", "2"]).expect(0).json();
-    assert_eq!(ended[0]["ending"], "cancelled", "{ended}");
+    assert_eq!(ended["ending"], "cancelled", "{ended}");
     assert_eq!(read(&instance, "out"), "up\n", "it ran once");
 }
 
