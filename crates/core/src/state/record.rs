@@ -449,12 +449,12 @@ impl Residence {
     /// What was to be in line again ends for good.
     pub(crate) const fn forget_requeue(&mut self, instead: EndReason) {
         match &mut self.course {
-            Course::Terminating { reason, .. } | Course::Killed { reason, .. }
-                if matches!(reason, EndReason::Requeued { .. }) =>
-            {
-                *reason = instead;
+            Course::Terminating { reason, .. } | Course::Killed { reason, .. } => {
+                if matches!(reason, EndReason::Requeued { .. }) {
+                    *reason = instead;
+                }
             }
-            _ => {}
+            Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => {}
         }
     }
 
