@@ -30,7 +30,7 @@ Examples:
   tutti replay --list               show each entry and the actions it caused
   tutti replay --what-if policy=space:easy quantum=1s
   tutti replay --what-if class.interactive.rows=0 weight.ada=3
-  tutti replay --timeline t.json    what the controller decided, for ui.perfetto.dev";
+  tutti replay --timeline t.json    what was decided, for ui.perfetto.dev";
 
 /// What `tutti replay` can be told.
 #[derive(Args, Debug)]

@@ -77,7 +77,7 @@ const REQUEUE_EXAMPLES: &str = "\
 Examples:
   tutti requeue 7              job 7 is ended, and waits in line from the start
   tutti requeue --hold 7       and is held there until `tutti release 7`
-  tutti requeue $TUTTI_JOB     in a script: once more, when it has saved its state
+  tutti requeue $TUTTI_JOB     in a script: once more, from what it saved
 
 Its tasks get SIGTERM, and SIGKILL after the grace. In its next run, TUTTI_RESTARTS \
 is one more, and output is appended to its files.";

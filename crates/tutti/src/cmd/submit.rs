@@ -193,7 +193,7 @@ fn open_mode(text: &str) -> Result<OpenMode, String> {
 #[derive(Args, Debug)]
 pub(super) struct SaidOptions {
     /// Print only the number of the job, for scripts
-    #[arg(long)]
+    #[arg(long, help_heading = STDIO)]
     pub(super) parsable: bool,
 
     /// Wait for the end of the job, of all elements of an array; exit with its exit code

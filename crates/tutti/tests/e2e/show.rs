@@ -30,7 +30,7 @@ fn all_jobs_of_a_user_are_shown(instance: &Instance, job: u64) {
     let none: [u64; 0] = [];
     assert_eq!(jobs(&["--user", "65534"]), none);
     instance.tutti(&["show", "--user", "no-such-user"]).expect(1).says("there is no user");
-    instance.tutti(&["show", "--all", "7"]).expect(1).says("--all can't go with JOB");
+    instance.tutti(&["show", "--all", "7"]).expect(2).says("--all can't go with JOB");
     instance.tutti(&["cancel", "--now", &held.to_string()]).expect(0);
 }
 
