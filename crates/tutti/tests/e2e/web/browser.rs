@@ -286,7 +286,8 @@ fn page_works_by_keyboard_alone() {
     act(&browser, &instance, waits, ("release", "queued"));
     assert!(!instance.job(waits)["reason"].as_str().unwrap().contains("held"));
     dark(&browser, runs);
-    assert!(browser.errors().is_empty(), "{:#?}", browser.errors());
+    let errors = browser.errors();
+    assert!(errors.is_empty(), "{errors:#?}");
 }
 
 /// The history shows when a waiting job is expected to start: to the right of now.
