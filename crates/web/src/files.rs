@@ -63,10 +63,12 @@ pub(crate) fn no_session() -> Response<Body> {
 }
 
 /// A page that leads to the page itself. A redirect would not do: a browser that followed a link
-/// from elsewhere sends no cookie behind one.
+/// from elsewhere sends no cookie behind one. It names the icon, or browsers ask for one that is
+/// not there.
 pub(crate) fn forward(path: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tutti</title>\
+         <link rel=\"icon\" href=\"{path}/icon.svg\" type=\"image/svg+xml\">\
          <meta http-equiv=\"refresh\" content=\"0;url={path}/\"><p><a href=\"{path}/\">Tutti</a></p></html>"
     )
 }
