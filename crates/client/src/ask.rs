@@ -103,28 +103,24 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
 
 /// The jobs of all pages, given what answers for the one that begins with a job.
 pub fn pages_of_jobs(
-    page: impl FnMut(JobId) -> anyhow::Result<Reply>,
+    mut page: impl FnMut(JobId) -> anyhow::Result<Reply>,
 ) -> anyhow::Result<Vec<JobReport>> {
-    let mut all = Vec::new();
-    each_page_of_jobs(page, |jobs| {
-        all.extend(jobs);
-        Ok(())
-    })?;
-    Ok(all)
+    all_pages(JobId(0), |from| jobs_of(page(from)?))
 }
 
 /// As [`pages_of_jobs`]; only one page is kept at a time.
 pub fn each_page_of_jobs(
     mut page: impl FnMut(JobId) -> anyhow::Result<Reply>,
-    mut visit: impl FnMut(Vec<JobReport>) -> anyhow::Result<()>,
+    visit: impl FnMut(Vec<JobReport>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut from = Some(JobId(0));
-    while let Some(first) = from {
-        let Reply::Jobs { jobs, next } = page(first)? else { return unexpected() };
-        visit(jobs)?;
-        from = later(next, first);
+    each_page(JobId(0), |from| jobs_of(page(from)?), visit)
+}
+
+fn jobs_of(reply: Reply) -> anyhow::Result<(Vec<JobReport>, Option<JobId>)> {
+    match reply {
+        Reply::Jobs { jobs, next } => Ok((jobs, next)),
+        _ => unexpected(),
     }
-    Ok(())
 }
 
 /// The nodes of all pages, given what answers for the one that begins with a node.
@@ -141,20 +137,29 @@ pub fn pages_of_nodes(
 /// begins.
 pub fn all_pages<T, K: Copy + Ord>(
     first: K,
-    mut page: impl FnMut(K) -> anyhow::Result<(Vec<T>, Option<K>)>,
+    page: impl FnMut(K) -> anyhow::Result<(Vec<T>, Option<K>)>,
 ) -> anyhow::Result<Vec<T>> {
-    let (mut all, mut from) = (Vec::new(), Some(first));
-    while let Some(first) = from {
-        let (items, next) = page(first)?;
+    let mut all = Vec::new();
+    each_page(first, page, |items| {
         all.extend(items);
-        from = later(next, first);
-    }
+        Ok(())
+    })?;
     Ok(all)
 }
 
-/// Where the next page begins. One that begins no later would be asked for again and again.
-fn later<K: Copy + Ord>(next: Option<K>, first: K) -> Option<K> {
-    next.filter(|next| *next > first)
+fn each_page<T, K: Copy + Ord>(
+    first: K,
+    mut page: impl FnMut(K) -> anyhow::Result<(Vec<T>, Option<K>)>,
+    mut visit: impl FnMut(Vec<T>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut from = Some(first);
+    while let Some(first) = from {
+        let (items, next) = page(first)?;
+        visit(items)?;
+        // A page that begins no later would be asked for again and again.
+        from = next.filter(|next| *next > first);
+    }
+    Ok(())
 }
 
 /// A reply of a kind that does not answer the request: only a broken controller sends one.

@@ -22,8 +22,7 @@ pub fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// A list that is printed as [`print_json`] prints it, an item at a time: however long it is, it
-/// takes no memory.
+/// A list that is printed as [`print_json`] prints it, some items at a time: none is kept.
 #[derive(Default)]
 pub struct JsonList {
     has_items: bool,

@@ -345,12 +345,7 @@ fn all_jobs(
     ended: bool,
     request: impl Fn(tutti_types::JobId) -> tutti_wire::local::Request,
 ) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
-    let mut all = Vec::new();
-    each_page_of_jobs(ended, request, |jobs| {
-        all.extend(jobs);
-        Ok(())
-    })?;
-    Ok(all)
+    tutti_client::ask::pages_of_jobs(page_of_jobs(ended, request))
 }
 
 /// As [`all_jobs`]; only one page is kept at a time.
@@ -359,11 +354,18 @@ fn each_page_of_jobs(
     request: impl Fn(tutti_types::JobId) -> tutti_wire::local::Request,
     visit: impl FnMut(Vec<tutti_wire::report::JobReport>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let page = |from| match ended {
+    tutti_client::ask::each_page_of_jobs(page_of_jobs(ended, request), visit)
+}
+
+/// What answers for the page that begins with a job.
+fn page_of_jobs(
+    ended: bool,
+    request: impl Fn(tutti_types::JobId) -> tutti_wire::local::Request,
+) -> impl Fn(tutti_types::JobId) -> anyhow::Result<tutti_wire::local::Reply> {
+    move |from| match ended {
         true => ask_of_the_past(&request(from)),
         false => tutti_client::ask::ask(&request(from)),
-    };
-    tutti_client::ask::each_page_of_jobs(page, visit)
+    }
 }
 
 /// As [`tutti_client::ask::ask`]; where no instance runs, the journal of the one before answers.
