@@ -673,6 +673,7 @@ impl Driver {
             job,
             number: self.core.launch_of(job).number,
             step: StepId::FIRST,
+            began: entry.started.unwrap_or_default(),
             control,
             own_ipc: self.core.own_ipc(job),
             credentials: entry.credentials.clone(),

@@ -376,6 +376,7 @@ impl Driver {
             job: key.job,
             number: self.core.launch_of(key.job).number,
             step: key.step,
+            began: entry.started.unwrap_or_default(),
             control: self.core.control_of(key.job)?,
             own_ipc: false,
             credentials: entry.credentials.clone(),

@@ -19,8 +19,8 @@ use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::scm_rights;
 use tutti_node::simulated::groups::OLD_KERNEL as OLD_KERNEL_FILE;
 use tutti_types::{
-    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, StepId, StepKey, TaskPlacement,
-    TaskStatus,
+    ClusterTime, ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, StepId, StepKey,
+    TaskPlacement, TaskStatus,
 };
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::{decode, encode};
@@ -78,6 +78,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         job: JobId(job),
         number: 0,
         step: StepId::FIRST,
+        began: ClusterTime(7),
         control: ControlMethod::Freeze,
         own_ipc: true,
         credentials: Credentials {

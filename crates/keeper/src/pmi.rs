@@ -63,6 +63,16 @@ pub(super) struct Abort {
 /// When so much is freed at once, it is given back to the kernel.
 const LOOSE_BYTES: usize = 1 << 20;
 
+/// The name of a step's key-value space, which no other launch has. MPI libraries make the names of
+/// files in `/dev/shm` from it. A file of another job, or one that a killed job left, fails them.
+fn space_name(launch: &Launch) -> String {
+    let (job, began) = (launch.job, launch.began.0);
+    match launch.step {
+        StepId::FIRST => format!("kvs_{job}_{began:x}"),
+        step => format!("kvs_{job}_{began:x}_{step}"),
+    }
+}
+
 impl PmiJob {
     fn new(launch: &Launch) -> Self {
         let nodes = (0_u32..).zip(&launch.nodes);
@@ -73,10 +83,7 @@ impl PmiJob {
                 user: UserId(launch.credentials.uid),
                 size: launch.size,
                 ranks: launch.share.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
-                space_name: match launch.step {
-                    StepId::FIRST => format!("kvs_{}", launch.job),
-                    step => format!("kvs_{}_{step}", launch.job),
-                },
+                space_name: space_name(launch),
                 process_mapping: process_mapping(of_ranks),
                 attributes: Vec::new(),
                 universe: launch.nodes.iter().fold(0, |sum: u32, it| sum.saturating_add(it.slots)),

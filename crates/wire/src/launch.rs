@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, StepId, TaskPlacement,
+    ClusterTime, ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, StepId,
+    TaskPlacement,
 };
 
 /// The program of a job, and what its tasks find when they start.
@@ -198,6 +199,9 @@ pub struct Launch {
     pub number: u32,
     /// Which step of the job.
     pub step: StepId,
+    /// When the job began, by the cluster's clock. No other job of this number began then, be it of
+    /// another instance, nor did an earlier launch of this one.
+    pub began: ClusterTime,
     /// How its processes are suspended and resumed.
     pub control: ControlMethod,
     /// Whether it has System V IPC and POSIX message queues of its own, where that is possible.
@@ -397,7 +401,7 @@ mod tests {
     };
     use alloc::vec::Vec;
     use serde_bytes::ByteBuf;
-    use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, NodeId, StepId};
+    use tutti_types::{ClusterTime, ControlMethod, JobId, LaunchId, Nanos, NodeId, StepId};
 
     /// What the node of this rank sees of a job of two nodes with two tasks each.
     fn written(node_rank: u32, output: &str, error: Option<&str>) -> Written {
@@ -413,6 +417,7 @@ mod tests {
             job: JobId(1),
             number: 0,
             step: StepId::FIRST,
+            began: ClusterTime::default(),
             control: ControlMethod::Freeze,
             own_ipc: false,
             credentials: Credentials { uid: 0, gid: 0, groups: Vec::new() },

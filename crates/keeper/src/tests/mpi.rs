@@ -44,7 +44,7 @@ const STORES: &str = "
 say() { echo \"cmd=$*\" >&$PMI_FD; read -r answer <&$PMI_FD; }
 value=$(printf %01000d 0)
 say init pmi_version=1 pmi_subversion=1
-for n in $(seq 600); do say put kvsname=kvs_$TUTTI_JOB key=k$n value=$value; done
+for n in $(seq 600); do say put key=k$n value=$value; done
 echo \"$answer\"
 exec sleep 1000
 ";

@@ -149,8 +149,9 @@ int main(int argc, char **argv)
     fd = atoi(getenv("PMI_FD"));
     rank = atoi(getenv("PMI_RANK"));
     size = atoi(getenv("PMI_SIZE"));
-    snprintf(kvs, sizeof kvs, "kvs_%s", getenv("TUTTI_JOB"));
     ask("cmd=init pmi_version=1 pmi_subversion=1\n");
+    if (sscanf(ask("cmd=get_my_kvsname\n"), "cmd=my_kvsname rc=0 kvsname=%63s", kvs) != 1)
+        return 8;
     if (!strcmp(argv[1], "cards") || !strcmp(argv[1], "shut")) {
         cards(count);
     } else if (!strcmp(argv[1], "ring")) {

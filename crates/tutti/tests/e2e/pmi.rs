@@ -161,3 +161,31 @@ fn several_mpi_programs_of_a_task_may_follow_each_other() {
     let words = "an earlier MPI program of this task had shut down its PMI connection";
     instance.tutti(&shut).expect(141).says(words);
 }
+
+/// Says the name of its key-value space.
+const SPACE: &str = "
+say() { echo \"cmd=$*\" >&$PMI_FD; read -r answer <&$PMI_FD; }
+say init pmi_version=1 pmi_subversion=1
+say get_my_kvsname
+echo ${answer##*=}
+";
+
+/// MPICH 5 names a file in /dev/shm by a hash of it, and fails if there is one of another job, or
+/// of an earlier launch that was killed.
+#[test]
+fn no_two_launches_of_a_machine_have_a_key_value_space_of_the_same_name() {
+    let one = Instance::new().up();
+    let two = Instance::new().up();
+    let again = format!("{SPACE}[ $TUTTI_RESTARTS = 1 ] || sleep {}", one.nap);
+    one.tutti(&["batch", "-o", "names", "--wrap", &again]).expect(0);
+    let names = || fs::read_to_string(one.work.join("names")).unwrap_or_default();
+    eventually("it runs", || (names().lines().count() == 1).then_some(()));
+    one.tutti(&["requeue", "1"]).expect(0);
+    one.tutti(&["wait", "1"]).expect(0);
+    two.script("space", &format!("#!/bin/bash{SPACE}"));
+    let steps = "./space; tutti run -n 1 ./space";
+    let said = names() + &two.shell(&format!("tutti run -n 1 sh -c '{steps}'")).expect(0).text();
+    let names: std::collections::BTreeSet<&str> = said.lines().collect();
+    assert_eq!(names.len(), 4, "{said}");
+    assert!(names.iter().all(|name| name.starts_with("kvs_1_")), "{said}");
+}

@@ -153,12 +153,12 @@ fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
 const MEETS: &str = "
 say() { echo \"cmd=$*\" >&$PMI_FD; read -r answer <&$PMI_FD; }
 say init pmi_version=1 pmi_subversion=1
-say put kvsname=kvs_$TUTTI_JOB key=k$TUTTI_RANK value=v$TUTTI_RANK
+say put key=k$TUTTI_RANK value=v$TUTTI_RANK
 echo > in.$TUTTI_RANK
 while [ $TUTTI_RANK = 0 ] && ! [ -e go ]; do sleep 0.02; done
 say barrier_in
 echo > out.$TUTTI_RANK
-say get kvsname=kvs_$TUTTI_JOB key=k$((1 - TUTTI_RANK))
+say get key=k$((1 - TUTTI_RANK))
 echo $answer
 say finalize
 ";

