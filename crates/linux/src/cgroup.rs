@@ -342,6 +342,16 @@ impl Cgroup {
         Ok(self.top.remove_companions(&self.path)? && remove_tree(&self.path)?)
     }
 
+    /// As [`Cgroup::remove`], where most have this one group below and nothing else.
+    ///
+    /// # Errors
+    /// What `rmdir` says otherwise.
+    pub fn remove_around(&self, child: &str) -> Result<bool> {
+        // Whatever comes of it shows when this one is removed.
+        let _ = fs::remove_dir(self.path.join(child));
+        self.remove()
+    }
+
     /// As [`Cgroup::remove`] for a group for which nothing was ever limited or weighed: it has no
     /// companion but the one that [`Cgroup::count_memory`] made.
     ///
@@ -490,6 +500,9 @@ fn collect_processes(group: &Path, found: &mut Vec<i32>) -> Result<()> {
         Ok(text) => found
             .extend(text.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid: &i32| pid > 0)),
         Err(source) => {
+            if source.kind() == io::ErrorKind::NotFound {
+                return Ok(());
+            }
             let error = Error::File { operation: "read", path, source };
             // EOPNOTSUPP: a threaded group, whose processes are listed above it.
             if !error.is_gone() && error.errno() != Some(libc::EOPNOTSUPP) {

@@ -4,7 +4,10 @@ use crate::cgroup::leave_cpu_group;
 use crate::{Error, Result};
 use std::ffi::CString;
 
-/// Bit of `CAP_IPC_LOCK` in the `Cap*` lines of `/proc/self/status`.
+/// The version of `capget` with 64 capabilities.
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// Bit of `CAP_IPC_LOCK` among them.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 /// Bit of `CAP_SYS_NICE` there.
 const CAP_SYS_NICE: u64 = 1 << 23;
@@ -300,13 +303,26 @@ pub fn set_timer_slack(slack_ns: u64) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
 }
 
+/// Whether the calling thread has a capability in effect.
 fn has_capability(bit: u64) -> bool {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|capabilities| capabilities & bit != 0)
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Sets {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    let mut header = Header { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: both have the form that the kernel has for this version of the call.
+    let done = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) };
+    let effective = u64::from(sets[0].effective) | u64::from(sets[1].effective) << 32;
+    done == 0 && effective & bit != 0
 }
 
 /// Soft limit of this process on a resource.

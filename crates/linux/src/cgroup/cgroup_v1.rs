@@ -23,6 +23,7 @@ use crate::{Error, Result, xattr};
 use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// Name of the extended attribute with the bases, on the top group.
 const MARK: &CStr = c"user.companions";
@@ -78,6 +79,8 @@ pub(super) struct Top {
     pids_base: Option<PathBuf>,
     cpu_base: Option<PathBuf>,
     cpuset_base: Option<PathBuf>,
+    /// What sets of processors of jobs in v1 were given first, the last time.
+    pub(super) cpuset_values: Mutex<Option<(String, String)>>,
 }
 
 impl Top {
@@ -103,6 +106,7 @@ impl Top {
             pids_base: mounts.own_v1("pids"),
             cpu_base: mounts.own_v1("cpu"),
             cpuset_base: mounts.own_v1("cpuset"),
+            cpuset_values: Mutex::default(),
         }
     }
 
@@ -115,6 +119,7 @@ impl Top {
             pids_base: of.pids_base.or(here.pids_base),
             cpu_base: of.cpu_base.or(here.cpu_base),
             cpuset_base: of.cpuset_base.or(here.cpuset_base),
+            cpuset_values: Mutex::default(),
             path: of.path,
         }
     }
@@ -128,6 +133,7 @@ impl Top {
             pids_base: base("pids="),
             cpu_base: base("cpu="),
             cpuset_base: base("cpuset="),
+            cpuset_values: Mutex::default(),
         }
     }
 
@@ -224,6 +230,10 @@ impl Top {
         let file = group.join(controller.file_v2);
         if file.exists() {
             return true;
+        }
+        if self.base(controller).is_some() {
+            // A controller is in v1 or in cgroup2, not in both.
+            return false;
         }
         let value = format!("+{}", controller.name);
         for above in self.within(group).iter().rev() {

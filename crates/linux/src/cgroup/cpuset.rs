@@ -15,6 +15,7 @@ use crate::procfile::read_text;
 use crate::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 const CPUS: &str = "cpuset.cpus";
 const MEMS: &str = "cpuset.mems";
@@ -97,7 +98,7 @@ impl Top {
     fn make_set(&self, group: &Path) -> Result<Option<PathBuf>> {
         let Some(base) = self.base(CPUSET).filter(|_| group != self.path) else { return Ok(None) };
         let Some(set) = self.place(base, group, CPUSET) else { return Ok(None) };
-        if has(&set, MEMS) {
+        if self.make_set_as_before(&set) || has(&set, MEMS) {
             return Ok(Some(set));
         }
         let (Some(around), Some(top)) =
@@ -117,14 +118,32 @@ impl Top {
             make_inner(around)?;
             write(around, CPUS, &read(&top, CPUS)?)?;
         }
-        make_inner(&set)?;
+        let values = make_inner(&set)?;
+        if around == top {
+            self.note_cpuset_values(values);
+        }
         Ok(Some(set))
+    }
+
+    fn note_cpuset_values(&self, values: Option<(String, String)>) {
+        *self.cpuset_values.lock().unwrap_or_else(PoisonError::into_inner) = values;
+    }
+
+    /// Makes a set right below that around all of ours, by what the one before it was given: part
+    /// of each launch. Whether it is made; if not, it is as if nothing was done.
+    fn make_set_as_before(&self, set: &Path) -> bool {
+        let values = self.cpuset_values.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_below_top = set.parent().and_then(Path::file_name) == self.path.file_name();
+        let Some((balance, mems)) = values.filter(|_| is_below_top) else { return false };
+        fs::create_dir(set).is_ok()
+            && write(set, BALANCE, &balance).and_then(|()| write(set, MEMS, &mems)).is_ok()
     }
 
     /// Gives the set around all of ours what is around it.
     fn widen(&self) -> Result<()> {
         let Some(base) = self.base(CPUSET) else { return Ok(()) };
         let Some(top) = self.place(base, &self.path, CPUSET) else { return Ok(()) };
+        self.note_cpuset_values(None);
         for file in [CPUS, MEMS] {
             write(&top, file, &read(base, file)?)?;
         }
@@ -132,13 +151,14 @@ impl Top {
     }
 }
 
-fn make_inner(set: &Path) -> Result<()> {
+/// Gives what it wrote, of [`BALANCE`] and [`MEMS`].
+fn make_inner(set: &Path) -> Result<Option<(String, String)>> {
     make_directory(set)?;
-    if let Some(above) = set.parent() {
-        write(set, BALANCE, &read(above, BALANCE)?)?;
-        write(set, MEMS, &read(above, MEMS)?)?;
-    }
-    Ok(())
+    let Some(above) = set.parent() else { return Ok(None) };
+    let (balance, mems) = (read(above, BALANCE)?, read(above, MEMS)?);
+    write(set, BALANCE, &balance)?;
+    write(set, MEMS, &mems)?;
+    Ok(Some((balance, mems)))
 }
 
 /// Whether a set has this. The file that is asked for is the last that is written: a maker that was

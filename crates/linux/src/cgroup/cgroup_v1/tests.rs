@@ -23,6 +23,7 @@ impl Fixture {
             pids_base: base("pids"),
             cpu_base: base("cpu"),
             cpuset_base: base("cpuset"),
+            cpuset_values: Mutex::default(),
         }
     }
 }
@@ -167,7 +168,8 @@ fn memory_is_counted_for_each_task_beside_the_others_and_goes_with_the_job() {
 #[test]
 fn memory_is_counted_in_v2_only_where_its_peak_is_told() {
     let fixture = Fixture::new("counted-v2");
-    let (top, task) = (fixture.top(), fixture.0.join("v2/top/a/b"));
+    let top = Top { memory_base: None, ..fixture.top() };
+    let task = fixture.0.join("v2/top/a/b");
     let handed_down = fixture.0.join("v2/top/a/cgroup.subtree_control");
     fs::write(top.path.join(MEMORY.file_v2), "max").unwrap();
     assert_eq!(top.count_memory(&task), None);
