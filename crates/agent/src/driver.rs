@@ -32,7 +32,7 @@ use tutti_linux::signal::Root;
 use tutti_node::layout::{self, FIRST_STEP};
 use tutti_node::link::{Interest, Link, Poller, Ready};
 use tutti_node::membership::{Membership, Place};
-use tutti_node::platform::groups::Hierarchy;
+use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::{hardware, time as clock, ways};
 use tutti_node::signal_origin::answers_for;
 use tutti_types::{
@@ -106,6 +106,8 @@ const DONE: u64 = 10;
 pub(super) struct Groups {
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
+    /// Of jobs that have ended, to be removed at the end of the round.
+    pub(super) emptied: Vec<Arc<Cgroup>>,
 }
 
 /// The lease of this node, and what others know of it.
@@ -273,7 +275,7 @@ impl Agent {
                 beside,
                 orders: BTreeMap::new(),
             },
-            groups: Groups { hierarchy, no_cgroup },
+            groups: Groups { hierarchy, no_cgroup, emptied: Vec::new() },
             settings: first_settings(),
             external: External {
                 load: LoadReports::default(),
@@ -389,6 +391,7 @@ impl Agent {
             self.close_down();
         }
         self.flush();
+        self.remove_emptied();
         if let Some(sender) = self.service.sent_away {
             anyhow::bail!(
                 "got SIGTERM of process {sender}; jobs go on, and another agent is started"
@@ -738,6 +741,7 @@ impl Agent {
         if !self.makes_way(launch.id()) {
             return;
         }
+        self.remove_emptied();
         let group =
             match self.groups.hierarchy.as_ref().map(|h| h.create(&layout::group_of_job(id))) {
                 Some(Ok(group)) => Some(Arc::new(group)),

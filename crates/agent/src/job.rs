@@ -111,7 +111,7 @@ pub(super) fn grip(job: &Job) -> Grip {
 pub(super) fn remove_group(group: Option<&Cgroup>) {
     let Some(group) = group else { return };
     for attempt in 0..200 {
-        match group.remove() {
+        match group.remove_around(layout::FIRST_STEP) {
             Ok(true) => return,
             Ok(false) => {
                 if attempt == 0 {

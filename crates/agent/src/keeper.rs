@@ -231,11 +231,24 @@ impl Agent {
             job.masks.close();
             job.cleared = Some(usage);
             is_strange = job.strange;
-            remove_group(job.group.take().as_deref());
+            match job.group.take() {
+                Some(group) if matches!(group.is_populated(), Ok(false)) => {
+                    self.groups.emptied.push(group);
+                }
+                group => remove_group(group.as_deref()),
+            }
         }
         self.tell_controller(FromAgent::Cleared { launch, usage });
         if is_strange {
             self.on_forget(launch);
+        }
+    }
+
+    /// Removes groups in which nothing runs any more. It takes the kernel long, and nothing waits
+    /// for it: so it is done after the controller heard of the end, or for a later launch.
+    pub(super) fn remove_emptied(&mut self) {
+        for group in std::mem::take(&mut self.groups.emptied) {
+            remove_group(Some(&group));
         }
     }
 

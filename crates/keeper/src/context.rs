@@ -1,6 +1,7 @@
 //! What the jobs of a keeper share: the poller, reports to be sent, the processes to be reaped.
 
 use super::KeeperOptions;
+use super::emptied::Emptied;
 use super::helper::Kind;
 use super::pmix::{Asked, Silent};
 use super::scratch::Scratches;
@@ -85,6 +86,8 @@ pub(super) struct Context {
     pub(super) children: Children,
     /// When to look again at a task of which something was left, or that was killed.
     pub(super) endings: BTreeMap<(StepKey, usize), u64>,
+    /// Groups of tasks that have ended, to be removed when there is nothing else to do.
+    pub(super) emptied: Emptied,
     /// When to look how far threads are with what they do for a job.
     pub(super) beside: BTreeMap<StepKey, u64>,
     /// What MPI programs have stored and published.
@@ -177,6 +180,7 @@ impl Context {
                 adopted: BTreeSet::new(),
             },
             endings: BTreeMap::new(),
+            emptied: Emptied::default(),
             beside: BTreeMap::new(),
             mpi: Mpi {
                 names: Names::new(),

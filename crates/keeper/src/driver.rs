@@ -227,6 +227,7 @@ impl Keeper {
             self.round(&events, deadline.is_some());
             self.upgrade();
         }
+        self.context.emptied.remove_all();
         // The next keeper binds anew; a client must not find a socket that is not served.
         let _ = fs::remove_file(&self.options.socket);
         if let Some(sender) = self.end.sent_away {
@@ -254,6 +255,9 @@ impl Keeper {
             self.exposed = Some((monotonic_ns() + EXPOSED_FIRST_NS, EXPOSED_FIRST_NS));
         }
         // After everything that others wait for.
+        if events.is_empty() {
+            self.context.emptied.remove_all();
+        }
         if std::mem::take(&mut self.context.launching.namespace_wanted) {
             self.context.launching.namespaces.make_ahead();
         }
@@ -317,7 +321,7 @@ impl Keeper {
         let fronts = self.jobs.values().filter_map(Job::front_due_ns);
         let writers = self.jobs.values().filter_map(Job::writer_due_ns);
         let beside = self.context.beside.values().copied();
-        let reap = self.reaps_on.then_some(0);
+        let reap = (self.reaps_on || !self.context.emptied.is_empty()).then_some(0);
         let exposed = self.exposed.map(|(at, _)| at);
         let own = [
             self.end.stop_at_ns,
@@ -827,6 +831,7 @@ impl Keeper {
             ToKeeper::Launch { launch, cgroup } => {
                 let id = launch.id().key();
                 self.remove_if_over(launch.id());
+                self.context.emptied.remove_those_of(id.job);
                 if let Some(known) = self.jobs.get(&id) {
                     let (launch, known) = (launch.id(), known.launch.id());
                     info!("job {launch} is not launched: {known} is known");

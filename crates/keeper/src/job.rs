@@ -18,6 +18,7 @@ mod sweep;
 use super::adopt::{Adopted, Attaching};
 use super::context::{Context, Room, chain};
 use super::disk;
+use super::emptied;
 use super::environment;
 use super::front::Front;
 use super::pmi::PmiJob;
@@ -630,8 +631,11 @@ impl Job {
         let is_limited = limits::is_limited(&self.launch);
         let cleared = match &task.group {
             None => Ok(!task.killer.is_at_work()),
-            Some(group) if is_limited => group.remove(),
-            Some(group) => group.remove_unlimited(),
+            Some(group) => match group.is_populated() {
+                Ok(false) => Ok(true),
+                // It may be gone.
+                Ok(true) | Err(_) => emptied::remove(group, is_limited),
+            },
         };
         match cleared {
             Ok(false) => {
@@ -654,11 +658,18 @@ impl Job {
             Err(error) => warn!("{}", chain(&error)),
         }
         if self.is_waiting_for_an_abort(index) {
-            self.tasks[index].group = None;
+            self.let_group_go(index, context);
             context.endings.insert((self.key(), index), clock::monotonic_ns() + NAP_FIRST_NS);
             return;
         }
         self.end_task(index, context);
+    }
+
+    /// Nothing is left in the group of a task.
+    fn let_group_go(&mut self, index: usize, context: &mut Context) {
+        if let Some(group) = self.tasks[index].group.take() {
+            context.emptied.push(&self.launch, group);
+        }
     }
 
     /// The end of the task that aborted the job is told first: it is what ended the others, and
@@ -677,10 +688,10 @@ impl Job {
     }
 
     fn end_task(&mut self, index: usize, context: &mut Context) {
+        self.let_group_go(index, context);
         let task = &mut self.tasks[index];
         let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
         let (status, detail) = (*status, cut(std::mem::take(detail), TASK_DETAIL_BYTES_MAX));
-        task.group = None;
         self.usage.add(&task.usage);
         let usage = task.usage;
         task.phase = Phase::Ended { status, detail: detail.clone() };

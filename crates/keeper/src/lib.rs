@@ -35,6 +35,7 @@ mod adopt;
 mod context;
 mod disk;
 mod driver;
+mod emptied;
 mod environment;
 #[cfg(test)]
 mod fixture;

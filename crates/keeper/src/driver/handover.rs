@@ -119,6 +119,7 @@ impl Keeper {
     /// asked.
     pub(super) fn upgrade(&mut self) {
         let Some(mut successor) = self.end.successor.take() else { return };
+        self.context.emptied.remove_all();
         for job in self.jobs.values_mut() {
             job.end_look(&mut self.context);
         }

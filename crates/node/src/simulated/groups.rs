@@ -174,6 +174,12 @@ impl Cgroup {
         ask!(self, group => group.take_in(process), (_machine, path) => Err(gone(path)))
     }
 
+    pub fn is_populated(&self) -> Result<bool> {
+        ask!(self, group => group.is_populated(), (machine, path) => {
+            Ok(is_cut_off() || machine.processes.values().any(|it| it.group.starts_with(path)))
+        })
+    }
+
     pub fn remove(&self) -> Result<bool> {
         ask!(self, group => group.remove(), (machine, path) => {
             let is_used = is_cut_off() || machine.processes.values().any(|it| it.group.starts_with(path));
@@ -183,6 +189,13 @@ impl Cgroup {
             }
             Ok(!is_used)
         })
+    }
+
+    pub fn remove_around(&self, child: &str) -> Result<bool> {
+        match self {
+            Self::Real(group) => group.remove_around(child),
+            Self::Simulated(..) => self.remove(),
+        }
     }
 
     pub fn remove_unlimited(&self) -> Result<bool> {
