@@ -9,6 +9,7 @@ mod nodes;
 mod pace;
 mod page;
 mod screen;
+mod short;
 mod view;
 
 use super::submit::order;
@@ -55,6 +56,10 @@ pub(crate) struct TopArgs {
     #[arg(short, long)]
     user: Option<String>,
 
+    /// List jobs in short columns, with a letter for each state
+    #[arg(short, long, conflicts_with = "json")]
+    short: bool,
+
     /// Show processes of these jobs, ranks or processes: 7, 7.0, 7.0/1234
     #[arg(value_name = "JOB")]
     targets: Vec<Target>,
@@ -65,6 +70,7 @@ Examples:
   tutti top                    live; q ends it
   tutti top 7                  also the processes of job 7
   tutti top -b -n 1            one update, for a file or a pipe
+  tutti top --short            a letter for each state of a job
 
 The matrix is above: a line for each row, with its part of the time. It has a \
 letter for each processor of each node: the job that has it in the turns of \
@@ -76,6 +82,13 @@ CPU is processor time since the last update, in percent of one processor. It is 
 without cgroups, or until all nodes of the job have reported. `tutti ps --help` \
 explains the other columns. While nothing happens, CPU and AGE of thousands of \
 jobs are updated less often: `tutti top` then uses 1 % of a processor at most.
+
+With --short, ROW is the row of the matrix, BASE the first node and processor, \
+and H:MM the time of turns. ST is the state:
+  N  new: it waits for processors    W  it waits for its first turn
+  R  it runs, in its turns           S  suspended
+  o, O  preempting, preempted        i  resuming
+  E  ending
 
 Keys:
   up, down, page up, page down, home, end: choose a job
@@ -133,7 +146,7 @@ struct Shown<'a> {
 
 /// One look after the other, without a terminal.
 fn one_by_one(args: &TopArgs) -> anyhow::Result<Exit> {
-    let (mut feed, mut view) = (Feed::new(&args.targets)?, View::default());
+    let (mut feed, mut view) = (Feed::new(&args.targets)?, View::new(args.short));
     let mut due = Instant::now();
     for look in 1.. {
         let sample = feed.look()?;
@@ -178,7 +191,7 @@ const fn length(nanos: Nanos) -> Duration {
 /// On a terminal, until the user ends it.
 fn live(args: &TopArgs) -> anyhow::Result<Exit> {
     // A user that asks for an unknown job hears so before the screen changes.
-    let (mut feed, mut view) = (Feed::new(&args.targets)?, View::default());
+    let (mut feed, mut view) = (Feed::new(&args.targets)?, View::new(args.short));
     let mut sample = feed.look()?;
     if let Some(remark) = &sample.remark {
         anyhow::bail!("{remark}");

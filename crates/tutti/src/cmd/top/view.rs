@@ -5,6 +5,7 @@ use super::feed::Sample;
 use super::letters::Letters;
 use super::matrix;
 use super::screen::{Line, Style};
+use super::short;
 use crate::cmd::{list, tree};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -39,9 +40,16 @@ pub(super) struct View {
     rates: BTreeMap<JobId, u64>,
     /// How many jobs are above the first that is shown.
     above: usize,
+    /// Whether jobs have short columns.
+    is_short: bool,
 }
 
 impl View {
+    /// With short columns of jobs, or the usual ones.
+    pub(super) fn new(is_short: bool) -> Self {
+        Self { is_short, ..Self::default() }
+    }
+
     /// The picture of a look as text; of the jobs only those of a user, if one is named.
     pub(super) fn texts(&mut self, sample: &Sample, user: Option<&str>, room: Room) -> Vec<String> {
         let mut desk = Desk::default();
@@ -149,6 +157,9 @@ impl View {
     }
 
     fn table<'a>(&self, jobs: impl Iterator<Item = &'a JobReport> + Clone, desk: &Desk) -> Table {
+        if self.is_short {
+            return short::table(jobs, &self.letters, |job| desk.is_marked(job.job));
+        }
         let is_limited = list::has_limits(jobs.clone());
         let mut columns = vec![
             ("", Align::Left),
