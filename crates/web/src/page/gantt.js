@@ -45,7 +45,7 @@ function draw(jobs, starts, { from, until, now, width }) {
       svg('rect', { class: 'wait', x: x(span.accepted), y: y + 9, width: Math.max(0, x(span.begin) - x(span.accepted)), height: 4 }),
       svg('rect', { class: span.open ? 'job open' : 'job', vars: hue(job.job), x: x(span.begin), y: y + 4, rx: 2,
         width: Math.max(job.placement?.length === 0 && span.open ? 0 : 2, x(span.end) - x(span.begin)), height: LINE - 8 }),
-      start?.starts_ms && svg('rect', { class: 'wait', x: x(start.starts_ms), y: y + 4, rx: 2, height: LINE - 8,
+      start?.starts_ms && start.starts_ms < until && svg('rect', { class: 'wait', x: x(start.starts_ms), y: y + 4, rx: 2, height: LINE - 8,
         width: Math.max(2, x(start.ends_ms ?? until) - x(start.starts_ms)) })));
   });
   parts.push(svg('line', { class: 'now', x1: x(now), x2: x(now), y1: 16, y2: 18 + jobs.length * LINE }));
@@ -83,7 +83,10 @@ export function view(main) {
     isFirst = false;
     const shown = all.slice(-JOBS).sort((a, b) => spanOf(a, now).begin - spanOf(b, now).begin || a.job - b.job);
     const expected = new Map(starts.jobs.map((it) => [it.job, it]));
-    const until = now + Number(which.value) * 1000 * (expected.size > 0 ? 0.3 : 0.02);
+    const span = Number(which.value) * 1000;
+    // What is expected has room, up to three times the time shown.
+    const ahead = Math.max(0, ...starts.jobs.map((it) => ((it.ends_ms ?? it.starts_ms ?? now) - now) * 1.05));
+    const until = now + (expected.size > 0 ? Math.min(3 * span, Math.max(0.3 * span, ahead)) : 0.02 * span);
     replace(box, shown.length === 0 ? h('p', { class: 'quiet' }, 'No job in this time.') :
       draw(shown, expected, { from, until, now, width: Math.max(280, Math.floor(box.clientWidth)) }));
     note.textContent = all.length > JOBS ? `The latest ${JOBS} of ${all.length} jobs.` : '';

@@ -297,8 +297,9 @@ fn forecast(browser: &Browser, waits: u64) {
         "const job = document.querySelector('#gantt a[href=\"#/job/{waits}\"]'); \
          const now = document.querySelector('#gantt line.now'); \
          if (!job || !now) return null; \
-         const all = [...job.querySelectorAll('rect.wait')].map((it) => Number(it.getAttribute('x'))); \
-         return Math.max(...all) > Number(now.getAttribute('x1')) + 10"
+         const number = (it, name) => Number(it.getAttribute(name)); \
+         const last = [...job.querySelectorAll('rect.wait')].at(-1); \
+         return number(last, 'x') > number(now, 'x1') + 50 && number(last, 'width') > 50"
     );
     browser.wait(&places);
     browser.picture("forecast");
