@@ -193,6 +193,7 @@ impl Agent {
             late_timetables: report.late,
             switch_times: report.times,
             switch_delays: report.delays,
+            cpu_pressure_us: proc::cpu_pressure_us(),
             ..own
         }
     }

@@ -102,6 +102,7 @@ pub fn open_metrics(figures: &Figures) -> String {
     add_times(&mut text, &figures.metrics);
     add_nodes(&mut text, &figures.nodes);
     add_agents(&mut text, &figures.status.agents);
+    add_pressure(&mut text, &figures.status.agents);
     add_instance(&mut text, figures);
     text.0.push_str("# EOF\n");
     text.0
@@ -205,6 +206,18 @@ fn add_agents(text: &mut Text, agents: &[AgentStatus]) {
     }
 }
 
+/// Time in which tasks waited for processors, of nodes whose kernels count it.
+fn add_pressure(text: &mut Text, agents: &[AgentStatus]) {
+    let name = "tutti_node_cpu_pressure_seconds";
+    let help = "Time in which some task of the node waited for a processor.";
+    text.family(name, "counter", "seconds", help);
+    for agent in agents {
+        let Some(pressure_us) = agent.cpu_pressure_us else { continue };
+        let labels = [("node", &*agent.node)];
+        text.series(&format!("{name}_total"), &labels, &decimal(pressure_us, 6));
+    }
+}
+
 fn add_instance(text: &mut Text, figures: &Figures) {
     let Figures { metrics, status, .. } = figures;
     text.family(
@@ -236,8 +249,23 @@ fn add_instance(text: &mut Text, figures: &Figures) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Text, decimal};
+    use super::{Text, add_pressure, decimal};
     use tutti_wire::metrics::{Histogram, LAUNCH_BOUNDS_MS};
+    use tutti_wire::report::AgentStatus;
+
+    #[test]
+    fn node_without_a_pressure_has_no_series_of_it() {
+        let agent = |node: &str, cpu_pressure_us| AgentStatus {
+            node: node.into(),
+            cpu_pressure_us,
+            ..AgentStatus::default()
+        };
+        let mut text = Text(String::new());
+        add_pressure(&mut text, &[agent("old", None), agent("new", Some(2_500_000))]);
+        let series = text.0.lines().filter(|line| !line.starts_with('#'));
+        let wanted = [r#"tutti_node_cpu_pressure_seconds_total{node="new"} 2.5"#];
+        assert_eq!(series.collect::<Vec<_>>(), wanted);
+    }
 
     #[test]
     fn numbers_have_a_point_and_no_needless_zeros() {

@@ -466,6 +466,20 @@ fn load_averages_in(path: &Path) -> Result<[u32; 3]> {
         .map_err(|_| Error::Malformed { path: path.to_owned(), wanted: "load averages" })
 }
 
+/// Time in which some task of the machine waited for a processor, since the machine began, in
+/// microseconds. `None` if the kernel does not count it: pressure stall information is off, or older
+/// than Linux 4.20.
+#[must_use]
+pub fn cpu_pressure_us() -> Option<u64> {
+    stalled_us(&fs::read_to_string("/proc/pressure/cpu").ok()?)
+}
+
+/// The total of the line `some` of a file of pressure.
+fn stalled_us(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+}
+
 /// `1.25` as 1250.
 fn thousandths(text: &str) -> Option<u32> {
     let (whole, hundredths) = text.split_once('.')?;
@@ -740,6 +754,16 @@ mod tests {
         assert_eq!(thousandths("12.34"), Some(12_340));
         assert_eq!(thousandths("12"), None);
         assert_eq!(set_bits(&[0b1001, 1 << 63]), [0, 3, 127]);
+    }
+
+    #[test]
+    fn pressure_is_the_total_of_some() {
+        let text = "some avg10=91.60 avg60=96.49 avg300=96.09 total=29439078688\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(stalled_us(text), Some(29_439_078_688));
+        for damaged in ["", "full total=7\n", "some avg10=0.00\n", "some total=-1\n"] {
+            assert_eq!(stalled_us(damaged), None, "{damaged:?}");
+        }
     }
 
     #[test]

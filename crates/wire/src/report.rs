@@ -618,6 +618,9 @@ pub struct AgentStatus {
     pub switch_times: Histogram,
     /// By how much switches began too late, in nanoseconds.
     pub switch_delays: Histogram,
+    /// Time in which some task of the machine waited for a processor, since it began, in
+    /// microseconds; `None` if the kernel does not count it.
+    pub cpu_pressure_us: Option<u64>,
 }
 
 /// Whether a node has given a sign of life.
