@@ -31,6 +31,7 @@ mod nodes;
 mod orders;
 mod params;
 mod queue;
+mod quick;
 mod reference;
 mod replace_file;
 mod report;
@@ -219,9 +220,7 @@ impl Verb {
     }
 }
 
-/// Parses the command line. The table of all verbs with their options takes longer to make than
-/// a job takes to launch, so for `run`, which people and scripts start by the thousand, only its
-/// own is made.
+/// Parses the command line.
 ///
 /// # Errors
 /// The exit code, once what there is to say was printed: help, version, or what is wrong.
@@ -248,21 +247,15 @@ fn say_usage(error: &clap::Error) -> Exit {
 }
 
 fn try_parse() -> Result<Verb, clap::Error> {
-    use clap::{Args, CommandFactory, FromArgMatches};
-    let mut words = std::env::args_os();
-    if words.nth(1).is_some_and(|verb| verb == "run") {
-        let command = clap::Command::new("run")
-            .bin_name("tutti run")
-            .version(env!("CARGO_PKG_VERSION"))
-            .about("Run a parallel job, and show its output")
-            .max_term_width(100)
-            .no_binary_name(true);
-        let command = ColourArgs::augment_args(run::RunArgs::augment_args(command));
-        let matches = command.try_get_matches_from(words)?;
-        colours::choose(ColourArgs::from_arg_matches(&matches)?.color);
-        let args = run::RunArgs::from_arg_matches(&matches)?;
-        return args.check().map(|()| Verb::Run(args));
+    let verb = quick::parse().map_or_else(parse_by_whole_table, Ok)?;
+    if let Verb::Run(args) = &verb {
+        args.check()?;
     }
+    Ok(verb)
+}
+
+fn parse_by_whole_table() -> Result<Verb, clap::Error> {
+    use clap::{CommandFactory, FromArgMatches};
     let mut command = help::grouped(Cli::command());
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
