@@ -101,6 +101,44 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
     }
 }
 
+/// Asks many questions over one connection, and gives each with its answer, in their order. A
+/// failure that the instance reports is the error of that one answer. Where the controller goes
+/// away, the others are asked one by one.
+///
+/// # Errors
+/// If no instance can be reached, before anything is given; and what `visit` says.
+pub fn ask_each(
+    questions: &[Request],
+    mut visit: impl FnMut(&Request, anyhow::Result<Reply>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    /// Questions that are sent before the first of them is answered.
+    const AHEAD: usize = 32;
+    if questions.is_empty() {
+        return Ok(());
+    }
+    let mut link = Some(connect()?);
+    let mut unsent = questions.iter();
+    for (count, question) in questions.iter().enumerate() {
+        let answer = link.as_mut().and_then(|link| {
+            let ahead = if count == 0 { AHEAD } else { 1 };
+            unsent.by_ref().take(ahead).for_each(|question| link.send(question));
+            link.call().ok()
+        });
+        let answer = match answer {
+            Some(Reply::Failed { code, reason }) if !Again::Unanswered.after_failure(code) => {
+                Err(coded(code, reason))
+            }
+            Some(Reply::Failed { .. }) | None => {
+                link = None;
+                ask(question)
+            }
+            Some(reply) => Ok(reply),
+        };
+        visit(question, answer)?;
+    }
+    Ok(())
+}
+
 /// The jobs of all pages, given what answers for the one that begins with a job.
 pub fn pages_of_jobs(
     mut page: impl FnMut(JobId) -> anyhow::Result<Reply>,

@@ -4,7 +4,7 @@ use crate::cmd::ask_of_the_past;
 use crate::cmd::job_range::{Found, find_elements};
 use nix::unistd::User;
 use std::collections::BTreeMap;
-use tutti_client::ask::{ask, pages_of_jobs, unexpected};
+use tutti_client::ask::{ask, ask_each, pages_of_jobs, unexpected};
 use tutti_node::codes::code_of;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ArraySpec, Indices, JobId};
@@ -475,7 +475,50 @@ fn ended(since_ms: u64, user: Option<&str>) -> anyhow::Result<Vec<Job>> {
 /// # Errors
 /// If the instance does not answer.
 pub(super) fn one(job: JobId) -> anyhow::Result<Option<Job>> {
-    match ask_of_the_past(&Request::Show { job, environment: false }) {
+    shown_in(ask_of_the_past(&Request::Show { job, environment: false }))
+}
+
+/// As [`one`] for each of several jobs, over one connection; without those that are not there.
+///
+/// # Errors
+/// If the instance does not answer.
+pub(super) fn several(jobs: impl IntoIterator<Item = JobId>) -> anyhow::Result<Vec<Job>> {
+    let question = |job| Request::Show { job, environment: false };
+    let questions: Vec<Request> = jobs.into_iter().map(question).collect();
+    let mut all = Vec::with_capacity(questions.len());
+    let asked = ask_each(&questions, |_, reply| {
+        all.extend(shown_in(reply)?);
+        Ok(())
+    });
+    match asked {
+        Err(error) if all.is_empty() && super::has_no_instance(&error) => {}
+        asked => return asked.map(|()| all),
+    }
+    for question in &questions {
+        all.extend(shown_in(ask_of_the_past(question))?);
+    }
+    Ok(all)
+}
+
+/// Adds the details and steps of these jobs, which lists do not have.
+///
+/// # Errors
+/// If the instance does not answer.
+pub(super) fn add_details<'a>(jobs: impl IntoIterator<Item = &'a mut Job>) -> anyhow::Result<()> {
+    let jobs: Vec<&mut Job> = jobs.into_iter().collect();
+    let known = several(jobs.iter().map(|job| job.id()))?;
+    let mut known: BTreeMap<JobId, Job> = known.into_iter().map(|job| (job.id(), job)).collect();
+    for job in jobs {
+        if let Some(known) = known.remove(&job.id()) {
+            (job.details, job.steps) = (known.details, known.steps);
+        }
+    }
+    Ok(())
+}
+
+/// The job that an answer shows.
+fn shown_in(reply: anyhow::Result<Reply>) -> anyhow::Result<Option<Job>> {
+    match reply {
         Ok(Reply::Show(show)) => Ok(Some(Job::shown(*show))),
         Ok(_) => unexpected(),
         Err(error) if super::has_no_instance(&error) || code_of(&error) == Code::NoJob => Ok(None),

@@ -237,12 +237,7 @@ fn add_details(jobs: &mut [Job], is_needed: impl Fn(&Job) -> bool) -> anyhow::Re
         );
         return Ok(());
     }
-    for job in jobs.iter_mut().filter(|job| job.details.is_none() && is_needed(job)) {
-        if let Some(known) = jobs::one(job.id())? {
-            (job.details, job.steps) = (known.details, known.steps);
-        }
-    }
-    Ok(())
+    jobs::add_details(jobs.iter_mut().filter(|job| job.details.is_none() && is_needed(job)))
 }
 
 /// The fields, each with the width that the user gave it: to the right, if it is positive.

@@ -235,9 +235,7 @@ fn show_jobs(named: &[&str], line: &Line) -> anyhow::Result<u8> {
         found.extend(jobs);
     }
     if named.is_empty() {
-        for job in jobs::listed(None, None)? {
-            found.extend(jobs::one(job.id())?);
-        }
+        found = jobs::several(jobs::listed(None, None)?.iter().map(Job::id))?;
         if found.is_empty() {
             print("No jobs in the system\n")?;
             return Ok(0);

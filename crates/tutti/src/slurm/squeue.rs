@@ -226,23 +226,13 @@ fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::R
         jobs = jobs.into_iter().flat_map(Job::unfolded).collect();
     }
     if line.has("json") {
-        add_details(&mut jobs)?;
+        jobs::add_details(&mut jobs)?;
         print_json(&json::of_squeue(&jobs))?;
     } else {
         with_details(&mut jobs, columns)?;
         print(&table(&jobs, columns, !line.has("noheader")))?;
     }
     Ok(0)
-}
-
-/// Asks for the details of jobs.
-fn add_details<'a>(jobs: impl IntoIterator<Item = &'a mut Job>) -> anyhow::Result<()> {
-    for job in jobs {
-        if let Some(known) = jobs::one(job.id())? {
-            job.details = known.details;
-        }
-    }
-    Ok(())
 }
 
 /// The steps that are named: behind `-s`, as its value or as further words.
@@ -514,7 +504,7 @@ fn with_details(jobs: &mut [Job], columns: &[Piece<Column>]) -> anyhow::Result<(
     };
     let all = columns.iter().any(is_detailed);
     let ended = columns.iter().any(lists_nodes);
-    add_details(jobs.iter_mut().filter(|job| all || ended && job.state.has_ended()))
+    jobs::add_details(jobs.iter_mut().filter(|job| all || ended && job.state.has_ended()))
 }
 
 fn table(jobs: &[Job], columns: &[Piece<Column>], header: bool) -> String {

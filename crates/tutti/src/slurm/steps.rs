@@ -215,11 +215,7 @@ pub(super) fn running(job: &Job) -> Vec<Step<'_>> {
 /// If the instance does not answer.
 pub(super) fn with_steps(mut jobs: Vec<Job>) -> anyhow::Result<Vec<Job>> {
     jobs.retain(|job| !job.state.has_ended() && job.state != State::Pending);
-    let mut all = Vec::new();
-    for job in jobs {
-        all.extend(jobs::one(job.id())?);
-    }
-    Ok(all)
+    jobs::several(jobs.iter().map(Job::id))
 }
 
 #[cfg(test)]

@@ -189,3 +189,23 @@ fn steps_that_have_ended_have_rows_also_when_their_job_has_ended() {
     let json = slurm(&instance, &["sacct", "--json", "-X", "-j", "1"]).expect(0).json();
     assert_eq!(json["jobs"][0]["steps"].as_array().unwrap().len(), 0);
 }
+
+/// More than are asked for at a time, over one connection.
+#[test]
+fn the_steps_of_many_jobs_are_listed_each_with_its_job() {
+    let instance = faced();
+    let wrap = "srun -n 1 sh -c 'exit $SLURM_ARRAY_TASK_ID'";
+    slurm(&instance, &["sbatch", "-W", "-a", "0-69", "-o", "/dev/null", "--wrap", wrap]);
+    let rows = lines(&instance, &["sacct", "-n", "-P", "-o", "JobID,ExitCode"]);
+    let of_each = |element: u32| {
+        [
+            format!("1_{element}|{element}:0"),
+            format!("1_{element}.batch|{element}:0"),
+            format!("1_{element}.0|{element}:0"),
+        ]
+    };
+    assert_eq!(rows, (0..70).flat_map(of_each).collect::<Vec<_>>());
+    // In the order of their numbers, and each once.
+    let json = slurm(&instance, &["sacct", "--json"]).expect(0).json();
+    assert_eq!(json["jobs"].as_array().unwrap().len(), 70);
+}
