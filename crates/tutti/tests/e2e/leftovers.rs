@@ -8,6 +8,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// To be held by a test that removes what is left: meanwhile no other test takes that from it.
+pub(crate) fn removes() -> MutexGuard<'static, ()> {
+    static REMOVAL: Mutex<()> = Mutex::new(());
+    REMOVAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[test]
 fn each_job_has_a_directory_for_temporary_files_that_goes_with_it() {
@@ -69,6 +76,7 @@ fn however_deep_a_job_nests_directories_the_keeper_goes_on() {
 
 #[test]
 fn what_a_job_moves_into_its_directory_of_another_users_stays_and_is_told() {
+    let _turn = removes();
     let instance = Instance::of_the_system().up();
     let share = instance.work.join("share");
     let theirs = share.join("theirs");
@@ -299,6 +307,7 @@ fn who_holds_a_device_open_ends_with_the_job() {
 
 #[test]
 fn what_is_left_of_an_instance_is_found_and_removed() {
+    let _turn = removes();
     let instance = Instance::new().up();
     let line = "touch $TMPDIR/a; exec sleep $NAP";
     let mut command = instance.command(&["submit", "-o", "/dev/null", "sh", "-c", line]);
@@ -343,6 +352,7 @@ fn what_is_left_of_an_instance_is_found_and_removed() {
 
 #[test]
 fn the_directories_of_other_users_are_left_alone() {
+    let _turn = removes();
     let instance = Instance::of_nobody();
     let path = std::env::temp_dir().join(format!("tutti-0-{:08x}-job-1", std::process::id()));
     fs::create_dir(&path).unwrap();
@@ -356,6 +366,7 @@ fn the_directories_of_other_users_are_left_alone() {
 
 #[test]
 fn root_removes_what_is_left_of_its_own_instances_whosever_their_jobs_were() {
+    let _turn = removes();
     let instance = Instance::new();
     needs_root("files of another user");
     let place = instance.work.join("tmp");

@@ -79,6 +79,7 @@ fn expect_refused(done: Done) {
 
 #[test]
 fn what_another_user_calls_an_instance_is_not_cleared_away() {
+    let _turn = crate::leftovers::removes();
     let trap = Trap::new("tutti-evil");
     File::create(trap.at("controller.sock")).unwrap();
     symlink(&trap.victim, trap.at("lock")).unwrap();
@@ -118,6 +119,7 @@ fn an_instance_of_anothers_own_is_said_to_be_that() {
 
 #[test]
 fn a_link_to_an_instance_is_none() {
+    let _turn = crate::leftovers::removes();
     let trap = Trap::new("tutti-link");
     let real = trap.instance.work.join("real");
     fs::create_dir(&real).unwrap();
