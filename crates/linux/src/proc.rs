@@ -467,8 +467,7 @@ fn load_averages_in(path: &Path) -> Result<[u32; 3]> {
 }
 
 /// Time in which some task of the machine waited for a processor, since the machine began, in
-/// microseconds. `None` if the kernel does not count it: pressure stall information is off, or older
-/// than Linux 4.20.
+/// microseconds. `None` if the kernel does not count it, by its settings or before Linux 4.20.
 #[must_use]
 pub fn cpu_pressure_us() -> Option<u64> {
     stalled_us(&fs::read_to_string("/proc/pressure/cpu").ok()?)

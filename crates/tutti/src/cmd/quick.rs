@@ -1,9 +1,9 @@
 //! Command lines that are read without the table of all verbs.
 //!
-//! That table, with all options of all verbs, takes longer to make than a job takes to launch. So of
-//! what people and scripts start by the thousand, and of what starts with each job, only the verb's
-//! own options are made. The whole table has the last word on whatever these don't take: help, and
-//! what is wrong with a command line.
+//! That table, with all options of all verbs, takes longer to make than a job takes to launch. So
+//! of what people and scripts start by the thousand, and of what starts with each job, only the
+//! verb's own options are made. The whole table has the last word on whatever these don't take:
+//! help, and what is wrong with a command line.
 
 use super::{ColourArgs, Verb};
 use clap::{Args, FromArgMatches};
@@ -51,10 +51,7 @@ fn of<A: Args>(
     Some((verb(A::from_arg_matches(&matches).ok()?), colours))
 }
 
-fn of_none(
-    mut words: impl Iterator<Item = OsString>,
-    verb: Verb,
-) -> Option<(Verb, ColorChoice)> {
+fn of_none(mut words: impl Iterator<Item = OsString>, verb: Verb) -> Option<(Verb, ColorChoice)> {
     words.next().is_none().then_some((verb, ColorChoice::Auto))
 }
 
@@ -95,7 +92,7 @@ mod tests {
             "nodes",
             "nodes drain n1 --reason disk",
             "cancel --now 7",
-            "cancel --state queued",
+            "cancel --me --state queued",
             "signal USR1 7",
             "suspend 7",
             "resume 7 8.1",
@@ -114,7 +111,9 @@ mod tests {
 
     #[test]
     fn the_whole_table_says_what_is_wrong_and_helps() {
-        for line in ["", "ps --help", "ps -h", "ps --version", "cancel", "wait x", "nope", "writer x"] {
+        for line in
+            ["", "ps --help", "ps -h", "ps --version", "cancel", "ps --nope", "nope", "writer x"]
+        {
             let words = line.split(' ').map(OsString::from);
             assert!(read(words).is_none(), "{line}");
         }

@@ -83,7 +83,7 @@ without cgroups, or until all nodes of the job have reported. `tutti ps --help` 
 explains the other columns. While nothing happens, CPU and AGE of thousands of \
 jobs are updated less often: `tutti top` then uses 1 % of a processor at most.
 
-With --short, ROW is the row of the matrix, BASE the first node and processor, \
+With --short, ROW is the row of the matrix, BASE the first node and processor,
 and H:MM the time of turns. ST is the state:
   N  new: it waits for processors    W  it waits for its first turn
   R  it runs, in its turns           S  suspended
