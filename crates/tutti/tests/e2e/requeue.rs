@@ -49,7 +49,8 @@ fn a_job_that_runs_is_queued_again_under_its_number() {
 fn what_has_a_front_end_is_not_queued_again_and_what_is_cancelled_ends() {
     let instance = Instance::new().up();
     let run = instance.start(&["run", "sleep", &instance.nap]);
-    eventually("it runs", || (!instance.nappers().is_empty()).then_some(()));
+    let runs = || instance.jobs().iter().any(|job| job["state"] == "running");
+    eventually("it runs", || runs().then_some(()));
     let done = instance.tutti(&["requeue", "1"]);
     assert_ne!(done.code, 0);
     done.says("job 1 can't be queued again: its front end waits for its end");

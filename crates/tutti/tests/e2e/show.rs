@@ -119,7 +119,7 @@ fn logs_follow_a_job_from_its_queue_to_its_end_and_exit_with_its_code() {
     let following = instance.start(&["logs", "-f", "late"]);
     eventually("that it waits", || following.err().contains("waiting for").then_some(()));
     instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
-    following.wait_for("begun");
+    following.wait_for("begun\nbegun\n");
     let so_far = instance.tutti(&["logs", "last"]).expect(0).text();
     assert_eq!(so_far, "begun\nbegun\n");
     fs::write(instance.work.join("go"), "").unwrap();
