@@ -206,7 +206,7 @@ fn add_agents(text: &mut Text, agents: &[AgentStatus]) {
     }
 }
 
-/// Time in which tasks waited for processors, of nodes whose kernels count it.
+/// Time in which tasks waited for processors, of nodes with a kernel that counts it.
 fn add_pressure(text: &mut Text, agents: &[AgentStatus]) {
     let name = "tutti_node_cpu_pressure_seconds";
     let help = "Time in which some task of the node waited for a processor.";

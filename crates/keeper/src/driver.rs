@@ -831,7 +831,7 @@ impl Keeper {
             ToKeeper::Launch { launch, cgroup } => {
                 let id = launch.id().key();
                 self.remove_if_over(launch.id());
-                self.context.emptied.remove_those_of(id.job);
+                self.context.emptied.remove_all();
                 if let Some(known) = self.jobs.get(&id) {
                     let (launch, known) = (launch.id(), known.launch.id());
                     info!("job {launch} is not launched: {known} is known");

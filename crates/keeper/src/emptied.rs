@@ -8,7 +8,6 @@ use super::context::chain;
 use super::job::limits;
 use tracing::warn;
 use tutti_node::platform::groups::Cgroup;
-use tutti_types::JobId;
 use tutti_wire::launch::Launch;
 
 /// So many may wait.
@@ -20,7 +19,6 @@ pub(super) struct Emptied(Vec<Group>);
 
 #[derive(Debug)]
 struct Group {
-    job: JobId,
     group: Cgroup,
     is_limited: bool,
 }
@@ -31,22 +29,16 @@ impl Emptied {
         if self.0.len() >= WAITING_MAX {
             self.remove_all();
         }
-        self.0.push(Group { job: launch.job, group, is_limited: limits::is_limited(launch) });
+        self.0.push(Group { group, is_limited: limits::is_limited(launch) });
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Before groups of the same names are made for another launch of the job.
-    pub(super) fn remove_those_of(&mut self, job: JobId) {
-        if self.0.iter().any(|it| it.job == job) {
-            self.remove_all();
-        }
-    }
-
+    /// Also before a launch: its groups may have the same names, its tasks need descriptors.
     pub(super) fn remove_all(&mut self) {
-        for Group { group, is_limited, .. } in self.0.drain(..) {
+        for Group { group, is_limited } in self.0.drain(..) {
             if let Err(error) = remove(&group, is_limited) {
                 // It goes with the instance's subtree.
                 warn!("{}", chain(&error));
