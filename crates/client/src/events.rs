@@ -13,9 +13,12 @@ use tutti_wire::event::{EVENTS_VERSION, EventQuery, EventRecord, JobOf};
 use tutti_wire::local::{Reply, Request};
 
 /// The words of all events, as JSON has them.
-pub const EVENT_WORDS: [&str; 30] = [
+pub const EVENT_WORDS: [&str; 33] = [
     "controller_started",
     "instance_ending",
+    "job_checkpoint_failed",
+    "job_checkpointed",
+    "job_checkpointing",
     "job_class_changed",
     "job_ended",
     "job_ending",

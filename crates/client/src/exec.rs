@@ -74,6 +74,7 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         },
     };
     let (terminal, inside) = (options.terminal, Inside::default());

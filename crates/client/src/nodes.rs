@@ -128,6 +128,16 @@ pub(super) fn parse_warning(text: &str) -> Result<Warning, String> {
     Ok(Warning { signal: parse_signal(signal)?, before, only_shell })
 }
 
+/// The signal that asks a job to save its state, and whether only the shell of a batch script gets
+/// it: `USR1`, `B:USR1`.
+pub(super) fn parse_checkpoint_signal(text: &str) -> Result<(u8, bool), String> {
+    match text.split_once(':') {
+        Some(("B" | "b", signal)) => Ok((parse_signal(signal)?, true)),
+        Some(_) => Err(format!("{text:?} is no signal; write USR1, or B:USR1")),
+        None => Ok((parse_signal(text)?, false)),
+    }
+}
+
 fn warning_time(time: &str) -> Result<Nanos, String> {
     match parse_count(time) {
         Ok(seconds) => Ok(Nanos::from_secs(seconds.into())),

@@ -10,9 +10,10 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use tutti_node::codes::coded;
+use tutti_types::limits::CHECKPOINT_EVERY_MIN;
 use tutti_types::{
-    ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish, Warning,
-    Weights,
+    Checkpoint, ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish,
+    Warning, Weights,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
@@ -31,6 +32,7 @@ pub(super) const NODES: &str = "Nodes";
 /// The heading of options about when a job runs.
 pub const SCHEDULING: &str = "Scheduling";
 const FAILURES: &str = "Failures and limits";
+const CHECKPOINTS: &str = "Checkpoints";
 /// The heading of options for standard input and output.
 pub const STDIO: &str = "Input and output";
 
@@ -124,6 +126,33 @@ pub struct JobOptions {
     #[arg(long, value_name = "[B:]SIG[@TIME]", value_parser = super::nodes::parse_warning)]
     #[arg(help_heading = FAILURES)]
     pub signal: Option<Warning>,
+
+    /// Signal that asks the job to save its state and end, such as USR1; with B: only a batch
+    /// script's shell, else its steps
+    #[arg(long, value_name = "[B:]SIG", value_parser = super::nodes::parse_checkpoint_signal)]
+    #[arg(help_heading = CHECKPOINTS)]
+    pub checkpoint_signal: Option<(u8, bool)>,
+
+    /// Time that the tasks have to save their state and end
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    #[arg(help_heading = CHECKPOINTS)]
+    pub checkpoint_grace: Nanos,
+
+    /// Exit code of a run that has saved its state and is not done [default: any, while the job is
+    /// asked to end]
+    #[arg(long, value_name = "CODE", help_heading = CHECKPOINTS)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    pub checkpoint_exit: Option<u8>,
+
+    /// Send the signal this often, to a job that saves its state and goes on, such as 30m
+    #[arg(long, value_name = "TIME", value_parser = every)]
+    #[arg(help_heading = CHECKPOINTS)]
+    pub checkpoint_every: Option<Nanos>,
+
+    /// Command that a shell runs instead of the job's, where an earlier run saved its state
+    #[arg(long, value_name = "COMMAND")]
+    #[arg(help_heading = CHECKPOINTS)]
+    pub resume_command: Option<OsString>,
 
     /// A parameter for the site's policy program, such as urgency=7; repeat it for each
     #[arg(long = "policy-arg", value_name = "NAME=VALUE", value_parser = policy_arg)]
@@ -229,6 +258,38 @@ pub fn duration(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
+/// A time between two requests to save the state.
+fn every(text: &str) -> Result<Nanos, String> {
+    let every = duration(text)?;
+    if every >= CHECKPOINT_EVERY_MIN { Ok(every) } else { Err("the least is 1s".into()) }
+}
+
+/// How the job saves its state, if it does. Each option may stand on a line of its own in a script,
+/// so that only the whole tells what is missing.
+fn checkpoint(options: &JobOptions) -> anyhow::Result<Option<Checkpoint>> {
+    let Some((signal, only_shell)) = options.checkpoint_signal else {
+        let others = [
+            ("--checkpoint-exit", options.checkpoint_exit.is_some()),
+            ("--checkpoint-every", options.checkpoint_every.is_some()),
+            ("--resume-command", options.resume_command.is_some()),
+        ];
+        return match others.iter().find(|(_, is_asked)| *is_asked) {
+            None => Ok(None),
+            Some((option, _)) => {
+                let reason = format!("{option} needs --checkpoint-signal, such as USR1 or B:USR1");
+                Err(coded(Code::BadValue, reason))
+            }
+        };
+    };
+    Ok(Some(Checkpoint {
+        signal,
+        only_shell,
+        grace: options.checkpoint_grace,
+        exit_code: options.checkpoint_exit,
+        every: options.checkpoint_every,
+    }))
+}
+
 /// Makes the request. Relative paths hold from here; the environment is this one.
 ///
 /// # Errors
@@ -278,6 +339,7 @@ pub fn job_request(
         notify: options.notify.request()?,
         resources: options.resource.clone(),
         policy_args: options.policy_args.clone(),
+        checkpoint: checkpoint(options)?,
         within,
         launch: LaunchSpec {
             name,
@@ -292,6 +354,7 @@ pub fn job_request(
             adopt: Vec::new(),
             nice: tutti_linux::rt::nice(),
             slurm: options.slurm,
+            resume: options.resume_command.as_ref().map(|it| ByteBuf::from(it.as_bytes())),
         },
         queue: options.queue.clone().or_else(queue_of_environment).map(|it| QueueName::new(&it)),
         names_class: named_class(options).is_some(),

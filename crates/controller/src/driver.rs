@@ -593,6 +593,7 @@ impl Driver {
             Action::ArrayEnded { array, outcome, ends, numbers } => {
                 self.on_array_ended(array, outcome, ends, &numbers);
             }
+            Action::Checkpoint { job, news } => self.on_checkpoint_news(job, news),
             Action::Requeued { job } => self.on_requeued(job),
             Action::RanksLost { job, node, ranks, until } => {
                 self.on_ranks_lost(job, node, ranks, until);
@@ -626,6 +627,7 @@ impl Driver {
             view.iter().for_each(|view| entry.note_processors(&view.placements));
             self.memory.journal.note_launch(job, entry.started);
         }
+        self.note_checkpoint(job);
         self.note_launched(job);
         // So that it is begun once more only if the power goes at once.
         self.ask_disk_soon();
@@ -669,6 +671,7 @@ impl Driver {
         let view = self.core.job(job, self.now())?;
         let parts = self.core.parts(job);
         let number = view.first.number_after_script(StepId::FIRST);
+        let (spec, resumes) = (entry.whole_launch()?, self.resumes(job));
         let launch = Launch {
             job,
             number: self.core.launch_of(job).number,
@@ -685,10 +688,11 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: memory_of_a_task(&view, parts),
-            spec: with_slurm_step(entry.whole_launch()?, number),
+            spec: with_slurm_step(if resumes > 0 { spec.resumed() } else { spec }, number),
             beside: None,
             spawned: None,
             joins: false,
+            resumes,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());
@@ -718,6 +722,7 @@ impl Driver {
             self.memory.journal.note_launch(job, None);
             self.job_event(job, What::JobRequeued { requeues });
         }
+        self.answer_checkpoint(job);
         self.ask_disk_soon();
     }
 
@@ -754,7 +759,8 @@ impl Driver {
         self.forget_later(job);
         self.ends.ended.push(ended);
         self.watch_history();
-        for token in entry.front.into_iter().chain(entry.waiting).chain(entry.waiting_begun) {
+        let waiting = entry.waiting.into_iter().chain(entry.waiting_checkpoint);
+        for token in entry.front.into_iter().chain(waiting).chain(entry.waiting_begun) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)
             {

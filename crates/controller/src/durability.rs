@@ -368,6 +368,7 @@ impl Driver {
         }
         self.users.submitted.note(entry.credentials.uid, entry.key, id);
         self.jobs.insert(id, Box::new(entry));
+        self.note_checkpoint(id);
     }
 
     /// Their agents are on their way.

@@ -150,6 +150,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::NodeRemoved { .. }
         | Event::NodeMeasured { .. }
         | Event::Cancel { .. }
+        | Event::Checkpoint { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }
         | Event::Hold { .. }

@@ -73,7 +73,8 @@ impl From<Improper> for Problem {
             | Improper::RespawnWithPlans
             | Improper::SecondFront
             | Improper::PolicyArgs(_)
-            | Improper::NoSignal => Code::Improper,
+            | Improper::NoSignal
+            | Improper::Checkpoint => Code::Improper,
             Improper::Adopt(CannotAdopt::NotYours { .. }) | Improper::Limit { .. } => {
                 Code::NotAllowed
             }

@@ -21,7 +21,7 @@ use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
 use tutti_wire::notify::Notify;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
-use tutti_wire::show::StepReport;
+use tutti_wire::show::{CheckpointReport, StepReport};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
 pub(super) const ENDED_MAX: usize = 10_000;
@@ -70,6 +70,8 @@ pub(super) struct Entry {
     pub(super) waiting: Vec<u64>,
     /// Clients that wait until a task of it has begun, or for its end.
     pub(super) waiting_begun: Vec<u64>,
+    /// Clients that wait for what becomes of a request to save its state.
+    pub(super) waiting_checkpoint: Vec<u64>,
     /// Whether a task of its latest launch has begun, as far as its nodes have reported.
     pub(super) has_begun: bool,
     /// What its nodes reported so far.
@@ -106,6 +108,8 @@ pub(super) struct Entry {
     pub(super) element: Option<Element>,
     /// The indices and the limit, if it is an array.
     pub(super) array: Option<ArraySpec>,
+    /// How it saves its state by itself, if it does.
+    pub(super) checkpoint: Option<CheckpointReport>,
     /// When and how its user is notified, if it is.
     pub(super) notify: Option<Box<Notify>>,
 }
@@ -150,6 +154,7 @@ impl Entry {
             is_unanswered: false,
             waiting: Vec::new(),
             waiting_begun: Vec::new(),
+            waiting_checkpoint: Vec::new(),
             has_begun: false,
             usage: Usage::default(),
             cleared: BTreeSet::new(),
@@ -168,6 +173,7 @@ impl Entry {
             steps_ended: VecDeque::new(),
             element: None,
             array: None,
+            checkpoint: None,
             notify: notify.map(Box::new),
         }
     }

@@ -260,6 +260,7 @@ mod tests {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         }
     }
 

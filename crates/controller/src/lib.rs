@@ -18,6 +18,7 @@ mod adopt;
 mod agents;
 mod arrays;
 mod bank;
+mod checkpoint;
 mod driver;
 mod durability;
 mod end_acks;

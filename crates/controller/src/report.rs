@@ -253,7 +253,9 @@ fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
 /// The state of a job that has not ended.
 pub(super) const fn state_word(view: &JobView<'_>) -> &'static str {
     match view.state {
+        JobState::Queued { .. } if view.is_saved => "checkpointed",
         JobState::Queued { .. } => "queued",
+        JobState::Running { .. } if view.is_saving => "checkpointing",
         JobState::Running { .. } if view.suspended => "suspended",
         JobState::Running { .. } => place_word(view.place),
         JobState::Ending { .. } => "ending",

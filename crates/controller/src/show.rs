@@ -38,7 +38,14 @@ impl Shown {
     pub(super) fn begin_anew(&mut self) {
         self.nodes = Vec::new();
         self.nodes_left_out = 0;
-        self.states.note("queued", wall_ms());
+        if !self.states.is_latest("checkpointed") {
+            self.states.note("queued", wall_ms());
+        }
+    }
+
+    /// It is in another state, for which there is another event.
+    pub(super) fn note(&mut self, state: &'static str) {
+        self.states.note(state, wall_ms());
     }
 
     /// It is asked to end, or killed; whether it was not before.
@@ -169,7 +176,7 @@ impl Driver {
     fn processors_in_use(&self, job: JobId) -> u32 {
         let Some(view) = self.core.job(job, self.now()) else { return 0 };
         match state_word(&view) {
-            "running" | "ending" => {
+            "running" | "ending" | "checkpointing" => {
                 view.placements.iter().map(|placed| placed.processors.count()).sum()
             }
             _ => 0,
@@ -264,6 +271,7 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
         queue: entry.queue.clone(),
         first: first_word(entry.first).into(),
         slots: entry.slots,
+        checkpoint: entry.checkpoint.clone(),
     }
 }
 

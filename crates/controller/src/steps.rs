@@ -392,6 +392,7 @@ impl Driver {
             beside: self.core.step_beside(key),
             spawned: step.spawned.clone(),
             joins: false,
+            resumes: self.resumes(key.job),
         };
         let share = |(node_rank, part): (u32, &Part)| {
             (part.node, Share { tasks: part.placements(), node_rank, held: None })

@@ -1,6 +1,7 @@
 //! All that the core can ask of the world, carried out by a driver in the order given.
 
 use crate::arrays::{ArrayEnds, ElementNumbers};
+use crate::checkpoint::CheckpointNews;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -190,6 +191,14 @@ pub enum Action {
         node: NodeId,
         /// Which tasks.
         ranks: Vec<Rank>,
+    },
+    /// A job was asked to save its state, or it is known what became of that: tell those that wait
+    /// for it. Comes before `Requeued` and `Ended` of the job.
+    Checkpoint {
+        /// Which job.
+        job: JobId,
+        /// What happened.
+        news: CheckpointNews,
     },
 }
 

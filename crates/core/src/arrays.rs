@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::array::{ArraySpec, Positions};
 use tutti_types::ids::{ClassName, JobId, QueueName, RequestId};
-use tutti_types::job::{EndReason, FirstStep, JobSpec, Outcome, Warning};
+use tutti_types::job::{Checkpoint, EndReason, FirstStep, JobSpec, Outcome, Warning};
 use tutti_types::limits::{ELEMENTS_IN_LINE, JOBS_MAX};
 use tutti_types::policy::PolicyArgs;
 use tutti_types::refusal::Refusal;
@@ -54,6 +54,8 @@ struct Array {
     begin: Option<Begin>,
     /// The signal that each gets before its time limit, if any.
     warning: Option<Warning>,
+    /// How each saves its state by itself, if it does.
+    checkpoint: Option<Checkpoint>,
     args: PolicyArgs,
     array: ArraySpec,
     /// The elements that are no jobs yet.
@@ -313,6 +315,7 @@ impl Core {
             first: options.first,
             begin: options.begin,
             warning: options.warning,
+            checkpoint: options.checkpoint,
             args: options.args.clone(),
             array: array.clone(),
             waiting,
@@ -380,9 +383,11 @@ impl Core {
         {
             let Some(position) = array.waiting.pop_first() else { break };
             let (queue, first) = (array.queue.clone(), array.first);
-            let (begin, warning, args) = (array.begin, array.warning, array.args.clone());
+            let (begin, warning, checkpoint) = (array.begin, array.warning, array.checkpoint);
+            let args = array.args.clone();
+            let (hold, after) = (None, None);
             let options =
-                SubmitOptions { queue, first, begin, warning, args, ..SubmitOptions::default() };
+                SubmitOptions { queue, hold, first, after, begin, warning, args, checkpoint };
             let Ok(job) = self.take_on(now, &array.spec, &options) else {
                 array.waiting.add(&Positions::of([position].into()));
                 break;

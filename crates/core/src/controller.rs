@@ -18,6 +18,7 @@ use crate::arrays::{Arrays, ElementOrder};
 use crate::bank::Bank;
 use crate::begin::Begins;
 use crate::by_use::RulesByUse;
+use crate::checkpoint::Checkpoints;
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
 use crate::freed::Freed;
@@ -39,7 +40,7 @@ use crate::resources::Resources;
 use crate::respawn::Respawns;
 use crate::state::digest::Digest;
 use crate::state::nodes::Nodes;
-use crate::state::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
+use crate::state::record::{Deaths, Phase, Record, Residence, TaskEnd};
 use crate::state::table::Table;
 use crate::termination::ENDED_BY_KILL;
 use crate::warning::Warnings;
@@ -146,6 +147,8 @@ pub struct Core {
     pub(crate) respawns: Respawns,
     /// Processors of ended tasks that others have, or get.
     pub(crate) freed: Freed,
+    /// The jobs that save their state by themselves.
+    pub(crate) checkpoints: Checkpoints,
 }
 
 impl Core {
@@ -203,6 +206,7 @@ impl Core {
             outside: Outside::default(),
             respawns: Respawns::default(),
             freed: Freed::default(),
+            checkpoints: Checkpoints::default(),
         };
         core.follow_settings();
         core
@@ -258,6 +262,7 @@ impl Core {
                 self.on_cancel(now, (*job, *reason, *at_once), actions);
             }
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
+            Event::Checkpoint { job, order } => self.on_checkpoint(now, (*job, *order), actions),
             Event::Suspend { job } => self.on_suspend(*job),
             Event::Resume { job } => self.on_resume(*job),
             Event::Hold { job, by } => self.on_hold_order(now, (*job, *by), actions),
@@ -337,6 +342,7 @@ impl Core {
                 break;
             }
         }
+        self.ask_wanted(now, actions);
         self.publish(now, actions);
         self.warn_due(now, actions);
         self.ask_to_wake(now, actions);
@@ -525,6 +531,7 @@ impl Core {
             freed,
             // What the driver asked for, not what happened.
             tells_nodes: _,
+            checkpoints,
             kills: _,
         } = self;
         let mut digest = Digest::new();
@@ -537,6 +544,7 @@ impl Core {
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
         freed.hash(&mut digest);
+        checkpoints.hash(&mut digest);
         digest.finish()
     }
 
@@ -628,6 +636,9 @@ impl Core {
         if let Some(warning) = options.warning {
             self.warnings.note(id, warning);
         }
+        if let Some(checkpoint) = options.checkpoint {
+            self.checkpoints.note(id, checkpoint);
+        }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));
         if let Some(by) = options.hold {
@@ -650,8 +661,9 @@ impl Core {
         status: TaskStatus,
         actions: &mut Vec<Action>,
     ) {
+        self.checkpoints.note_status(job, status);
+        let Some(rules) = self.jobs.get(&job).map(|record| self.rules_of(record)) else { return };
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        let rules = Rules::of(&record.spec);
         let each = u64::from(record.spec.processors_per_task.unwrap_or(1));
         let Phase::Resident(residence) = &mut record.phase else { return };
         let mut emptied = BTreeSet::new();
@@ -668,7 +680,7 @@ impl Core {
         }
         if let Some(reason) = fatal {
             self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
-        } else if failing {
+        } else if failing && !self.checkpoints.note_failing(job) {
             self.fail_after_grace(job);
         }
         let has_emptied = !emptied.is_empty();
@@ -738,8 +750,9 @@ impl Core {
         status: TaskStatus,
         actions: &mut Vec<Action>,
     ) {
+        self.checkpoints.note_status(job, status);
+        let Some(rules) = self.jobs.get(&job).map(|record| self.rules_of(record)) else { return };
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        let rules = Rules::of(&record.spec);
         let Phase::Resident(residence) = &mut record.phase else { return };
         residence.end(status, rules, now);
         self.give_ranks_up(job, actions);
@@ -765,7 +778,7 @@ impl Core {
     }
 
     /// A job that is ending keeps its turns, so that it can.
-    fn on_suspend(&mut self, job: JobId) {
+    pub(crate) fn on_suspend(&mut self, job: JobId) {
         let Some(record) = self.jobs.get_mut(&job).filter(|record| !record.suspended) else {
             return;
         };
@@ -785,7 +798,7 @@ impl Core {
         }
     }
 
-    fn on_resume(&mut self, job: JobId) {
+    pub(crate) fn on_resume(&mut self, job: JobId) {
         let Some(record) = self.jobs.get_mut(&job).filter(|record| record.suspended) else {
             return;
         };

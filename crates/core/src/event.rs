@@ -2,6 +2,7 @@
 
 use crate::arrays::ElementOrder;
 use crate::begin::Begin;
+use crate::checkpoint::CheckpointOrder;
 use crate::orders::HeldBy;
 use crate::outside::Order;
 use alloc::collections::BTreeSet;
@@ -16,7 +17,9 @@ use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
     ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId, StepKey,
 };
-use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus, Warning};
+use tutti_types::job::{
+    Checkpoint, EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus, Warning,
+};
 use tutti_types::node_performance::{Figures, LoadAverages};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
@@ -417,6 +420,14 @@ pub enum Event {
         /// What.
         order: Order,
     },
+    /// A request to a job to save its state. Nothing happens if it can't
+    /// ([`Core::why_no_checkpoint`](crate::Core::why_no_checkpoint)).
+    Checkpoint {
+        /// Which job.
+        job: JobId,
+        /// What it is asked to do then.
+        order: CheckpointOrder,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -437,6 +448,8 @@ pub struct SubmitOptions {
     /// The job's own parameters for the policy program, already checked by
     /// [`check_policy_args`](tutti_types::check_policy_args).
     pub args: PolicyArgs,
+    /// How it saves its state by itself, if it does.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 impl Event {
@@ -484,6 +497,7 @@ impl Event {
             Self::JobCleared { .. }
             | Self::JobsEnded { .. }
             | Self::Cancel { .. }
+            | Self::Checkpoint { .. }
             | Self::FrontEndLost { .. }
             | Self::Began
             | Self::ShutDown

@@ -136,8 +136,10 @@ impl Forecast {
 
     fn new(core: &Core, now: ClusterTime) -> Self {
         let now = now.max(core.now);
+        let mut quiet = core.clone().without_timetables();
+        quiet.checkpoints.ask_no_more();
         Self {
-            core: Box::new(core.clone().without_timetables()),
+            core: Box::new(quiet),
             asked: now,
             now,
             events: 0,
@@ -285,6 +287,7 @@ impl Forecast {
                     | Action::ElementMade { .. }
                     | Action::ArrayEnded { .. }
                     | Action::JobDeclined { .. }
+                    | Action::Checkpoint { .. }
                     | Action::WakeAt { .. } => {}
                 }
             }

@@ -638,6 +638,7 @@ impl Core {
         self.outbox.launches.push(job);
         self.after.note_start(job);
         self.warnings.note_start(job);
+        self.checkpoints.note_start(now, job);
         self.note_element_start(job);
         self.count_start(job, owner.user, processors);
     }

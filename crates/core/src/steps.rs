@@ -405,8 +405,12 @@ impl Core {
         status: TaskStatus,
         actions: &mut Vec<Action>,
     ) {
+        self.checkpoints.note_status(key.job, status);
+        let Some(rules) = self.step(key).map(Step::rules) else { return };
+        let rules = self.rules_at_present(key.job, rules);
+        let is_asked = self.checkpoints.is_asked_to_end(key.job);
         let Some(step) = self.step_mut(key) else { return };
-        let (rules, grace) = (step.rules(), step.spec.grace);
+        let grace = step.spec.grace;
         let spec = step.spec;
         let Some(run) = &mut step.run else { return };
         let all: Vec<Rank> = if ranks.is_empty() { run.left().collect() } else { Vec::new() };
@@ -422,7 +426,7 @@ impl Core {
         if let Some(reason) = fatal {
             self.kill_step(now, key, (reason, Deaths::Collateral), actions);
             self.fail_spawner(now, (key.job, &spec), (reason, status), actions);
-        } else if failing && run.present() {
+        } else if failing && run.present() && !is_asked {
             // The others may wait for it for ever.
             let at = now + grace;
             run.terminate(EndReason::TaskFailed, now, at);

@@ -99,6 +99,9 @@ impl Core {
         if is_own && self.let_overrun(job, actions) {
             return;
         }
+        if is_own && self.force_end(now, job, actions) {
+            return;
+        }
         let course = self.residence(job).map(|residence| residence.course);
         match course {
             Some(Course::Failing { .. }) if !is_own => {
@@ -135,6 +138,7 @@ impl Core {
     pub(crate) fn expect_end(&mut self, job: JobId) {
         if self.residence(job).is_some_and(|residence| residence.ending()) {
             self.warnings.close(job);
+            self.checkpoints.close(job);
         }
         self.end_account(job);
         self.queue.stale = true;
@@ -165,6 +169,7 @@ impl Core {
             self.after.forget(job);
             self.begins.forget(job);
             self.warnings.forget(job);
+            self.checkpoints.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
             self.outside.forget(job);
@@ -207,9 +212,13 @@ impl Core {
         self.warnings.close(job);
         self.end_steps(job, residence.outcome(service).reason, actions);
         self.outside.preempted.remove(&job);
-        if record.goes_on_in_line(residence) {
+        let answer = self.checkpoints.answer(job, residence, service);
+        let saved = answer.and_then(|it| it.requeue).filter(|_| !record.asked_to_end);
+        if saved.is_some() || record.goes_on_in_line(residence) {
             let hold = residence.reason() == Some(EndReason::Requeued { hold: true });
+            let hold = hold || saved == Some(true);
             self.drop_promise(job);
+            self.note_answer(&mut record, answer, actions);
             if let Some(own) = own {
                 self.begin_anew(&mut record, own, actions);
             }
@@ -224,6 +233,7 @@ impl Core {
         self.outside.forget(job);
         self.warnings.forget(job);
         self.respawns.forget(job);
+        self.checkpoints.forget(job);
         let outcome = residence.outcome(service);
         self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
@@ -260,6 +270,7 @@ impl Core {
                 }
             }
         }
+        self.checkpoints_due(now, actions);
         self.end_due_steps(now, actions);
         let ticks = *event == Event::Tick;
         while let Some((at, job)) = self.ledger.next_due()
@@ -293,7 +304,7 @@ impl Core {
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
         at = at.min(self.settings_until).min(self.begins.next()).min(self.freed.next());
-        at = at.min(self.next_warning()).min(self.respawns.next());
+        at = at.min(self.next_warning()).min(self.respawns.next()).min(self.checkpoints.next());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {

@@ -50,6 +50,10 @@ pub struct JobView<'a> {
     pub suspended: bool,
     /// How often it was in line again since a node was lost.
     pub requeues: u32,
+    /// Whether it is asked to save its state and end.
+    pub is_saving: bool,
+    /// Whether its latest run ended with its state saved, which the next one resumes.
+    pub is_saved: bool,
     /// Whether it is in the matrix, or set aside; counts once it has been placed.
     pub place: Place,
     /// What it has of the resources that it asked for.
@@ -403,6 +407,8 @@ impl Core {
             overridden: self.overridden(record.id),
             suspended: record.suspended,
             requeues: record.requeues,
+            is_saving: self.checkpoints.until(record.id).is_some(),
+            is_saved: self.checkpoints.is_saved(record.id),
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
             resources: record.residence().map_or(&[], |residence| &residence.resources),
             why_aside: None,

@@ -5,15 +5,15 @@
 //! to the steps, or to the script's shell alone if the job asks for that; in other jobs to all
 //! tasks.
 
-use crate::action::{Action, StepAction};
+use crate::action::Action;
 use crate::controller::Core;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::{JobId, Rank};
-use tutti_types::job::{FirstStep, Warning};
+use tutti_types::ids::JobId;
+use tutti_types::job::Warning;
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// How much a job must have got in any case, so that its tasks are there; but at most half of its
@@ -74,25 +74,8 @@ impl Core {
     }
 
     fn warn(&self, job: JobId, actions: &mut Vec<Action>) {
-        let Some(&Warning { signal, only_shell, .. }) = self.warnings.asked.get(&job) else {
-            return;
-        };
-        let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { return };
-        let first = self.allocations.get(&job).map(|allocation| allocation.first);
-        let is_batch = first == Some(FirstStep::Once);
-        if only_shell {
-            let parts = residence.parts.iter().filter(|part| !part.cleared);
-            let meant = parts.filter(|part| !is_batch || part.has(Rank(0)));
-            let each = meant.map(|part| Action::SignalRoots { job, node: part.node, signal });
-            return actions.extend(each);
-        }
-        if !is_batch {
-            self.on_signal(job, &[], signal, actions);
-        }
-        for step in self.steps(job).filter(|step| !step.is_ending) {
-            let parts = step.parts.iter().filter(|part| !part.cleared);
-            let signal = |node| StepAction::Signal { key: step.key, node, signal }.into();
-            actions.extend(parts.map(|part| signal(part.node)));
+        if let Some(&Warning { signal, only_shell, .. }) = self.warnings.asked.get(&job) {
+            self.signal_run(job, signal, only_shell, actions);
         }
     }
 

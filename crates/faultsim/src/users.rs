@@ -82,6 +82,7 @@ fn request(plan: Plan) -> JobRequest {
         singleton: false,
         begin_ms: None,
         warning: None,
+        checkpoint: None,
         policy_args: Vec::new(),
         array: None,
         notify: None,
@@ -103,6 +104,7 @@ fn request(plan: Plan) -> JobRequest {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         },
     }
 }

@@ -51,14 +51,14 @@ pub fn cut(launch: &LaunchSpec) -> Vec<Piece> {
     #[rustfmt::skip]
     let LaunchSpec {
         name, argv, script, environment, directory, umask, rlimits, stdio, processes_max, adopt, nice,
-        slurm,
+        slurm, resume,
     } = launch;
     // What differs from job to job stands apart from what seldom does.
     let groups = [
         encode(&(name, argv)),
         encode(script),
         encode(environment),
-        encode(&(directory, umask, rlimits, stdio, processes_max, adopt, nice, slurm)),
+        encode(&(directory, umask, rlimits, stdio, processes_max, adopt, nice, slurm, resume)),
     ];
     let mut pieces: Vec<Piece> = Vec::new();
     for group in groups {
@@ -173,6 +173,7 @@ mod tests {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         }
     }
 

@@ -448,6 +448,7 @@ impl From<LaunchRow4> for LaunchSpec {
             adopt,
             nice: 0,
             slurm: false,
+            resume: None,
         }
     }
 }

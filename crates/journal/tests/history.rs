@@ -96,6 +96,7 @@ fn details() -> Details {
         },
         user_in_names: "ada".into(),
         processes_max: None,
+        checkpoint: None,
         nice: -3,
         asked: Asked { only: Some("a,b".into()), ..Asked::default() },
         nodes: vec![NodeShare { node: "a".into(), processors: "0-1".into(), tasks: 2 }],

@@ -532,6 +532,7 @@ fn launch(script: Vec<u8>) -> LaunchSpec {
         adopt: Vec::new(),
         nice: 0,
         slurm: false,
+        resume: None,
     }
 }
 

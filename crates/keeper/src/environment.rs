@@ -48,7 +48,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 41] = [
+pub const VARIABLES: [(&str, &str); 42] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -60,6 +60,10 @@ pub const VARIABLES: [(&str, &str); 41] = [
     ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
     ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
     ("TUTTI_RESTARTS", "0 at the first launch; more at each one after a requeue or a respawn"),
+    (
+        "TUTTI_RESUMES",
+        "Number of earlier runs that were asked to save their state; not set before there is one",
+    ),
     ("TUTTI_SCRIPT", "Path of a batch script, of which a copy runs"),
     ("TUTTI_ARRAY_JOB", "Number of the array that the job is an element of"),
     ("TUTTI_ARRAY_INDEX", "Index of the element"),
@@ -210,6 +214,9 @@ pub(super) fn of_job(
     set("TUTTI_JOB", &launch.job.to_string());
     set("TUTTI_STEP", &launch.step.to_string());
     set("TUTTI_RESTARTS", &launch.number.to_string());
+    if launch.resumes > 0 {
+        set("TUTTI_RESUMES", &launch.resumes.to_string());
+    }
     set("TUTTI_SIZE", &launch.size.to_string());
     set("TUTTI_LOCAL_SIZE", &launch.share.tasks.len().to_string());
     set("TUTTI_NODE_RANK", &launch.share.node_rank.to_string());

@@ -113,10 +113,12 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         },
         beside: None,
         spawned: None,
         joins: false,
+        resumes: 0,
     }
 }
 

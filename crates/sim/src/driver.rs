@@ -617,6 +617,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::RanksLost { .. }
                 | Action::Respawn { .. }
                 | Action::RanksGivenUp { .. }
+                | Action::Checkpoint { .. }
                 | Action::PromiseBroken { .. }
                 | Action::Reclassed { .. }
                 | Action::ElementMade { .. }

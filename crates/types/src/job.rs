@@ -2,6 +2,7 @@
 
 use crate::constraints::{NodeWish, OnNodeLoss};
 use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, StepId, UserId};
+use crate::limits::CHECKPOINT_EVERY_MIN;
 use crate::node_performance::Weights;
 use crate::resource::ResourceWish;
 use crate::time::Nanos;
@@ -103,6 +104,30 @@ pub struct Warning {
     pub before: Nanos,
     /// Whether only the root processes of its first step get it: a batch script's shell.
     pub only_shell: bool,
+}
+
+/// How a job saves its state by itself, so that its next run goes on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The number of the signal that asks its tasks to save their state.
+    pub signal: u8,
+    /// Whether only the root processes of its first step get it: a batch script's shell.
+    pub only_shell: bool,
+    /// How long its tasks may take to save their state and end.
+    pub grace: Nanos,
+    /// The exit code of a run that has saved its state and is not done; `None`: any.
+    pub exit_code: Option<u8>,
+    /// How often the job is asked to save its state and go on; `None`: never.
+    pub every: Option<Nanos>,
+}
+
+impl Checkpoint {
+    /// Whether its numbers are in their ranges.
+    #[must_use]
+    pub fn is_proper(&self) -> bool {
+        let is_long_enough = self.every.is_none_or(|every| every >= CHECKPOINT_EVERY_MIN);
+        (1..=64).contains(&self.signal) && self.exit_code != Some(0) && is_long_enough
+    }
 }
 
 /// What is asked for a further step of a job.

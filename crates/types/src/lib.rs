@@ -55,8 +55,8 @@ pub use ids::{
     RequestId, RowId, StepId, StepKey, UserId,
 };
 pub use job::{
-    ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome, StepRefusal,
-    StepSpec, TaskStatus, Warning,
+    Checkpoint, ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome,
+    StepRefusal, StepSpec, TaskStatus, Warning,
 };
 pub use node_performance::{Figures, LoadAverages, Weights};
 pub use param::{Param, ParamError, ParamKind};

@@ -58,6 +58,10 @@ pub const HISTORY_MIB_MAX: u64 = 1 << 20;
 /// must not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;
 
+/// The least time between two requests to a job to save its state: each is an entry of the journal
+/// at least.
+pub const CHECKPOINT_EVERY_MIN: Nanos = Nanos::from_secs(1);
+
 /// How often lost ranks of a job are started again: one that takes nodes or keepers down with it
 /// must not go round for ever.
 pub const RESPAWNS_MAX: u32 = 100;

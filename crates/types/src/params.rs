@@ -135,7 +135,8 @@ mod at {
     pub(super) const USAGE_INTERVAL: usize = 43;
     pub(super) const KEEP_USAGE: usize = 44;
     pub(super) const USAGE_SIZE: usize = 45;
-    pub(super) const COUNT: usize = 46;
+    pub(super) const PREEMPTION: usize = 46;
+    pub(super) const COUNT: usize = 47;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -149,8 +150,8 @@ pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
         "priority" => Some(&["gang", "space", "classes", "external"]),
         "deadline_slack" => Some(&["deadline"]),
         "policy_limit" => Some(&["external"]),
-        "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb" | "processors"
-        | "jobs" | "jobs_per_user" => Some(&["classes"]),
+        "preemption" | "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb"
+        | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
         _ => None,
     }
 }
@@ -573,6 +574,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
         help: "How much of the journal that may take, in MiB; the earliest is forgotten before that.",
         takes: Takes::Live,
     },
+    Param {
+        name: "preemption",
+        kind: ParamKind::Choice(&["suspend", "checkpoint"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "How jobs are preempted: suspended in place, or those with --checkpoint-signal save their \
+               state, end and are queued again. One that does not end in time is suspended.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -663,6 +674,12 @@ impl Params {
     #[must_use]
     pub fn rows(&self) -> u32 {
         u32::try_from(self.values[at::ROWS]).unwrap_or(ROWS_MAX)
+    }
+
+    /// Whether jobs that can save their state are asked to before they are preempted.
+    #[must_use]
+    pub const fn preempts_by_checkpoint(&self) -> bool {
+        self.values[at::PREEMPTION] == 1
     }
 
     /// How many children an agent has in the control tree before it sends others on to them.

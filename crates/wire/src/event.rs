@@ -233,6 +233,32 @@ pub enum What {
         /// The ranks.
         ranks: String,
     },
+    /// The job is asked to save its state.
+    JobCheckpointing {
+        /// Whether it is asked to end then, too.
+        ends: bool,
+        /// How long it may take to end.
+        grace_ms: Option<u64>,
+    },
+    /// The job has saved its state and ended its run; it is in line again.
+    JobCheckpointed {},
+    /// The job was asked to save its state and end, and has not.
+    JobCheckpointFailed {
+        /// What happened instead.
+        why: CheckpointFault,
+    },
+}
+
+/// What happened to a job instead of what it was asked: to save its state and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointFault {
+    /// It did not end within its grace, and goes on.
+    Unanswered,
+    /// It did not end within its grace, and is ended, to be in line again.
+    Forced,
+    /// A task died of the signal; the job is in line again.
+    Died,
 }
 
 /// What the user of a job is to be notified of, and how.

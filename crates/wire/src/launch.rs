@@ -42,6 +42,8 @@ pub struct LaunchSpec {
     pub nice: i32,
     /// Whether its tasks find their place in Slurm's words, too.
     pub slurm: bool,
+    /// What a shell runs instead of the program where the job resumes; `None`: the same program.
+    pub resume: Option<ByteBuf>,
 }
 
 /// A process that runs already, named for good.
@@ -54,12 +56,24 @@ pub struct AdoptedProcess {
 }
 
 impl LaunchSpec {
+    /// What a run is to start that resumes from what an earlier one has saved.
+    #[must_use]
+    pub fn resumed(mut self) -> Self {
+        if let Some(command) = self.resume.take() {
+            let shell = [&b"/bin/sh"[..], b"-c"].map(|word| ByteBuf::from(word.to_vec()));
+            self.argv = shell.into_iter().chain([command]).collect();
+            self.script = None;
+        }
+        self
+    }
+
     /// How much memory it takes, roughly: what its owner made long, and something for each piece.
     #[must_use]
     pub fn bytes(&self) -> usize {
         const EACH: usize = 32;
         let all = |texts: &[ByteBuf]| texts.iter().map(|text| text.len() + EACH).sum::<usize>();
         let script = self.script.as_ref().map_or(0, |script| script.len());
+        let resume = self.resume.as_ref().map_or(0, |command| command.len());
         let files = match &self.stdio {
             Stdio::FrontEnd { .. } | Stdio::Kept => 0,
             Stdio::Files { input, output, error, .. } => {
@@ -70,6 +84,7 @@ impl LaunchSpec {
         self.name.len()
             + all(&self.argv)
             + script
+            + resume
             + all(&self.environment)
             + self.directory.len()
             + self.rlimits.len() * EACH
@@ -234,6 +249,8 @@ pub struct Launch {
     /// Whether its tasks join those of a job that runs, in place of lost ones: its node appends to
     /// files that tasks share, and needs no writer of another node.
     pub joins: bool,
+    /// How many earlier runs of the job were asked to save their state: then it resumes.
+    pub resumes: u32,
 }
 
 impl Launch {
@@ -447,10 +464,12 @@ mod tests {
                 adopt: Vec::new(),
                 nice: 0,
                 slurm: false,
+                resume: None,
             },
             beside: None,
             spawned: None,
             joins: false,
+            resumes: 0,
         }
         .written()
     }

@@ -20,7 +20,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::job::Warning;
+use tutti_types::job::{Checkpoint, Warning};
 use tutti_types::{
     AfterJobs, ArraySpec, ClassName, Figures, FirstStep, Indices, JobId, Nanos, NodeId, OnBadExit,
     OnNodeLoss, Outcome, PolicyArgs, QueueName, ResourceWish, StepKey, StepSpec, Weights,
@@ -330,6 +330,19 @@ pub enum Request {
         /// of its first tasks.
         only_script: bool,
     },
+    /// Ask a job to save its state: `Asked`.
+    Checkpoint {
+        /// Which job; of an array, all elements that can.
+        job: JobId,
+        /// What it is asked to do then.
+        order: CheckpointWish,
+    },
+    /// Wait until it is known what became of the latest request to a job to save its state and end:
+    /// `Checkpointed`, or `Ended`.
+    AwaitCheckpoint {
+        /// Which job.
+        job: JobId,
+    },
     /// Do something about elements of a job array: `Done`.
     Elements {
         /// The array.
@@ -351,6 +364,36 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+}
+
+/// What a job is asked to do with its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckpointWish {
+    /// To save it and go on.
+    GoOn,
+    /// To save it and end, to be queued again.
+    End {
+        /// Whether the run is ended when it does not end within its grace; otherwise it goes on.
+        force: bool,
+        /// Whether the job is held in line.
+        hold: bool,
+    },
+}
+
+/// What became of a request to a job to save its state and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckpointEnd {
+    /// It has, and is queued again.
+    Saved,
+    /// It did not end within its grace, and goes on as it was.
+    Unanswered,
+    /// It did not end within its grace, was ended, and is queued again.
+    Forced,
+    /// A task died of the signal: the job is queued again, and has lost what it had not saved
+    /// before.
+    Died,
+    /// It is not known of any.
+    Unknown,
 }
 
 /// What is to become of elements of an array.
@@ -431,6 +474,7 @@ impl Request {
             | Self::Events(_)
             | Self::Keepers { .. }
             | Self::FindElements { .. }
+            | Self::AwaitCheckpoint { .. }
             | Self::UsageByNode { .. }
             | Self::Metrics => true,
             Self::Run(_)
@@ -439,6 +483,7 @@ impl Request {
             | Self::SignalStep { .. }
             | Self::SignalSteps { .. }
             | Self::Requeue { .. }
+            | Self::Checkpoint { .. }
             | Self::Elements { .. }
             | Self::Return { .. }
             | Self::Submit(..)
@@ -557,6 +602,8 @@ pub struct JobRequest {
     pub notify: Option<Notify>,
     /// The job's own parameters for the site's policy program.
     pub policy_args: PolicyArgs,
+    /// How it saves its state by itself, if it does.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// A further step of a job as a client asks for it.
@@ -720,6 +767,18 @@ pub enum Reply {
     },
     /// One job, as it is or was.
     Show(Box<ShowReport>),
+    /// The jobs that are asked to save their state.
+    Asked {
+        /// Which; of an array, its elements.
+        jobs: Vec<JobId>,
+    },
+    /// What became of a request to a job to save its state and end.
+    Checkpointed {
+        /// Which job.
+        job: JobId,
+        /// What.
+        end: CheckpointEnd,
+    },
     /// The job has its place, or would have.
     Moved {
         /// The jobs whose promised starts that breaks, by number.

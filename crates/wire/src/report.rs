@@ -25,7 +25,8 @@ pub struct JobReport {
     /// The class that it had before its owner's allowance was spent; nothing otherwise.
     pub former_class: Option<String>,
     /// `queued`, `running`, `suspended`, `ending` or `ended`; `preempted` while another job has its
-    /// processors, with `preempting` before that and `resuming` after it.
+    /// processors, with `preempting` before that and `resuming` after it; `checkpointing` while it
+    /// is asked to save its state and end, and `checkpointed` in line after that.
     pub state: String,
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,
@@ -185,6 +186,12 @@ impl ArrayReport {
 }
 
 impl JobReport {
+    /// Whether it waits in line.
+    #[must_use]
+    pub fn is_in_line(&self) -> bool {
+        matches!(self.state.as_str(), "queued" | "checkpointed")
+    }
+
     /// The job as users name it: `7`, or `7_3` of an element.
     #[must_use]
     pub fn shown_id(&self) -> String {

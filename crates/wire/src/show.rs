@@ -103,6 +103,28 @@ pub struct JobDetails {
     pub first: String,
     /// How many slots it asked for.
     pub slots: u32,
+    /// How it saves its state by itself, if it does.
+    pub checkpoint: Option<CheckpointReport>,
+}
+
+/// How a job saves its state by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointReport {
+    /// The number of the signal that asks for it.
+    pub signal: u8,
+    /// Whether only the shell of a batch script gets it.
+    pub only_shell: bool,
+    /// How long its tasks may take to end then, in milliseconds.
+    pub grace_ms: u64,
+    /// The exit code of a run that has saved its state and is not done, if it named one.
+    pub exit_code: Option<u8>,
+    /// How often it is asked to save its state and go on, in milliseconds; nothing: never.
+    pub every_ms: Option<u64>,
+    /// How many earlier runs were asked, and did not die of that.
+    pub resumes: u32,
+    /// What became of the latest request to save its state and end: `asked`, `saved`, `unanswered`,
+    /// `forced` or `died`; nothing: there was none.
+    pub last: Option<String>,
 }
 
 /// What a job asked for, besides tasks, time and class.
@@ -175,6 +197,12 @@ impl StateLog {
         }
         self.changes.push((state, at_ms));
         true
+    }
+
+    /// Whether this is the latest state.
+    #[must_use]
+    pub fn is_latest(&self, state: &str) -> bool {
+        self.changes.last().is_some_and(|(latest, _)| *latest == state)
     }
 
     /// The changes that are kept, and how many are left out before them.

@@ -83,9 +83,11 @@ pub fn of_state(text: &str) -> Option<Paint> {
     let end = text.find([',', ':', ' ']).unwrap_or(text.len());
     match &text[..end] {
         "running" | "up" | "alive" => Some(Paint::Good),
-        "queued" | "ended" => Some(Paint::Dim),
-        "suspended" | "preempting" | "preempted" | "resuming" | "ending" | "drained"
-        | "unreachable" | "cancelled" | "abandoned" | "shut-down" => Some(Paint::Warning),
+        "queued" | "checkpointed" | "ended" => Some(Paint::Dim),
+        "suspended" | "preempting" | "preempted" | "resuming" | "checkpointing" | "ending"
+        | "drained" | "unreachable" | "cancelled" | "abandoned" | "shut-down" => {
+            Some(Paint::Warning)
+        }
         "failed" | "timed-out" | "out-of-memory" | "lost" | "down" | "never-started" | "SILENT" => {
             Some(Paint::Bad)
         }

@@ -50,6 +50,16 @@ impl Client {
         self.front_of.is_some() || self.front_of_step.is_some()
     }
 
+    /// Another job whose end, or begin, it waits for; whether it did not before.
+    pub(super) fn wait_for(&mut self, job: JobId) -> bool {
+        self.waits_for.insert(job)
+    }
+
+    /// It waits for nothing of a job any more.
+    pub(super) fn wait_no_more(&mut self, job: JobId) {
+        self.waits_for.remove(&job);
+    }
+
     /// The job has ended; there is nothing to wait for any more.
     pub(super) fn forget(&mut self, job: JobId) {
         self.waits_for.remove(&job);
@@ -137,6 +147,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Resume { .. }
         | Request::Hold { .. }
         | Request::Requeue { .. }
+        | Request::Checkpoint { .. }
         | Request::Release { .. }
         | Request::Elements { .. }
         | Request::SetJobClass { .. }
@@ -148,6 +159,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Return { .. }
         | Request::Submit(..)
         | Request::Wait { .. }
+        | Request::AwaitCheckpoint { .. }
         | Request::WaitBegun { .. }
         | Request::Jobs { .. }
         | Request::JobsWithUsage { .. }
@@ -195,6 +207,8 @@ impl Driver {
             Request::RunStep(step) => self.on_run_step(token, uid, *step),
             Request::CancelStep { key, at_once } => self.on_cancel_step(token, uid, key, at_once),
             Request::SignalStep { key, signal } => self.on_signal_step(token, uid, key, signal),
+            Request::Checkpoint { job, order } => self.on_checkpoint(token, uid, job, order),
+            Request::AwaitCheckpoint { job } => self.on_await_checkpoint(token, uid, job),
             Request::Requeue { job, hold } => self.on_requeue(token, uid, job, hold),
             Request::SignalSteps { job, signal, only_script } => {
                 self.on_signal_steps(token, uid, job, (signal, only_script));

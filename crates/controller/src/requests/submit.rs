@@ -88,6 +88,11 @@ pub(crate) enum Improper {
     #[error("the signal before the time limit is none; signals are 1 to 64")]
     NoSignal,
     #[error(
+        "a job saves its state for a signal from 1 to 64 (--checkpoint-signal), at most once a \
+         second, and its exit code for that is not 0"
+    )]
+    Checkpoint,
+    #[error(
         "the name of the {what} has {bytes} bytes; at most {NAME_BYTES_MAX} are possible: give a \
          shorter one with {option}"
     )]
@@ -238,6 +243,7 @@ impl Driver {
             Ok(nodes) => nodes,
             Err(problem) => return self.reply(token, &problem.declined()),
         };
+        let options = self.options_of(&mut request);
         let notify = self.notify_of(request.notify.take());
         let launch = launch_store::Request::new(request.launch, notify_bytes(notify.as_ref()));
         if let Err(error) = self.check_room(uid, &launch) {
@@ -270,11 +276,7 @@ impl Driver {
             Ok(after) => after,
             Err(problem) => return self.reply(token, &problem.declined()),
         };
-        let hold = request.hold.then_some(HeldBy::Owner);
-        let begin = request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms));
-        let (queue, first) = (request.queue, request.first);
-        let (warning, args) = (request.warning, request.policy_args);
-        let options = SubmitOptions { queue, hold, first, after, begin, warning, args };
+        let options = SubmitOptions { after, ..options };
         if let Asks::When = asks {
             let submit = asked_when(spec.clone(), options);
             return self.foretell_job((token, uid), job.name, spec, submit);
@@ -294,6 +296,20 @@ impl Driver {
             self.due.calendar_due = self.due.calendar_due.min(self.now() + RENEW_EVERY);
         }
         self.follow_up();
+    }
+
+    /// What is asked for a job beside its specification, but for the jobs that it starts after.
+    fn options_of(&self, request: &mut JobRequest) -> SubmitOptions {
+        SubmitOptions {
+            queue: request.queue.take(),
+            hold: request.hold.then_some(HeldBy::Owner),
+            first: request.first,
+            after: None,
+            begin: request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms)),
+            warning: request.warning,
+            args: std::mem::take(&mut request.policy_args),
+            checkpoint: request.checkpoint,
+        }
     }
 
     /// Takes out of a request what its user may not ask or has inherited, and checks the rest.
@@ -402,6 +418,12 @@ impl Driver {
         }
         if request.warning.is_some_and(|warning| !(1..=64).contains(&warning.signal)) {
             return Err(Improper::NoSignal);
+        }
+        if request.checkpoint.is_some_and(|checkpoint| !checkpoint.is_proper()) {
+            return Err(Improper::Checkpoint);
+        }
+        if request.launch.resume.is_some() && request.checkpoint.is_none() {
+            return Err(Improper::Checkpoint);
         }
         tutti_types::check_policy_args(&request.policy_args)?;
         for (what, option, bytes) in [
@@ -530,6 +552,7 @@ impl Driver {
         entry.is_unanswered = front.is_some();
         entry.within = within;
         self.jobs.insert(job, Box::new(entry));
+        self.note_checkpoint(job);
         self.job_submitted(job);
         self.ask_disk_soon();
     }

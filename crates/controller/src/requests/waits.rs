@@ -159,6 +159,7 @@ impl Driver {
             if let Some(entry) = entry {
                 entry.waiting.retain(|token| self.connections.contains_key(token));
                 entry.waiting_begun.retain(|token| self.connections.contains_key(token));
+                entry.waiting_checkpoint.retain(|token| self.connections.contains_key(token));
             }
         }
         if let Some(key) = client.front_of_step {

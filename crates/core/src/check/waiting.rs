@@ -37,6 +37,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     if let Some(fault) = core.wrong_warnings(core.now()) {
         report(Rule::Limits, fault);
     }
+    if let Some(fault) = core.wrong_checkpoints(core.now()) {
+        report(Rule::Limits, fault);
+    }
     if let Some(fault) = core.wrong_after().or_else(|| core.wrong_begins(core.now())) {
         report(Rule::Queue, fault);
     }

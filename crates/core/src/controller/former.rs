@@ -72,6 +72,7 @@ impl From<FormerCore> for Core {
             outside: Outside::default(),
             respawns: Respawns::default(),
             freed: Freed::default(),
+            checkpoints: Checkpoints::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -6,6 +6,7 @@ mod arrays;
 mod banks;
 mod begin;
 mod by_use;
+mod checkpoint;
 mod classes;
 mod deadlines;
 mod external_load;

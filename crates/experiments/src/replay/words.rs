@@ -2,7 +2,8 @@
 
 use tutti_client::output::{counted, plain};
 use tutti_core::{
-    Action, ElementOrder, Event, HeldBy, Order, RowChoice, StepAction, SubmitOptions,
+    Action, CheckpointNews, CheckpointOrder, ElementOrder, Event, HeldBy, Order, RowChoice,
+    StepAction, SubmitOptions,
 };
 use tutti_node::calendar::local_moment;
 use tutti_types::class::RULES;
@@ -174,6 +175,10 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::MoveJob { job, before: Some(before) } => {
             format!("an administrator moves job {job} before job {before}")
         }
+        Event::Checkpoint { job, order } => match order {
+            CheckpointOrder::GoOn => format!("job {job} is to save its state and go on"),
+            CheckpointOrder::End { .. } => format!("job {job} is to save its state and end"),
+        },
         Event::MovedOut { job } => format!("job {job} has left its processors"),
         Event::MovedIn { job } => format!("job {job} is back on processors"),
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
@@ -181,8 +186,19 @@ fn of_a_job(event: &Event) -> Option<String> {
     })
 }
 
+const fn of_checkpoint(news: CheckpointNews) -> &'static str {
+    match news {
+        CheckpointNews::AskedToGoOn => "is asked to save its state",
+        CheckpointNews::AskedToEnd { .. } => "is asked to save its state and end",
+        CheckpointNews::Saved => "has saved its state",
+        CheckpointNews::Died => "died of the signal",
+        CheckpointNews::Unanswered => "has not ended within its grace, and goes on",
+        CheckpointNews::Forced => "has not ended within its grace, and is ended",
+    }
+}
+
 fn submitted_with(options: &SubmitOptions) -> String {
-    let SubmitOptions { queue, hold, first, after, begin, warning, args } = options;
+    let SubmitOptions { queue, hold, first, after, begin, warning, args, checkpoint } = options;
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
     let first = match first {
@@ -194,11 +210,14 @@ fn submitted_with(options: &SubmitOptions) -> String {
     let warning = warning.map_or(String::new(), |it| {
         format!(", with signal {} {} before its limit", it.signal, short(it.before))
     });
+    let checkpoint = checkpoint.map_or(String::new(), |it| {
+        format!(", saves its state for signal {} within {}", it.signal, short(it.grace))
+    });
     let begin =
         begin.map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
     let args: String =
         args.iter().map(|(name, value)| format!(", {name}={value} for the policy")).collect();
-    format!("{queue}{hold}{first}{after}{begin}{warning}{args}")
+    format!("{queue}{hold}{first}{after}{begin}{warning}{checkpoint}{args}")
 }
 
 fn after_words(after: &AfterJobs) -> String {
@@ -349,6 +368,7 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         }
         Action::Step(action) => of_step(action),
         Action::Requeued { job } => format!("job {job} is queued again"),
+        Action::Checkpoint { job, news } => format!("job {job} {}", of_checkpoint(*news)),
         Action::RanksLost { job, node, ranks, until } => {
             let wait = short(until.since(at));
             format!("job {job}: {} lost with node {node}, to wait {wait}", of_ranks(ranks))

@@ -429,6 +429,7 @@ impl<'a> World<'a> {
                 self.clearing.remove(&job);
             }
             Action::Signal { .. }
+            | Action::Checkpoint { .. }
             | Action::RanksLost { .. }
             | Action::Respawn { .. }
             | Action::RanksGivenUp { .. }

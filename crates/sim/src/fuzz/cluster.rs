@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
-    Action, Core, Event, JobState, JobView, Order, Part, Place, StepAction, SubmitOptions, check,
+    Action, CheckpointNews, Core, Event, JobState, JobView, Order, Part, Place, StepAction,
+    SubmitOptions, check,
 };
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{
@@ -580,6 +581,7 @@ impl Cluster {
                 assert!(made <= all, "array {array} ended before its elements");
                 assert!(self.outcomes.insert(*array, *outcome).is_none(), "ended twice");
             }
+            Action::Checkpoint { job, news } => self.note_checkpoint(*job, *news),
             Action::Requeued { job } => self.wait_again(*job),
             Action::Respawn { job, node, from, ranks } => {
                 self.respawn(*job, (*node, *from), ranks);
@@ -593,6 +595,13 @@ impl Cluster {
             Action::MoveIn { job } => self.begin_move_in(*job),
             Action::WakeAt { at } => self.wake = *at,
         }
+    }
+
+    /// Each request to save the state may have the job in line again.
+    fn note_checkpoint(&mut self, job: JobId, news: CheckpointNews) {
+        let is_asked =
+            matches!(news, CheckpointNews::AskedToEnd { .. } | CheckpointNews::AskedToGoOn);
+        *self.requeue_orders.entry(job).or_default() += u32::from(is_asked);
     }
 
     fn carry_out_of_step(&mut self, action: &StepAction) {

@@ -119,6 +119,12 @@ const KINDS: &[Kind] = &[
         let (batch, shell) = (random.one_in(2), random.one_in(3));
         Step::SubmitWarned(Box::new(spec(random)), random.below(200 * MS), batch, shell)
     }),
+    (36, Who::Users, |random| {
+        let (batch, shell) = (random.one_in(3), random.one_in(3));
+        let spec = Box::new(spec(random));
+        Step::SubmitSaver(spec, random.below(200 * MS), batch, shell, random.one_in(3))
+    }),
+    (48, Who::Users, |random| Step::Checkpoint(random.place(), random.below(4))),
     (12, Who::Users, |random| Step::MoveBegin(random.place(), random.below(100 * MS))),
     (48, Who::Users, |random| {
         let spec = Box::new(spec(random));
@@ -266,6 +272,8 @@ fn status(random: &mut Random) -> TaskStatus {
     let well = TaskStatus::Exited(0);
     let badly = [
         TaskStatus::Exited(3),
+        TaskStatus::Exited(85),
+        TaskStatus::Signaled(12),
         TaskStatus::Signaled(11),
         TaskStatus::Aborted(6),
         TaskStatus::NotFound,

@@ -85,6 +85,7 @@ impl Step {
             | Self::SubmitBatch(spec)
             | Self::SubmitLater(spec, _)
             | Self::SubmitWarned(spec, ..)
+            | Self::SubmitSaver(spec, ..)
             | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
@@ -134,6 +135,8 @@ impl Step {
             | Self::SubmitAfter(..)
             | Self::SubmitLater(..)
             | Self::SubmitWarned(..)
+            | Self::SubmitSaver(..)
+            | Self::Checkpoint(..)
             | Self::MoveBegin(..)
             | Self::StartStep(..)
             | Self::EndStep(..)

@@ -158,6 +158,16 @@ fn simpler(step: &Step) -> Vec<Step> {
                 [Step::Submit(spec.clone()), Step::SubmitWarned(spec, ns / 2, false, false)];
             plain.into_iter().chain(fewer).collect()
         }
+        Step::SubmitSaver(spec, ns, batch, shell, often) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new);
+            let fewer = fewer.map(|spec| Step::SubmitSaver(spec, ns, batch, shell, often));
+            let plain =
+                [Step::Submit(spec.clone()), Step::SubmitSaver(spec, ns / 2, false, false, false)];
+            plain.into_iter().chain(fewer).collect()
+        }
+        Step::Checkpoint(job, order) => {
+            vec![Step::Checkpoint(0, order), Step::Checkpoint(job % 8, order)]
+        }
         Step::MoveBegin(job, ns) => vec![Step::MoveBegin(job % 8, ns), Step::MoveBegin(job, 0)],
         Step::StartStep(job, tasks, each, overlap) => {
             vec![Step::StartStep(0, 1, 1, false), Step::StartStep(job % 8, tasks, each, overlap)]

@@ -4,14 +4,16 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::{Begin, ElementOrder, Event, HeldBy, Order, RowChoice, SubmitOptions};
+use tutti_core::{
+    Begin, CheckpointOrder, ElementOrder, Event, HeldBy, Order, RowChoice, SubmitOptions,
+};
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, ClassName,
-    ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId, JobSpec,
-    LoadAverages, Nanos, NodeId, NodeSetName, Origin, Positions, ProcessorSet, ProcessorTime,
-    QueueName, Rank, Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus,
-    UserId, Warning, class, params,
+    After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, Checkpoint,
+    ClassName, ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId,
+    JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, Positions, ProcessorSet,
+    ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey,
+    TaskStatus, UserId, Warning, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -122,6 +124,11 @@ pub enum Step {
     /// A user asks for a job, or a batch job, that gets a signal so many nanoseconds before its
     /// limit: only its roots, or all.
     SubmitWarned(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool),
+    /// A user asks for a job, or a batch job, that saves its state when it is asked, within so many
+    /// nanoseconds: by its shell alone, and now and then by itself.
+    SubmitSaver(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool, bool),
+    /// A job is asked to save its state: 0 to go on, else to end; 2 by force, 3 and held.
+    Checkpoint(usize, u64),
     /// The moment of a job is so many nanoseconds after now.
     MoveBegin(usize, u64),
     /// A user asks for an array of so many elements, so many of them at once; whether it is held,
@@ -282,6 +289,26 @@ impl Step {
                 let warning = Some(Warning { signal: 12, before, only_shell });
                 let options = SubmitOptions { first, warning, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::SubmitSaver(spec, ns, is_batch, only_shell, now_and_then) => {
+                let spec = (**spec).clone();
+                let first = if *is_batch { FirstStep::Once } else { FirstStep::EachSlot };
+                let (grace, only_shell) = (Nanos(*ns), *only_shell);
+                let every = now_and_then.then_some(Nanos(ns.saturating_mul(3).max(1)));
+                let exit_code = now_and_then.then_some(85);
+                let checkpoint = Checkpoint { signal: 12, only_shell, grace, exit_code, every };
+                let checkpoint = Some(checkpoint);
+                let options = SubmitOptions { first, checkpoint, ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::Checkpoint(job, order) => {
+                let job = pick(cluster, *job);
+                let (force, hold) = (*order == 2, *order == 3);
+                let order = match order {
+                    0 => CheckpointOrder::GoOn,
+                    _ => CheckpointOrder::End { force, hold },
+                };
+                cluster.event(Event::Checkpoint { job, order });
             }
             Self::MoveBegin(job, ns) => {
                 let (job, at) = (pick(cluster, *job), ClusterTime(cluster.now) + Nanos(*ns));

@@ -233,7 +233,7 @@ fn cancel_by_state(
     // Looked for again: some elements may have come into line in between.
     let mut meant = live()?;
     meant.retain(|job| !job.is_whole_array());
-    meant.retain(|job| (job.state == "queued") == (state == StateAsked::Queued));
+    meant.retain(|job| job.is_in_line() == (state == StateAsked::Queued));
     let done = each(&meant, |job| {
         order(&Request::Cancel { target: job.job.into(), at_once: args.now })?;
         accepted += 1;

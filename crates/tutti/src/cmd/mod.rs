@@ -8,6 +8,7 @@ mod attach;
 mod bank;
 pub(crate) mod batch;
 mod bench;
+mod checkpoint;
 mod cluster;
 mod completion;
 mod daemons;
@@ -137,6 +138,8 @@ pub(crate) enum Verb {
     Release(orders::JobsArgs),
     /// End the run of jobs, and have them wait in line again
     Requeue(orders::RequeueArgs),
+    /// Have jobs save their state and wait in line, to resume later
+    Checkpoint(checkpoint::CheckpointArgs),
     /// Give jobs another class, whether they wait or run
     Class(orders::ClassArgs),
     /// Move a waiting job in line, as an administrator
@@ -297,6 +300,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Hold(args) => orders::hold(&args),
         Verb::Release(args) => orders::release(&args),
         Verb::Requeue(args) => orders::requeue(&args),
+        Verb::Checkpoint(args) => checkpoint::execute(&args),
         Verb::Class(args) => orders::class(&args),
         Verb::Move(args) => orders::move_job(&args),
         Verb::Params(args) => params::execute(args),

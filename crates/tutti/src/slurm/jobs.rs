@@ -63,9 +63,9 @@ impl State {
     /// user's order and a preemption suspend a job.
     fn of_live(word: &str) -> Self {
         match word {
-            "queued" => Self::Pending,
+            "queued" | "checkpointed" => Self::Pending,
             "suspended" | "preempting" | "preempted" | "resuming" => Self::Suspended,
-            "ending" => Self::Completing,
+            "ending" | "checkpointing" => Self::Completing,
             _ => Self::Running,
         }
     }

@@ -101,6 +101,7 @@ fn request() -> JobRequest {
         singleton: false,
         begin_ms: None,
         warning: None,
+        checkpoint: None,
         policy_args: Vec::new(),
         array: None,
         notify: None,
@@ -124,6 +125,7 @@ fn request() -> JobRequest {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         },
     }
 }

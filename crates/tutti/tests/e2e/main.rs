@@ -20,6 +20,7 @@ mod batch;
 mod begin;
 mod bench;
 mod by_hand;
+mod checkpoint;
 mod classes;
 mod cli;
 mod cluster;

@@ -20,7 +20,7 @@ const ACTIONS = {
 function possible(job) {
   if (job.exit_code !== null || job.state === 'ending') return [];
   if (job.state === 'suspended') return ['resume', 'cancel'];
-  if (job.state !== 'queued') return ['suspend', 'cancel'];
+  if (!['queued', 'checkpointed'].includes(job.state)) return ['suspend', 'cancel'];
   return [job.wait === 'held' ? 'release' : 'hold', 'cancel'];
 }
 
@@ -69,7 +69,7 @@ const WORDS = { wait: 'waited', job: 'ran', still: 'stood still' };
 function spans(job, now) {
   const end = job.ended_ms ?? now;
   const states = job.details?.states || [];
-  const kind = (state) => (state === 'queued' ? 'wait' : ['running', 'ending'].includes(state) ? 'job' : state === 'ended' ? null : 'still');
+  const kind = (state) => (['queued', 'checkpointed'].includes(state) ? 'wait' : ['running', 'checkpointing', 'ending'].includes(state) ? 'job' : state === 'ended' ? null : 'still');
   const all = states.map((it, at) => ({ kind: kind(it.state), state: it.state, from: it.at_ms, until: Math.max(it.at_ms, states[at + 1]?.at_ms ?? end) }));
   if (states.length === 0) {
     const begin = job.started_ms ?? end;

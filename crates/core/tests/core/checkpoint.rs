@@ -1,0 +1,316 @@
+//! Jobs that save their state by themselves.
+
+use crate::cluster::{Cluster, job, params};
+use crate::scenarios::why;
+use tutti_core::{
+    Action, CheckpointNews, CheckpointOrder, CheckpointRefusal, Event, HeldBy, JobState, Place,
+    SubmitOptions, WaitReason,
+};
+use tutti_types::{
+    Checkpoint, ClassName, ClusterTime, FirstStep, JobId, JobSpec, Nanos, OnBadExit, TaskStatus,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The signal that asks for it, and how long tasks may take, in seconds.
+const SIGNAL: u8 = 10;
+const GRACE: u64 = 10;
+
+const SAVES: Checkpoint = Checkpoint {
+    signal: SIGNAL,
+    only_shell: false,
+    grace: Nanos::from_secs(GRACE),
+    exit_code: None,
+    every: None,
+};
+
+const END: CheckpointOrder = CheckpointOrder::End { force: false, hold: false };
+
+fn submit(c: &mut Cluster, spec: JobSpec, saves: Checkpoint) -> JobId {
+    let options = SubmitOptions { checkpoint: Some(saves), ..SubmitOptions::default() };
+    c.submits(|request| Event::submit(request, spec, options)).unwrap()
+}
+
+fn ask(c: &mut Cluster, job: JobId, order: CheckpointOrder) {
+    c.event(Event::Checkpoint { job, order });
+}
+
+/// What was said of a job since the last time.
+fn news(c: &mut Cluster) -> Vec<CheckpointNews> {
+    let said = |action: &Action| match action {
+        Action::Checkpoint { news, .. } => Some(*news),
+        _ => None,
+    };
+    std::mem::take(&mut c.log).iter().filter_map(said).collect()
+}
+
+fn state(c: &Cluster, job: JobId) -> JobState {
+    c.core.job(job, ClusterTime(c.now)).unwrap().state
+}
+
+fn runs(c: &Cluster, job: JobId) -> bool {
+    matches!(state(c, job), JobState::Running { .. })
+}
+
+fn end(c: &mut Cluster, job: JobId, status: TaskStatus) {
+    c.end_tasks(job, status);
+    c.clear(job);
+}
+
+#[test]
+fn a_job_that_ends_within_its_grace_is_queued_again_and_resumes() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), SAVES);
+    assert_eq!(c.core.checkpoint(id).unwrap().resumes, 0);
+    ask(&mut c, id, END);
+    let until = ClusterTime(c.now + GRACE * SECOND);
+    assert!(c.log.iter().any(|it| matches!(it, Action::Signal { signal: SIGNAL, .. })));
+    assert_eq!(news(&mut c), [CheckpointNews::AskedToEnd { until }]);
+    assert_eq!(c.core.checkpoint(id).unwrap().until, Some(until));
+    ask(&mut c, id, END);
+    assert_eq!(news(&mut c), [], "it is asked once");
+    end(&mut c, id, TaskStatus::Exited(3));
+    assert_eq!(news(&mut c), [CheckpointNews::Saved]);
+    assert!(runs(&c, id), "its processors are free");
+    let view = c.core.checkpoint(id).unwrap();
+    assert_eq!((view.resumes, view.until, view.last), (1, None, Some(CheckpointNews::Saved)));
+    assert_eq!(c.core.launch_of(id).number, 1);
+    // It is done when it ends by itself.
+    assert_eq!(c.finish(id).exit_code, 0);
+}
+
+#[test]
+fn a_job_that_does_not_answer_goes_on_and_one_that_is_forced_is_ended() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(1), SAVES);
+    let forced = submit(&mut c, job(1), SAVES);
+    ask(&mut c, id, END);
+    ask(&mut c, forced, CheckpointOrder::End { force: true, hold: false });
+    news(&mut c);
+    c.advance(GRACE * SECOND);
+    assert_eq!(news(&mut c), [CheckpointNews::Unanswered, CheckpointNews::Forced]);
+    assert!(runs(&c, id));
+    assert!(matches!(state(&c, forced), JobState::Ending { kill_at: Some(_), .. }));
+    end(&mut c, forced, TaskStatus::Signaled(15));
+    assert!(runs(&c, forced), "it is in line again, and has begun");
+    let view = c.core.checkpoint(forced).unwrap();
+    assert_eq!((view.resumes, view.last), (1, Some(CheckpointNews::Forced)));
+    // Much later it ends by itself.
+    c.advance(3 * GRACE * SECOND);
+    assert_eq!(c.finish(id).exit_code, 0);
+}
+
+#[test]
+fn an_answer_that_is_late_counts_in_time_of_turns() {
+    for (seconds, counts) in [(GRACE - 1, true), (GRACE + 1, false)] {
+        let mut c = Cluster::with_nodes(&[2]);
+        let id = submit(&mut c, job(2), SAVES);
+        ask(&mut c, id, END);
+        c.advance(GRACE * SECOND);
+        c.event(Event::Suspend { job: id });
+        c.advance(100 * SECOND);
+        c.event(Event::Resume { job: id });
+        c.advance(seconds * SECOND);
+        end(&mut c, id, TaskStatus::Exited(0));
+        assert_eq!(!c.outcomes.contains_key(&id), counts, "{seconds} s late");
+    }
+}
+
+#[test]
+fn a_job_that_names_an_exit_code_is_queued_again_for_that_alone() {
+    let saves = Checkpoint { exit_code: Some(85), ..SAVES };
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), saves);
+    // Also when it was asked only to save its state, and long after.
+    ask(&mut c, id, CheckpointOrder::GoOn);
+    assert_eq!(news(&mut c), [CheckpointNews::AskedToGoOn]);
+    c.advance(1000 * SECOND);
+    end(&mut c, id, TaskStatus::Exited(85));
+    assert!(runs(&c, id));
+    ask(&mut c, id, END);
+    end(&mut c, id, TaskStatus::Exited(0));
+    assert_eq!(c.outcomes[&id].reason.to_string(), "completed", "it was done just then");
+    let id = submit(&mut c, job(2), saves);
+    end(&mut c, id, TaskStatus::Exited(85));
+    assert_eq!(c.outcomes[&id].exit_code, 85, "it was not asked");
+}
+
+#[test]
+fn a_job_without_a_handler_is_queued_again_and_has_nothing_to_resume_from() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), SAVES);
+    ask(&mut c, id, END);
+    news(&mut c);
+    end(&mut c, id, TaskStatus::Signaled(SIGNAL));
+    assert_eq!(news(&mut c), [CheckpointNews::Died]);
+    assert!(runs(&c, id));
+    assert_eq!(c.core.checkpoint(id).unwrap().resumes, 0);
+    // Another signal is its own failure.
+    ask(&mut c, id, END);
+    end(&mut c, id, TaskStatus::Signaled(11));
+    assert_eq!(c.outcomes[&id].reason.to_string(), "a task failed");
+}
+
+#[test]
+fn ranks_that_save_their_state_one_after_the_other_do_not_end_each_other() {
+    for status in [TaskStatus::Exited(1), TaskStatus::Unfinalized(0)] {
+        let mut c = Cluster::with_nodes(&[2]);
+        let spec = JobSpec { on_bad_exit: OnBadExit::Kill, ..job(2) };
+        let id = submit(&mut c, spec, SAVES);
+        ask(&mut c, id, END);
+        c.end_task(id, 0, status);
+        assert!(runs(&c, id), "{status:?}");
+        c.advance(GRACE * SECOND - 1);
+        assert!(runs(&c, id), "{status:?}");
+        c.end_task(id, 1, status);
+        c.clear(id);
+        assert_eq!(c.core.checkpoint(id).unwrap().resumes, 1, "{status:?}");
+    }
+    // What may wait for an ended rank has its grace again when it has not answered.
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), SAVES);
+    ask(&mut c, id, END);
+    c.end_task(id, 0, TaskStatus::Unfinalized(0));
+    c.advance(GRACE * SECOND);
+    assert!(runs(&c, id));
+    let grace = c.core.job(id, ClusterTime(c.now)).unwrap().spec.grace;
+    c.advance(grace.0);
+    assert!(matches!(state(&c, id), JobState::Ending { .. }));
+}
+
+#[test]
+fn a_cancel_and_a_failure_stand_and_a_time_limit_queues_again() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), SAVES);
+    ask(&mut c, id, END);
+    c.cancel(id, false);
+    end(&mut c, id, TaskStatus::Exited(0));
+    assert_eq!(c.outcomes[&id].reason.to_string(), "cancelled");
+    let spec = JobSpec { time_limit: Some(Nanos::from_secs(GRACE / 2)), ..job(2) };
+    let id = submit(&mut c, spec, SAVES);
+    ask(&mut c, id, END);
+    news(&mut c);
+    c.advance(GRACE * SECOND);
+    assert_eq!(news(&mut c), [CheckpointNews::Forced]);
+    end(&mut c, id, TaskStatus::Signaled(15));
+    assert!(runs(&c, id));
+}
+
+#[test]
+fn a_suspended_job_runs_to_save_its_state_and_is_suspended_again() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), SAVES);
+    let suspended = |c: &Cluster| c.core.job(id, ClusterTime(c.now)).unwrap().suspended;
+    for answers in [false, true] {
+        c.event(Event::Suspend { job: id });
+        ask(&mut c, id, END);
+        assert!(!suspended(&c));
+        match answers {
+            false => c.advance(GRACE * SECOND),
+            true => end(&mut c, id, TaskStatus::Exited(0)),
+        }
+        assert!(suspended(&c));
+        if !answers {
+            c.event(Event::Resume { job: id });
+        }
+    }
+    assert!(matches!(state(&c, id), JobState::Queued { .. }));
+}
+
+#[test]
+fn a_job_that_is_to_be_held_waits_for_its_release() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = submit(&mut c, job(2), SAVES);
+    ask(&mut c, id, CheckpointOrder::End { force: false, hold: true });
+    end(&mut c, id, TaskStatus::Exited(0));
+    assert_eq!(why(&c, id), Some(WaitReason::Held { by: HeldBy::Owner }));
+    assert_eq!(c.core.why_no_checkpoint(id, END), Some(CheckpointRefusal::Waits));
+}
+
+#[test]
+fn what_can_not_be_asked_is_refused_and_stays_as_it_is() {
+    let mut c = Cluster::with_nodes(&[4]);
+    let plain = c.submit(job(1));
+    let attached = submit(&mut c, JobSpec { attached: true, ..job(1) }, SAVES);
+    let batch = {
+        let (first, checkpoint) = (FirstStep::Once, Some(SAVES));
+        let options = SubmitOptions { first, checkpoint, ..SubmitOptions::default() };
+        c.submits(|request| Event::submit(request, job(1), options)).unwrap()
+    };
+    let ending = submit(&mut c, job(1), SAVES);
+    c.cancel(ending, false);
+    c.log.clear();
+    for (job, refusal) in [
+        (plain, CheckpointRefusal::NotAble),
+        (attached, CheckpointRefusal::HasFront),
+        (batch, CheckpointRefusal::NoStep),
+        (ending, CheckpointRefusal::Ending),
+        (JobId(99), CheckpointRefusal::NoJob),
+    ] {
+        assert_eq!(c.core.why_no_checkpoint(job, END), Some(refusal));
+        ask(&mut c, job, END);
+        assert_eq!(news(&mut c), []);
+    }
+    assert_eq!(c.core.why_no_checkpoint(attached, CheckpointOrder::GoOn), None);
+}
+
+#[test]
+fn a_job_is_asked_now_and_then_to_save_its_state_while_it_has_turns() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let saves = Checkpoint { every: Some(Nanos::from_secs(60)), ..SAVES };
+    let id = submit(&mut c, job(2), saves);
+    c.advance(179 * SECOND);
+    assert_eq!(news(&mut c), [CheckpointNews::AskedToGoOn; 2]);
+    c.event(Event::Suspend { job: id });
+    c.advance(100 * SECOND);
+    c.event(Event::Resume { job: id });
+    assert_eq!(news(&mut c), []);
+    c.advance(60 * SECOND);
+    assert_eq!(news(&mut c), [CheckpointNews::AskedToGoOn]);
+    assert_eq!(c.finish(id).exit_code, 0);
+    c.advance(1000 * SECOND);
+    assert_eq!(news(&mut c), []);
+}
+
+/// Under the policy `classes`, an interactive job preempts one of class `standby` at once.
+fn preempting(preemption: u64) -> (Cluster, JobId, JobId) {
+    let mut c = Cluster::new(params(&[("policy", 2), ("preemption", preemption)]));
+    c.join(0, 2);
+    let idle = submit(&mut c, JobSpec { class: ClassName::new("standby"), ..job(2) }, SAVES);
+    c.advance(SECOND);
+    let urgent = c.submit(job(2));
+    (c, idle, urgent)
+}
+
+#[test]
+fn a_job_saves_its_state_before_it_is_preempted_if_the_site_says_so() {
+    let (mut c, idle, urgent) = preempting(1);
+    c.advance(100 * SECOND);
+    while c.core.checkpoint(idle).unwrap().until.is_none() {
+        c.advance(SECOND);
+    }
+    assert!(runs(&c, idle) && !runs(&c, urgent));
+    end(&mut c, idle, TaskStatus::Exited(0));
+    assert!(runs(&c, urgent));
+    assert!(matches!(state(&c, idle), JobState::Queued { .. }));
+    c.finish(urgent);
+    assert!(runs(&c, idle));
+    assert_eq!(c.core.checkpoint(idle).unwrap().resumes, 1);
+}
+
+#[test]
+fn a_job_that_does_not_answer_is_preempted_in_place() {
+    let (mut c, idle, urgent) = preempting(1);
+    for _ in 0..100_000 {
+        c.advance(SECOND);
+        if c.core.job(idle, ClusterTime(c.now)).unwrap().place != Place::Home {
+            break;
+        }
+    }
+    c.arrive();
+    let (view, saves) = (c.core.job(idle, ClusterTime(c.now)).unwrap(), c.core.checkpoint(idle));
+    assert!(runs(&c, urgent), "{view:?} {saves:?}");
+    assert_eq!(c.core.job(idle, ClusterTime(c.now)).unwrap().place, Place::Aside);
+    assert_eq!(c.core.checkpoint(idle).unwrap().last, Some(CheckpointNews::Unanswered));
+    assert_eq!(c.core.why_no_checkpoint(idle, END), Some(CheckpointRefusal::Preempted));
+}

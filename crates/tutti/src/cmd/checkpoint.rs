@@ -1,0 +1,103 @@
+//! `tutti checkpoint`: jobs save their state, and wait in line to resume.
+
+use super::job_range::{Several, targets_of, whole_jobs};
+use super::jobs::each;
+use clap::Args;
+use tutti_client::ask::{ask, unexpected};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::say;
+use tutti_types::JobId;
+use tutti_wire::code::Code;
+use tutti_wire::local::{CheckpointEnd, CheckpointWish, Reply, Request};
+
+const CHECKPOINT_EXAMPLES: &str = "\
+Examples:
+  tutti checkpoint 7           job 7 saves its state, ends and waits in line
+  tutti checkpoint --force 7   end it after its grace, whether or not it has
+  tutti checkpoint --hold 7    it waits until `tutti release 7`
+  tutti checkpoint --keep-running 7    it saves its state and goes on
+
+The job names its signal at its submission: --checkpoint-signal. Its tasks get it, and have \
+--checkpoint-grace to end. Then the job is queued again, and its next run finds TUTTI_RESUMES. \
+A job that does not end in time goes on as it was: the exit code is 1.";
+
+#[derive(Args, Debug)]
+#[command(after_help = CHECKPOINT_EXAMPLES)]
+pub(crate) struct CheckpointArgs {
+    /// Jobs that run, or ranges of jobs: 7, 3-9
+    #[arg(required = true, value_name = "JOB", value_parser = whole_jobs)]
+    jobs: Vec<Several>,
+
+    /// End jobs that have not ended when their grace is over, and queue them again
+    #[arg(long)]
+    force: bool,
+
+    /// Hold the jobs until they are released
+    #[arg(long)]
+    hold: bool,
+
+    /// Have the jobs save their state and go on; nothing is waited for
+    #[arg(long, conflicts_with_all = ["force", "hold"])]
+    keep_running: bool,
+
+    /// Return at once, as soon as the jobs are asked
+    #[arg(long)]
+    no_wait: bool,
+}
+
+pub(crate) fn execute(args: &CheckpointArgs) -> anyhow::Result<Exit> {
+    let order = match args.keep_running {
+        true => CheckpointWish::GoOn,
+        false => CheckpointWish::End { force: args.force, hold: args.hold },
+    };
+    let mut asked = Vec::new();
+    let exit = each(&targets_of(&args.jobs, false)?, |target| {
+        match ask(&Request::Checkpoint { job: target.job, order })? {
+            Reply::Asked { jobs } => asked.extend(jobs),
+            _ => return unexpected(),
+        }
+        Ok(())
+    })?;
+    if args.keep_running || args.no_wait {
+        return Ok(exit);
+    }
+    // All are asked by now: their graces pass at the same time.
+    let done = each(&asked, |&job| await_end(job))?;
+    Ok(if exit == Exit::OK { done } else { exit })
+}
+
+/// Waits until it is known what became of a job that was asked to save its state and end.
+fn await_end(job: JobId) -> anyhow::Result<()> {
+    let end = match ask(&Request::AwaitCheckpoint { job })? {
+        Reply::Checkpointed { end, .. } => end,
+        Reply::Ended { .. } => {
+            say!("tutti: job {job} has ended meanwhile; `tutti history {job}` shows how");
+            return Ok(());
+        }
+        _ => return unexpected(),
+    };
+    match end {
+        CheckpointEnd::Saved => say!("tutti: job {job} has saved its state, and is queued again"),
+        CheckpointEnd::Forced => {
+            say!("tutti: job {job} did not end within its grace: it was ended, and is queued again")
+        }
+        CheckpointEnd::Unanswered => {
+            let reason = format!(
+                "job {job} did not end within its grace, and goes on as it was; --force ends it"
+            );
+            return Err(coded(Code::NotInThatState, reason));
+        }
+        CheckpointEnd::Died => {
+            let reason = format!(
+                "a task of job {job} died of the signal, so nothing was saved; the job is queued \
+                 again"
+            );
+            return Err(coded(Code::NotInThatState, reason));
+        }
+        CheckpointEnd::Unknown => {
+            say!("tutti: what became of job {job} is not known; `tutti show {job}` shows it");
+        }
+    }
+    Ok(())
+}
