@@ -13,6 +13,8 @@
 //! user_jobs = 8
 //! [bank]
 //! ada = "100h/month"
+//! [at]
+//! "mon-fri 08:00" = ["params interactive.rows=3", "nodes set:lab out"]
 //! ```
 
 use crate::ask::{ask, unexpected};
@@ -29,7 +31,7 @@ use tutti_types::{ClassName, QueueName};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request, Section, Setting};
 use tutti_wire::report::{
-    BankReport, ClassReport, ParamReport, PeriodReport, QueueReport, QueueSetting,
+    BankReport, ClassReport, ParamReport, PeriodReport, QueueReport, QueueSetting, TimedReport,
 };
 
 /// The largest file that is read, in bytes: far more than all settings take.
@@ -44,6 +46,8 @@ pub enum Part {
     Params,
     /// Allowances of processor time.
     Bank,
+    /// Changes at times.
+    At,
 }
 
 impl Part {
@@ -52,7 +56,7 @@ impl Part {
         match self {
             Self::Queues => &[("llnl-t3d", include_str!("presets/llnl-t3d-queues.toml"))],
             Self::Params => &[("llnl-t3d-day", include_str!("presets/llnl-t3d-day.toml"))],
-            Self::Bank => &[],
+            Self::Bank | Self::At => &[],
         }
     }
 
@@ -62,6 +66,7 @@ impl Part {
             Self::Queues => "--file, --preset, --remove or settings such as user_jobs=2",
             Self::Params => "--file, --preset or settings such as quantum=50ms",
             Self::Bank => "--file or settings such as ada=100h",
+            Self::At => "--file, remove or a change such as 'mon 08:00' params rows=3",
         }
     }
 }
@@ -203,6 +208,7 @@ impl Source {
             let sections = match part {
                 Part::Queues => "[queue.NAME]",
                 Part::Bank => "[bank]",
+                Part::At => "[at]",
                 Part::Params => "[params], [class.NAME] or [during.\"HOURS\".params]",
             };
             let reason = format!("{} sets nothing: it has no {sections}", self.name);
@@ -274,13 +280,13 @@ impl Reading<'_> {
                     let place = Place { section: Section::Bank, during: None };
                     self.values(inner, &place)?;
                 }
+                ("at", Part::At) => self.changes(line, inner)?,
                 ("params", Part::Params) => self.values(inner, &Place::params(None))?,
                 ("class", Part::Params) => self.classes(inner, None)?,
                 ("during", Part::Params) => self.hours(inner)?,
-                ("queue" | "params" | "class" | "during" | "bank", _) => {}
+                ("queue" | "params" | "class" | "during" | "bank" | "at", _) => {}
                 _ => {
-                    let known =
-                        "[params], [class.NAME], [during.\"HOURS\".params], [queue.NAME], [bank]";
+                    let known = "[params], [class.NAME], [during.\"HOURS\".params], [queue.NAME], [bank], [at]";
                     return Err((line, format!("there is no section {name:?}; there are {known}")));
                 }
             }
@@ -353,6 +359,30 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Changes at times: none but these are to be.
+    fn changes(&mut self, line: u32, table: &DeTable<'_>) -> Result<(), Wrong> {
+        let setting = |line, name: &str, value: &str| Setting {
+            line,
+            section: Section::At,
+            during: None,
+            name: name.into(),
+            value: value.into(),
+        };
+        self.settings.push(setting(line, "", "new"));
+        let times: Vec<_> = self.each(table).collect();
+        for (line, when, value) in times {
+            let changes: Option<Vec<&str>> = match value {
+                DeValue::String(change) => Some(vec![&**change]),
+                DeValue::Array(items) => items.iter().map(|it| it.get_ref().as_str()).collect(),
+                _ => None,
+            };
+            let wrong = "a time needs a text such as \"nodes n1 out\", or a list of such texts";
+            let changes = changes.ok_or_else(|| (line, wrong.into()))?;
+            self.settings.extend(changes.into_iter().map(|change| setting(line, &when, change)));
+        }
+        Ok(())
+    }
+
     fn values(&mut self, table: &DeTable<'_>, place: &Place) -> Result<(), Wrong> {
         let values: Vec<_> = self.each(table).collect();
         for (line, name, value) in values {
@@ -404,6 +434,27 @@ fn table_of<'t, 'i>(
     value
         .as_table()
         .ok_or_else(|| (line, format!("{name} needs a section of its own: [{name}...]")))
+}
+
+/// Changes at times, as a file has them.
+#[must_use]
+pub fn changes_at(changes: &[TimedReport]) -> String {
+    let mut times: Vec<(&str, Vec<&str>)> = Vec::new();
+    for change in changes.iter().filter(|change| change.next.is_some()) {
+        match times.iter_mut().find(|(when, _)| *when == change.when) {
+            Some((_, of_time)) => of_time.push(&change.change),
+            None => times.push((&change.when, vec![&change.change])),
+        }
+    }
+    let mut file = String::from("[at]\n");
+    for (when, changes) in times {
+        let _ = writeln!(file, "{} = [", text(when));
+        for change in changes {
+            let _ = writeln!(file, "    {},", text(change));
+        }
+        file.push_str("]\n");
+    }
+    file
 }
 
 /// A number as the controller reads it; TOML also has hexadecimal, octal and binary ones. `None`:

@@ -158,6 +158,8 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Elements { .. }
         | Event::SetJobClass { .. }
         | Event::SetPolicyProgram { .. }
+        | Event::SetTimed { .. }
+        | Event::TimedDue { .. }
         | Event::MoveJob { .. } => GATHER,
         // Jobs that begin and end are noted by themselves, and have the disk asked then.
         Event::Submit { .. }
@@ -188,6 +190,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Forgot { .. }
         | Event::Calendar { .. }
         | Event::SetBegin { .. }
+        | Event::SetTimedMoment { .. }
         | Event::PolicyInCharge { .. }
         | Event::PolicyOrder { .. }
         | Event::Tick

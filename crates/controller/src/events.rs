@@ -17,7 +17,7 @@ use super::notify::of_end;
 use super::requests::Forbidden;
 use super::site::after_text;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::Event as CoreEvent;
+use tutti_core::{DueChange, Event as CoreEvent};
 use tutti_journal::Number;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::access::Grantee;
@@ -322,6 +322,7 @@ impl Driver {
             CoreEvent::ShutDown | CoreEvent::GoDown => {
                 self.happened(None, What::InstanceEnding {});
             }
+            CoreEvent::TimedDue { due } => self.timed_due(due),
             other => {
                 if let Some((kind, name, values)) = self.setting_of(other) {
                     let is_renewal = matches!(other, CoreEvent::SetBankPeriod { .. });
@@ -384,8 +385,23 @@ impl Driver {
                 (SettingKind::Resource, name.to_string(), none())
             }
             CoreEvent::SetNodeSet { name, .. } => (SettingKind::NodeSet, name.to_string(), none()),
+            CoreEvent::SetTimed { number, entry } => {
+                let change = entry.as_ref().map(|(when, change, _)| format!("{when} {change}"));
+                (SettingKind::At, number.to_string(), value_or_none(change))
+            }
             _ => return None,
         })
+    }
+
+    /// Moments of changes have come.
+    fn timed_due(&mut self, due: &[DueChange]) {
+        let changes: BTreeMap<u32, String> =
+            self.core.timed().map(|(number, it)| (number, it.change.to_string())).collect();
+        for due in due {
+            let values = changes.get(&due.number).map(|it| format!("now {it}")).into_iter();
+            let (kind, name) = (SettingKind::At, due.number.to_string());
+            self.happened(None, What::SettingChanged { kind, name, values: values.collect() });
+        }
     }
 
     fn rules_changed(&self, class: &ClassName, spec: &ClassSpec) -> Vec<String> {

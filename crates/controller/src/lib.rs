@@ -53,6 +53,7 @@ mod site;
 mod stepped;
 mod steps;
 mod time_base;
+mod timed;
 mod upgrade;
 mod usage;
 mod waits;

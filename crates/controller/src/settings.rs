@@ -220,11 +220,14 @@ impl Driver {
         let hours = self.core.queues().values().any(|queue| !queue.periods.is_empty());
         self.renew_banks();
         self.watch_begins();
-        let often = !self.core.renewals().is_empty() || self.core.begins().next().is_some();
+        let timed_due = self.watch_timed();
+        let often = timed_due < ClusterTime::NEVER
+            || !self.core.renewals().is_empty()
+            || self.core.begins().next().is_some();
         if self.core.settings().periods.is_empty() && !hours {
             self.due.calendar_due = match often {
                 false => ClusterTime::NEVER,
-                true => self.now() + RENEW_EVERY,
+                true => (self.now() + RENEW_EVERY).min(timed_due),
             };
             return;
         }
@@ -238,7 +241,8 @@ impl Driver {
         if !known {
             self.apply(&Event::Calendar { week });
         }
-        self.due.calendar_due = now + if often { RENEW_EVERY } else { CALENDAR_EVERY };
+        let next = now + if often { RENEW_EVERY } else { CALENDAR_EVERY };
+        self.due.calendar_due = next.min(timed_due);
     }
 
     /// When a job begins that is to begin at a moment of people's clocks; `None`: at once.

@@ -135,6 +135,7 @@ impl Site {
         let period = period.transpose().map_err(|error| error.to_string())?;
         match (section, period) {
             (Section::Bank, None) => set_allowance(&mut self.bank, name, value),
+            (Section::At, _) => Err("changes at times are no settings".into()),
             (Section::Bank, Some(_)) => Err("allowances can't be by hours; write 100h/day".into()),
             (Section::Params, None) => set_param(&mut self.settings.params, name, value),
             (Section::Class(class), None) => set_class(self, class, name, value),
@@ -143,7 +144,7 @@ impl Site {
                 let mut overrides = self.settings.period(period).cloned().unwrap_or_default();
                 match section {
                     Section::Class(class) => override_rule(&mut overrides, class, name, value)?,
-                    Section::Params | Section::Queue(_) | Section::Bank => {
+                    Section::Params | Section::Queue(_) | Section::Bank | Section::At => {
                         override_param(&mut overrides, name, value)?;
                     }
                 }
@@ -344,6 +345,12 @@ impl Driver {
         settings: &[Setting],
         dry_run: bool,
     ) {
+        if settings.iter().any(|setting| setting.section == Section::At) {
+            return match self.configure_timed(uid, settings, dry_run) {
+                Ok(changes) => self.reply(token, &Reply::Configured { changes }),
+                Err(problem) => self.fail(token, problem),
+            };
+        }
         if let Some(changes) = self.configure(token, uid, settings, dry_run) {
             self.reply(token, &Reply::Configured { changes });
         }

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use std::cell::OnceCell;
-use tutti_core::{InLine, WaitReason};
+use tutti_core::{InLine, WaitReason, leaves_before};
 use tutti_node::calendar::local_moment;
 use tutti_types::param::Shown;
 use tutti_types::{JobId, JobSpec, NodeId, QueueName};
@@ -60,6 +60,10 @@ impl<'a> Waits<'a> {
         }
         if let WaitReason::Begin { unix_ms } = why {
             return format!("it begins at {}", local_moment(*unix_ms));
+        }
+        if let WaitReason::Leaves { node, unix_ms, limited } = why {
+            let (node, at) = (self.driver.node_name(*node), local_moment(*unix_ms));
+            return format!("{node} goes out of service at {at}{}", leaves_before(*limited));
         }
         if *why != WaitReason::Nodes {
             return why.to_string();

@@ -43,6 +43,7 @@ use crate::state::nodes::Nodes;
 use crate::state::record::{Deaths, Phase, Record, Residence, TaskEnd};
 use crate::state::table::Table;
 use crate::termination::ENDED_BY_KILL;
+use crate::timed::Timed;
 use crate::warning::Warnings;
 use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -149,6 +150,8 @@ pub struct Core {
     pub(crate) freed: Freed,
     /// The jobs that save their state by themselves.
     pub(crate) checkpoints: Checkpoints,
+    /// What changes at times.
+    pub(crate) timed: Timed,
 }
 
 impl Core {
@@ -207,6 +210,7 @@ impl Core {
             respawns: Respawns::default(),
             freed: Freed::default(),
             checkpoints: Checkpoints::default(),
+            timed: Timed::default(),
         };
         core.follow_settings();
         core
@@ -237,11 +241,9 @@ impl Core {
             Event::Forgot { job } => self.on_forgot(now, *job),
             Event::NodeOutOfReach { node } => self.on_node_out_of_reach(now, *node),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
-            Event::SetDrained { node, reason } => {
-                self.on_set_drained(now, *node, reason.as_deref())
-            }
+            Event::SetDrained { node, reason } => self.on_drained(now, *node, reason.as_deref()),
             Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
-            Event::SetNodeSet { name, nodes } => self.nodes.set_named(name, nodes),
+            Event::SetNodeSet { name, nodes } => self.on_set_node_set(name, nodes),
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
@@ -281,6 +283,9 @@ impl Core {
             Event::ForgetClass { class } => self.on_forget_class(now, class),
             Event::SetPeriod { period, overrides } => self.on_set_period(now, *period, overrides),
             Event::Calendar { week } => self.on_calendar(now, *week),
+            Event::SetTimed { .. } | Event::SetTimedMoment { .. } | Event::TimedDue { .. } => {
+                self.on_timed_event(now, event, actions);
+            }
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
             Event::SetResource { name, spec } => self.on_set_resource(*name, *spec),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
@@ -529,6 +534,7 @@ impl Core {
             outside,
             respawns,
             freed,
+            timed,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             checkpoints,
@@ -543,8 +549,7 @@ impl Core {
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
-        freed.hash(&mut digest);
-        checkpoints.hash(&mut digest);
+        (freed, timed, checkpoints).hash(&mut digest);
         digest.finish()
     }
 
@@ -557,6 +562,7 @@ impl Core {
             rows: (self.policy().shares.rows)(&self.params).max(1),
             external: &self.foreign,
             whole: false,
+            leaving: self.leaving(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::begin::Begin;
 use crate::checkpoint::CheckpointOrder;
 use crate::orders::HeldBy;
 use crate::outside::Order;
+use crate::timed::{DueChange, Moment};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,6 +29,7 @@ use tutti_types::queue::{Allowed, QueueSpec};
 use tutti_types::resource::{ResourceName, ResourceSpec};
 use tutti_types::settings::Overrides;
 use tutti_types::time::{ClusterTime, Nanos};
+use tutti_types::timed::{TimedChange, When};
 
 /// One thing that happened, at the time given to [`Core::apply`](crate::Core::apply) with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -428,6 +430,27 @@ pub enum Event {
         /// What it is asked to do then.
         order: CheckpointOrder,
     },
+    /// An administrator has something change at times; `None`: it does not any more.
+    SetTimed {
+        /// The number of the change.
+        number: u32,
+        /// When, what, and the next moment.
+        entry: Option<(When, TimedChange, Option<Moment>)>,
+    },
+    /// The next moment of a change is another one by cluster time, since people's clocks were set,
+    /// or cluster time stood still.
+    SetTimedMoment {
+        /// The number of the change.
+        number: u32,
+        /// Its next moment.
+        next: Option<Moment>,
+    },
+    /// Moments of changes have come. Sent by the driver, once for each moment; of several that it
+    /// missed of one change, for the latest.
+    TimedDue {
+        /// The changes, in the order in which they happen.
+        due: Vec<DueChange>,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -523,6 +546,9 @@ impl Event {
             | Self::SetClass { .. }
             | Self::ForgetClass { .. }
             | Self::SetPeriod { .. }
+            | Self::SetTimed { .. }
+            | Self::SetTimedMoment { .. }
+            | Self::TimedDue { .. }
             | Self::Calendar { .. } => Effect::Interference,
         }
     }

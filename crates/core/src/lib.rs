@@ -21,6 +21,7 @@
 //! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
 //! which class use gives, `after` which jobs start after others, [`begin`] which at a moment, `warning` which get signals before their limits;
 //! [`outside`] is a policy that a program of the site decides;
+//! [`timed`] is what changes at times that an administrator named;
 //! [`allocation`] is what a job has beside tasks; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -69,6 +70,7 @@ pub mod slices;
 pub mod state;
 pub mod steps;
 mod termination;
+pub mod timed;
 pub mod view;
 mod warning;
 mod weight;
@@ -87,10 +89,11 @@ pub use line::{InLine, Overridden};
 pub use orders::HeldBy;
 pub use outside::{Home, Order, OrderRefusal, Request, RowChoice};
 pub use policy::Expected;
-pub use policy::{ShortestSlot, WaitReason, shortest_slot};
+pub use policy::{ShortestSlot, WaitReason, leaves_before, shortest_slot};
 pub use resources::ResourceView;
 pub use respawn::WaitingRanks;
 pub use state::record::Part;
 pub use state::record::Place;
 pub use steps::StepView;
+pub use timed::{DueChange, LastTime, Moment, TimedEntry, settings_after};
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

@@ -444,7 +444,7 @@ impl Core {
         if let Some(before) = before.filter(|_| !is_void) {
             promise.first = before.first;
         }
-        if self.can_keep_to(first) {
+        if self.can_keep_to(first, promise.at) {
             promise.first = promise.first.min(promise.at);
         }
         self.let_by(now, &mut promise);
@@ -541,6 +541,7 @@ impl Core {
         let Some(record) = self.jobs.get(&job) else { return best };
         let needs = self.machine().least_processors(&record.spec);
         let counts = self.counts_tell(&record.spec);
+        let stays = |at| self.stays_until_gone(&record.spec, at);
         let scarce =
             matches!(self.queue.blocked, Some(WaitReason::Memory | WaitReason::Resource { .. }));
         // Memory and resources come free in whatever row.
@@ -552,6 +553,8 @@ impl Core {
             let Some(release) = self.ledger.release(id, lacks) else { continue };
             let at = self.when_served(now, id, release.need);
             if at < best.at {
+                // A start after which a node goes out of service too soon is not said.
+                let counts = counts && stays(at);
                 let extra =
                     if counts { (free + release.processors).saturating_sub(needs) } else { 0 };
                 best = Promise { row: counts.then_some(id), at, extra, ..best };
@@ -561,9 +564,12 @@ impl Core {
     }
 
     /// Whether what is said of a job's start can be kept to if jobs end by their limits: not while
-    /// a job is just leaving, or a change of the timetable is still to come.
-    pub(crate) fn can_keep_to(&self, job: JobId) -> bool {
-        let counts = self.jobs.get(&job).is_some_and(|record| self.counts_tell(&record.spec));
+    /// a job is just leaving, or a change of the timetable is still to come, nor if a node goes out
+    /// of service before the job would be gone.
+    pub(crate) fn can_keep_to(&self, job: JobId, at: ClusterTime) -> bool {
+        let counts = self.jobs.get(&job).is_some_and(|record| {
+            self.counts_tell(&record.spec) && self.stays_until_gone(&record.spec, at)
+        });
         let stays = counts && !self.slots_may_change() && !self.ledger.anybody_leaves();
         stays && self.ledger.next_stage() == ClusterTime::NEVER
     }

@@ -306,7 +306,8 @@ impl Core {
         for (&job, place) in &mut reservations {
             let is_void = self.queue.disturbed || self.slots_may_change();
             let before = if is_void { ClusterTime::NEVER } else { place.first };
-            place.first = if self.can_keep_to(job) { before.min(place.start) } else { before };
+            place.first =
+                if self.can_keep_to(job, place.start) { before.min(place.start) } else { before };
         }
         self.queue.reservations = reservations;
     }
@@ -325,6 +326,11 @@ impl Core {
                 self.start(now, job, row, parts);
                 opened =
                     opened.or(self.matrix.seat(job).map(|seat| seat.row).filter(|_| row.is_none()));
+            } else if machine.leaving.concern(&record.spec)
+                && (self.policy().placement)(machine, &record.spec, None) == Err(Lack::Nodes)
+            {
+                // Nodes go out of service too soon for it by now; it must not hold up others.
+                self.park(job);
             }
         }
         // What was to be in the new row is in it, or must be placed anew.

@@ -421,7 +421,7 @@ impl Core {
         match &record.phase {
             Phase::Queued { since } => {
                 view.state =
-                    JobState::Queued { since: *since, why: self.why_queued(record.id, now) };
+                    JobState::Queued { since: *since, why: self.why_waits(record.id, now) };
             }
             Phase::Resident(residence) => {
                 view.state = state(residence.since, residence.course);
@@ -451,6 +451,10 @@ impl Core {
             Err(Lack::Memory) => Some(WaitReason::Memory),
             Err(Lack::Nodes) => Some(WaitReason::Nodes),
         }
+    }
+
+    fn why_waits(&self, job: JobId, now: ClusterTime) -> WaitReason {
+        self.or_leaving(job, self.why_queued(job, now))
     }
 
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {

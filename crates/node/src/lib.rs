@@ -45,4 +45,5 @@ pub mod signal_origin;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 pub mod state_dir;
+pub mod timed;
 pub mod workers;

@@ -7,7 +7,7 @@
 //!   [`refusal`]: why a request was refused
 //! - [`mod@array`]: indices of job arrays
 //! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
-//!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
+//!   [`period`]: hours of the week; [`settings`]: all of that together; [`timed`]: changes at times; [`placing`]: packing and placement
 //! - [`timetable`]: what a node's switch thread follows
 //! - [`access`], [`account`]: which users may submit, and how much processor time is theirs;
 //!   [`node_performance`]: what nodes can do
@@ -41,6 +41,7 @@ pub mod refusal;
 pub mod resource;
 pub mod settings;
 pub mod time;
+pub mod timed;
 pub mod timetable;
 
 pub use access::{Access, Grantee, Origin};
@@ -71,4 +72,5 @@ pub use refusal::{Refusal, TaskPlacement};
 pub use resource::{Amount, Grant, ResourceError, ResourceName, ResourceSpec, ResourceWish};
 pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
+pub use timed::{NamedJobs, NamedNodes, TimedChange, When, WhenError};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};

@@ -142,6 +142,12 @@ pub const ALLOWED_MAX: usize = 1024;
 /// Periods with parameters of their own: some for each day of a week.
 pub const PERIODS_MAX: usize = 64;
 
+/// Changes at times that an administrator may name: those of a busy week, many times over.
+pub const TIMED_MAX: usize = 256;
+
+/// Nodes, sets, jobs, queues and classes that one of them may name, and the bytes of the list.
+pub const TIMED_LIST_BYTES_MAX: usize = 1024;
+
 /// The shortest quantum: a switch costs some 0.2 ms with fifteen busy processes.
 pub const QUANTUM_MIN: Nanos = Nanos::from_millis(2);
 

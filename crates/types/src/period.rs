@@ -12,7 +12,7 @@ const DAY: u64 = DAY_MINUTES as u64 * MINUTE;
 /// A week, in nanoseconds.
 pub const WEEK: u64 = 7 * DAY;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-const EVERY_DAY: u8 = 0x7f;
+pub(crate) const EVERY_DAY: u8 = 0x7f;
 
 /// Reads a time of the week, such as `mon 08:00`.
 ///
@@ -135,7 +135,7 @@ impl FromStr for Period {
     }
 }
 
-fn parse_days(word: &str) -> Result<u8, &'static str> {
+pub(crate) fn parse_days(word: &str) -> Result<u8, &'static str> {
     let day = |name: &str| {
         let known = DAYS.iter().position(|day| name.eq_ignore_ascii_case(day));
         known.ok_or("days are mon, tue, wed, thu, fri, sat and sun")
@@ -161,7 +161,7 @@ fn parse_hours(word: &str) -> Result<(u16, u16), &'static str> {
     }
 }
 
-fn parse_minute(word: &str) -> Result<u16, &'static str> {
+pub(crate) fn parse_minute(word: &str) -> Result<u16, &'static str> {
     const WRONG: &str = "hours are written like 08:00, up to 24:00";
     let (hour, minute) = word.split_once(':').ok_or(WRONG)?;
     let number = |digits: &str| -> Result<u16, &'static str> {
@@ -177,7 +177,7 @@ impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole_day = self.from == 0 && self.to == DAY_MINUTES;
         if self.days != EVERY_DAY || whole_day {
-            self.write_days(f)?;
+            write_days(self.days, f)?;
         }
         if whole_day {
             return Ok(());
@@ -191,27 +191,25 @@ impl fmt::Display for Period {
     }
 }
 
-impl Period {
-    /// Days in a row as `mon-fri`, others one by one.
-    fn write_days(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has = |day: usize| self.days >> day & 1 == 1;
-        let mut day = 0;
-        let mut between = "";
-        while day < 7 {
-            if !has(day) {
-                day += 1;
-                continue;
-            }
-            let last = (day..7).take_while(|&day| has(day)).last().unwrap_or(day);
-            write!(f, "{between}{}", DAYS[day])?;
-            if last > day {
-                write!(f, "{}{}", if last > day + 1 { "-" } else { "," }, DAYS[last])?;
-            }
-            between = ",";
-            day = last + 1;
+/// Days in a row as `mon-fri`, others one by one.
+pub(crate) fn write_days(days: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let has = |day: usize| days >> day & 1 == 1;
+    let mut day = 0;
+    let mut between = "";
+    while day < 7 {
+        if !has(day) {
+            day += 1;
+            continue;
         }
-        Ok(())
+        let last = (day..7).take_while(|&day| has(day)).last().unwrap_or(day);
+        write!(f, "{between}{}", DAYS[day])?;
+        if last > day {
+            write!(f, "{}{}", if last > day + 1 { "-" } else { "," }, DAYS[last])?;
+        }
+        between = ",";
+        day = last + 1;
     }
+    Ok(())
 }
 
 impl From<Period> for String {

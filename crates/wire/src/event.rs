@@ -345,6 +345,8 @@ pub enum SettingKind {
     Resource,
     /// A set of nodes.
     NodeSet,
+    /// Something that changes at times: it was set or removed, or its time has come.
+    At,
 }
 
 /// Which events a reader wants.

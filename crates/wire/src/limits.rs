@@ -22,6 +22,9 @@ pub const JOB_REQUEST_BYTES_MAX: usize = 8 << 20;
 /// place names a processor among thousands.
 pub const TASKS_PER_NODE_MAX: u32 = 50_000;
 
+/// Moments of changes at times, in one answer: as many as one would read.
+pub const TIMED_COMING_MAX: usize = 1000;
+
 /// The name of a job or of a class, in bytes: lists of thousands of jobs fit into a frame.
 pub const NAME_BYTES_MAX: usize = 255;
 

@@ -10,7 +10,7 @@ use crate::notify::Notify;
 use crate::report::{
     AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeLife,
     NodeReport, ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord,
-    Target, TaskReport, TimetableReport, WeightReport,
+    Target, TaskReport, TimedMoment, TimedReport, TimetableReport, WeightReport,
 };
 use crate::show::ShowReport;
 use crate::spawn::Spawned;
@@ -364,6 +364,11 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+    /// All changes at times, and those that happen soon: `Timed`.
+    Timed {
+        /// Within how many seconds; `None`: none of them.
+        ahead_s: Option<u64>,
+    },
 }
 
 /// What a job is asked to do with its state.
@@ -423,6 +428,10 @@ pub enum Section {
     Queue(QueueName),
     /// The bank: the name of a setting is an account.
     Bank,
+    /// Changes at times: the name of a setting is the time, its value what changes. With an empty
+    /// name and the value `new`, there are to be none but these; a number with the value `remove`
+    /// takes one away.
+    At,
 }
 
 /// One thing to set.
@@ -461,6 +470,7 @@ impl Request {
             | Self::Bank
             | Self::Access
             | Self::Queues
+            | Self::Timed { .. }
             | Self::StandingParams
             | Self::Resources
             | Self::Switches { .. }
@@ -822,6 +832,13 @@ pub enum Reply {
     UsageByNode {
         /// In the order of the nodes' numbers.
         nodes: Vec<(String, Usage)>,
+    },
+    /// Changes at times.
+    Timed {
+        /// All, by number.
+        changes: Vec<TimedReport>,
+        /// What happens soon, in order.
+        coming: Vec<TimedMoment>,
     },
 }
 

@@ -214,6 +214,40 @@ impl JobReport {
     }
 }
 
+/// A change at a time, as `tutti at` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedReport {
+    /// Its number.
+    pub number: u32,
+    /// When it happens, such as `mon-fri 08:00`.
+    pub when: String,
+    /// What happens, such as `nodes n1 out`.
+    pub change: String,
+    /// Its next moment, in milliseconds since 1970; `null`: there is none.
+    pub next_ms: Option<u64>,
+    /// The same, by the clocks of the controller's machine.
+    pub next: Option<String>,
+    /// Its latest moment, in milliseconds since 1970; `null`: there was none.
+    pub last_ms: Option<u64>,
+    /// The same, by the clocks of the controller's machine.
+    pub last: Option<String>,
+    /// Why nothing was changed then; `null`: it was.
+    pub failed: Option<String>,
+}
+
+/// A moment at which something changes, as `tutti at --next` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedMoment {
+    /// When, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The same, by the clocks of the controller's machine.
+    pub at: String,
+    /// The number of the change.
+    pub number: u32,
+    /// What happens.
+    pub change: String,
+}
+
 /// A queue, as `tutti queue` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueReport {

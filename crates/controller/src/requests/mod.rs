@@ -177,6 +177,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Weights
         | Request::Access
         | Request::Queues
+        | Request::Timed { .. }
         | Request::StandingParams
         | Request::Resources
         | Request::Switches { .. }
@@ -279,6 +280,7 @@ impl Driver {
             Request::Access => self.reply_access(token),
             Request::SetAccess { settings } => self.on_set_access(token, uid, &settings),
             Request::Queues => self.reply_queues(token),
+            Request::Timed { ahead_s } => self.on_timed(token, ahead_s),
             Request::StandingParams => self.reply_standing_params(token),
             Request::Configure { settings, dry_run } => {
                 self.on_configure(token, uid, &settings, dry_run);

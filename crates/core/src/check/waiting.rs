@@ -43,6 +43,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     if let Some(fault) = core.wrong_after().or_else(|| core.wrong_begins(core.now())) {
         report(Rule::Queue, fault);
     }
+    if let Some(fault) = core.wrong_timed() {
+        report(Rule::Queue, fault);
+    }
     if let Some(fault) = core.wrong_arrays() {
         report(Rule::Queue, fault);
     }

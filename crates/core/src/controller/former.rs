@@ -73,6 +73,7 @@ impl From<FormerCore> for Core {
             respawns: Respawns::default(),
             freed: Freed::default(),
             checkpoints: Checkpoints::default(),
+            timed: Timed::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -69,7 +69,7 @@ impl Core {
             if !(self.queue.disturbed || self.slots_may_change()) {
                 promise.first = before.first;
             }
-            if self.can_keep_to(before.job) {
+            if self.can_keep_to(before.job, promise.at) {
                 promise.first = promise.first.min(promise.at);
             }
             self.queue.promise = Some(promise).filter(Promise::is_said);

@@ -39,6 +39,7 @@ use crate::orders::HeldBy;
 use crate::share::{self, Present};
 use crate::state::nodes::Nodes;
 use crate::state::record::Part;
+use crate::timed::Leaving;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -85,6 +86,8 @@ pub struct Machine<'a> {
     pub external: &'a BTreeMap<NodeId, ProcessorSet>,
     /// Whether nodes that take no new jobs now, drained or out of reach, count like the others.
     pub whole: bool,
+    /// The nodes that go out of service.
+    pub leaving: Leaving<'a>,
 }
 
 impl<'a> Machine<'a> {
@@ -362,6 +365,15 @@ pub enum WaitReason {
     },
     /// The site's policy program has not started it.
     Outside,
+    /// A node goes out of service before the job is sure to have ended.
+    Leaves {
+        /// The first of them.
+        node: NodeId,
+        /// When, in milliseconds since 1970.
+        unix_ms: u64,
+        /// Whether the job has a time limit.
+        limited: bool,
+    },
 }
 
 impl WaitReason {
@@ -398,6 +410,7 @@ impl WaitReason {
             Self::NeverAfter { .. } => "never",
             Self::Begin { .. } => "begin",
             Self::Outside => "policy",
+            Self::Leaves { .. } => "out-of-service",
         }
     }
 }
@@ -470,6 +483,20 @@ fn starts_after(
 
 fn never(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
     write!(f, "never: job {job} did not end as it asks (--after); `tutti cancel` ends it")
+}
+
+/// What a job lacks for a node that goes out of service.
+#[must_use]
+pub const fn leaves_before(limited: bool) -> &'static str {
+    match limited {
+        true => ", before the time limit of the job (-t) is over",
+        false => "; a time limit (-t) that is over before then lets the job start",
+    }
+}
+
+fn leaves(f: &mut fmt::Formatter<'_>, node: NodeId, unix_ms: u64, limited: bool) -> fmt::Result {
+    write!(f, "node {node} goes out of service {} s after 1970", unix_ms / 1000)?;
+    f.write_str(leaves_before(limited))
 }
 
 fn kept_rows(f: &mut fmt::Formatter<'_>, limit: u32, kept: u32) -> fmt::Result {
@@ -548,6 +575,7 @@ impl fmt::Display for WaitReason {
             Self::After { after, more, one } => starts_after(f, *after, *more, *one),
             Self::NeverAfter { job } => never(f, *job),
             Self::Outside => f.write_str("the site's policy program has not started it"),
+            Self::Leaves { node, unix_ms, limited } => leaves(f, *node, *unix_ms, *limited),
             Self::Begin { unix_ms } => write!(f, "it begins {} s after 1970", unix_ms / 1000),
         }
     }

@@ -40,7 +40,7 @@ impl Machine<'_> {
             Placement::Packed | Placement::RoundRobin | Placement::SpareCycles => true,
             Placement::LowLoad | Placement::HighLoad => false,
         };
-        by_counts && is_plain(spec) && !buddy::applies(self, spec)
+        by_counts && is_plain(spec) && !buddy::applies(self, spec) && !self.leaving.concern(spec)
     }
 
     /// With fewer free processors than so many, a job fits no row.
@@ -114,13 +114,27 @@ pub(super) fn lay(
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
-    let laid = lay_as_set(machine, spec, row);
-    let is_vain = |lack: &Lack| {
-        *lack == Lack::Memory
-            && machine.matrix.has_closed()
-            && !admission::has_memory(machine, spec)
+    let clear = match machine.leaving.concern(spec) {
+        true => Some(clear_of_leaving(machine, spec)),
+        false => None,
     };
+    let has_fewer = clear.is_some() || machine.matrix.has_closed();
+    let spec = clear.as_ref().unwrap_or(spec);
+    let laid = lay_as_set(machine, spec, row);
+    let is_vain =
+        |lack: &Lack| *lack == Lack::Memory && has_fewer && !admission::has_memory(machine, spec);
     laid.map_err(|lack| if is_vain(&lack) { Lack::Nodes } else { lack })
+}
+
+/// What a job asks for, kept off nodes that go out of service too soon for it. As with nodes that
+/// take no jobs now, it waits rather than have its tasks share the processors of the others.
+fn clear_of_leaving(machine: Machine<'_>, spec: &JobSpec) -> JobSpec {
+    let mut clear = spec.clone();
+    clear.nodes.except.extend(machine.leaving.too_soon(spec));
+    if spec.processors_per_task.is_none() && !shares_processors(machine, spec) {
+        clear.processors_per_task = Some(1);
+    }
+    clear
 }
 
 fn lay_as_set(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Vec<Part>, Lack> {

@@ -33,6 +33,7 @@ mod rooms;
 mod scenarios;
 mod sharing;
 mod steps;
+mod timed;
 mod warning;
 mod weights;
 mod wishes;

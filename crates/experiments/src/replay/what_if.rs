@@ -174,7 +174,13 @@ fn check_names(settings: &[Setting], start: &Core, entries: &[Entry]) -> anyhow:
                 let known = site.queues.keys().map(ToString::to_string);
                 ("queue", queue.to_string(), known.collect())
             }
-            Section::Params | Section::Class(_) | Section::Queue(_) | Section::Bank => continue,
+            Section::Params
+            | Section::Class(_)
+            | Section::Queue(_)
+            | Section::Bank
+            | Section::At => {
+                continue;
+            }
         };
         let instead = match known.is_empty() {
             true => "it has none".to_owned(),

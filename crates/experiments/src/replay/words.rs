@@ -26,6 +26,7 @@ fn words(event: &Event) -> String {
         .or_else(|| of_a_job(event))
         .or_else(|| of_an_array(event))
         .or_else(|| of_a_policy(event))
+        .or_else(|| of_timed(event))
         .unwrap_or_else(|| of_settings(event))
 }
 
@@ -57,6 +58,23 @@ fn of_a_node(event: &Event) -> Option<String> {
         }
         Event::Foreign { node, processors } => {
             format!("node {node}: others use the processors {processors}")
+        }
+        _ => return None,
+    })
+}
+
+/// An event that is about changes at times.
+fn of_timed(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::SetTimed { number, entry: None } => format!("change {number} is removed"),
+        Event::SetTimed { number, entry: Some((when, change, _)) } => {
+            format!("change {number}: {when} {change}")
+        }
+        Event::SetTimedMoment { number, .. } => {
+            format!("change {number} has its moment by other clocks")
+        }
+        Event::TimedDue { due } => {
+            format!("changes happen: {}", list(due.iter().map(|it| it.number)))
         }
         _ => return None,
     })

@@ -146,6 +146,14 @@ const KINDS: &[Kind] = &[
         Step::OrderStart(job, row, node, processors)
     }),
     (72, Who::Everybody, |random| Step::Order(random.place(), random.below(8), random.place())),
+    (24, Who::Everybody, |random| {
+        let (what, node, ns) = (random.below(6), random.number(3), random.below(400 * MS));
+        Step::Timed(what, node, ns, random.one_in(2).then(|| random.below(200 * MS)))
+    }),
+    (36, Who::Everybody, |random| Step::TimedDue(random.place(), random.one_in(2))),
+    (24, Who::Everybody, |random| {
+        Step::MoveTimed(random.place(), random.one_in(2).then(|| random.below(200 * MS)))
+    }),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

@@ -114,6 +114,9 @@ impl Step {
             | Self::Charge(_)
             | Self::OrderStart(..)
             | Self::Order(..)
+            | Self::Timed(..)
+            | Self::TimedDue(..)
+            | Self::MoveTimed(..)
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)

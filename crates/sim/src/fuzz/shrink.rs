@@ -250,6 +250,9 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Day(_)
         | Step::Weight(..)
         | Step::ForgetQueue(_)
+        | Step::Timed(..)
+        | Step::TimedDue(..)
+        | Step::MoveTimed(..)
         | Step::Nonsense(..) => Vec::new(),
     };
     // Only what comes before the step itself is simpler.

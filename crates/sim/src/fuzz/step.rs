@@ -5,15 +5,16 @@ use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tutti_core::{
-    Begin, CheckpointOrder, ElementOrder, Event, HeldBy, Order, RowChoice, SubmitOptions,
+    Begin, CheckpointOrder, DueChange, ElementOrder, Event, HeldBy, Moment, Order, RowChoice,
+    SubmitOptions,
 };
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, Checkpoint,
     ClassName, ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId,
-    JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, Positions, ProcessorSet,
-    ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey,
-    TaskStatus, UserId, Warning, class, params,
+    JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NodeId, NodeSetName, Origin, Overrides,
+    Positions, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec,
+    RowId, StepId, StepKey, TaskStatus, TimedChange, UserId, Warning, When, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -146,6 +147,14 @@ pub enum Step {
     OrderStart(usize, u64, u32, u32),
     /// It orders something else about a job; the numbers say what, and of which other job.
     Order(usize, u64, usize),
+    /// Something is to change so many nanoseconds after now: the number says what, of which node;
+    /// and so many nanoseconds before it is looked at how long jobs last.
+    Timed(u64, u32, u64, Option<u64>),
+    /// The moment of the change in this place has come: for the last time, or not.
+    TimedDue(usize, bool),
+    /// The moment of the change in this place is so many nanoseconds after now; `None`: it is
+    /// forgotten.
+    MoveTimed(usize, Option<u64>),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -376,12 +385,63 @@ impl Step {
                 order_start(cluster, *job, *row, (*node, *processors));
             }
             Self::Order(job, what, other) => order(cluster, *job, *what, *other),
+            Self::Timed(what, node, ns, ahead) => timed(cluster, (*what, *node), *ns, *ahead),
+            Self::TimedDue(place, last) => {
+                let Some(number) = pick_timed(cluster, *place) else { return };
+                let next = (!last).then(|| moment(cluster, 50_000_000));
+                let due = vec![DueChange { number, unix_ms: 0, next }];
+                cluster.event(Event::TimedDue { due });
+            }
+            Self::MoveTimed(place, ns) => {
+                let Some(number) = pick_timed(cluster, *place) else { return };
+                cluster.event(match ns {
+                    Some(ns) => {
+                        let next = Some(moment(cluster, *ns));
+                        Event::SetTimedMoment { number, next }
+                    }
+                    None => Event::SetTimed { number, entry: None },
+                });
+            }
             Self::MoveJob(job, before) => {
                 let before = before.map(|before| pick(cluster, before));
                 cluster.event(Event::MoveJob { job: pick(cluster, *job), before });
             }
         }
     }
+}
+
+const fn moment(cluster: &Cluster, ns: u64) -> Moment {
+    Moment { at: ClusterTime(cluster.now.saturating_add(ns)), unix_ms: 0 }
+}
+
+fn pick_timed(cluster: &Cluster, place: usize) -> Option<u32> {
+    let numbers: Vec<u32> = cluster.core.timed().map(|(number, _)| number).collect();
+    numbers.get(place % numbers.len().max(1)).copied()
+}
+
+/// Something is to change at a time.
+fn timed(cluster: &mut Cluster, (what, node): (u64, u32), ns: u64, ahead: Option<u64>) {
+    let nodes = || NamedNodes {
+        list: node.to_string(),
+        nodes: [NodeId(node)].into(),
+        sets: [NodeSetName::new("gpu")].into_iter().filter(|_| node == 0).collect(),
+    };
+    let change = match what % 6 {
+        0..=2 => TimedChange::Out { nodes: nodes(), ahead: ahead.map(Nanos) },
+        3 => TimedChange::In { nodes: nodes() },
+        4 => TimedChange::Release(NamedJobs {
+            classes: [class_name(usize::try_from(node).unwrap_or(0))].into(),
+            ..NamedJobs::default()
+        }),
+        _ => {
+            let mut overrides = Overrides::default();
+            overrides.params.insert("rows".into(), u64::from(node) + 1);
+            TimedChange::Set(overrides)
+        }
+    };
+    let entry = (When::Weekly { days: 1, minute: 0 }, change, Some(moment(cluster, ns)));
+    let number = cluster.core.timed_made() + 1;
+    cluster.event(Event::SetTimed { number, entry: Some(entry) });
 }
 
 /// A policy outside orders a start, of whatever job, wherever it says.

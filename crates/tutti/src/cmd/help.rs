@@ -25,7 +25,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 9] = [
             "move",
         ],
     ),
-    ("Share a machine", &["params", "queue", "bank", "weight", "resource", "access"]),
+    ("Share a machine", &["params", "queue", "at", "bank", "weight", "resource", "access"]),
     ("Administer an instance", &["up", "down", "upgrade", "metrics"]),
     ("Administer a cluster", &["nodes", "invite", "join", "leave"]),
     ("Find faults", &["doctor", "explain", "switches", "replay"]),

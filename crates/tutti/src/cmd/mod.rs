@@ -4,6 +4,7 @@ mod access;
 mod adopt;
 mod after;
 pub(crate) mod alloc;
+mod at;
 mod attach;
 mod bank;
 pub(crate) mod batch;
@@ -152,6 +153,8 @@ pub(crate) enum Verb {
     Bank(bank::BankArgs),
     /// Show and set how much more some users may use than others
     Weight(weight::WeightArgs),
+    /// Have parameters, nodes and held jobs change at some hour or day
+    At(at::AtArgs),
     /// Show and set counted resources, such as licences
     Resource(resource::ResourceArgs),
     /// Show and set which users may submit jobs, and from which machines
@@ -307,6 +310,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Queue(args) => queue::execute(&args),
         Verb::Bank(args) => bank::execute(&args),
         Verb::Weight(args) => weight::execute(&args),
+        Verb::At(args) => at::execute(&args),
         Verb::Resource(args) => resource::execute(&args),
         Verb::Access(args) => access::execute(&args),
         Verb::Switches(args) => switches::execute(&args),

@@ -14,6 +14,7 @@ mod after;
 mod alloc;
 mod anywhere;
 mod arrays;
+mod at;
 mod attach;
 mod audit;
 mod batch;

@@ -58,6 +58,7 @@ fn busy() -> (Instance, String) {
         &["weight", "root=2"],
         &["queue", "short", "user_jobs=2"],
         &["resource", "licence=2"],
+        &["at", "mon 08:00", "params", "rows=3"],
         &["params", "--during", "mon-fri 08:00-18:00", "quantum=50ms"],
         &["params", "quantum=20ms", "usage_interval=1s"],
     ] {
@@ -89,6 +90,8 @@ fn json_of_verbs_validates_against_its_schema() {
         ("bank", &["bank"]),
         ("weight", &["weight"]),
         ("queue", &["queue"]),
+        ("at", &["at"]),
+        ("at --next", &["at", "--next", "7d"]),
         ("resource", &["resource"]),
         ("nodes", &["nodes"]),
         ("nodes set", &["nodes", "set"]),

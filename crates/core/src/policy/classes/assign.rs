@@ -152,7 +152,11 @@ impl Core {
     /// the node takes no new one.
     fn may_be_on(&self, job: JobId, node: NodeId) -> bool {
         let comes_back = || self.residence(job).is_some() && !self.is_movable(job);
-        !self.matrix.is_closed(node) || comes_back()
+        let leaves = || {
+            let record = self.jobs.get(&job).filter(|record| record.residence().is_none());
+            record.is_some_and(|it| self.leaving().before_end(node, &it.spec).is_some())
+        };
+        comes_back() || !self.matrix.is_closed(node) && !leaves()
     }
 
     /// The jobs that hold any of these processors.
