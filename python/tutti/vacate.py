@@ -17,6 +17,10 @@ or with functions that a thread calls:
     with tutti.vacate.start(release, acquire):
         work()
 
+A program that can't be changed runs below this module, which runs commands at notices:
+
+    tutti run --vacate 2s python3 -m tutti.vacate --release CMD --acquire CMD -- ./program
+
 Submit the job with `--vacate TIME`. Outside of such a job `register` gives None, and `start` a
 context that does nothing. A job is never kept running for this: a program that is not ready when
 the turn ends is suspended with what it holds.
@@ -26,10 +30,14 @@ Only the standard library is needed, of Python 3.9 or later.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import select
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import Callable, Iterator, Optional
@@ -237,3 +245,36 @@ def start(
         thread.join()
         os.close(stop)
         notices.close()
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tutti.vacate",
+        description="Runs a program, and commands of a shell when it has to vacate. They find the number of its "
+        "process in PROGRAM_PID.",
+    )
+    parser.add_argument("--release", metavar="CMD", help="at each notice; then the job is ready")
+    parser.add_argument("--acquire", metavar="CMD", help="when the job has its next turn")
+    parser.add_argument("program", nargs="+", help="the program and its arguments, behind --")
+    options = parser.parse_args()
+    try:
+        program = subprocess.Popen(options.program)
+    except OSError as error:
+        print(f"{options.program[0]}: {error.strerror}", file=sys.stderr)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    # Signals for the job reach the program as well: it decides.
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    environment = dict(os.environ, PROGRAM_PID=str(program.pid))
+
+    def run(command: Optional[str]) -> None:
+        if command is not None:
+            subprocess.call(command, shell=True, env=environment, stdin=subprocess.DEVNULL)
+
+    with start(lambda: run(options.release), lambda: run(options.acquire)):
+        code = program.wait()
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

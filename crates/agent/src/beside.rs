@@ -33,6 +33,21 @@ impl Done {
     fn lock(&self) -> MutexGuard<'_, Vec<Then>> {
         self.then.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn tell(&self, then: Then) {
+        self.lock().push(then);
+        // Fails only when it was rung 2^64 times and never heard.
+        let _ = self.bell.write(1);
+    }
+}
+
+/// Has the loop do something, from another thread.
+pub(super) struct Teller(Arc<Done>);
+
+impl Teller {
+    pub(super) fn tell(&self, then: Then) {
+        self.0.tell(then);
+    }
 }
 
 impl Beside {
@@ -47,13 +62,13 @@ impl Beside {
     /// Has a thread do it for this user. The loop does then what the work gives.
     pub(super) fn start(&self, user: u32, work: impl FnOnce() -> Then + Send + 'static) {
         let done = Arc::clone(&self.done);
-        let work = move || {
-            let then = work();
-            done.lock().push(then);
-            // Fails only when it was rung 2^64 times and never heard.
-            let _ = done.bell.write(1);
-        };
+        let work = move || done.tell(work());
         self.workers.start_for_sure(user, Box::new(work));
+    }
+
+    /// For a thread that has something for the loop to do.
+    pub(super) fn teller(&self) -> Teller {
+        Teller(Arc::clone(&self.done))
     }
 
     fn take(&self) -> Vec<Then> {

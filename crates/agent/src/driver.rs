@@ -17,6 +17,7 @@ use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
 use super::upgrade::{SUPERVISOR, UnderWay};
 use super::usage::UsageReports;
+use super::vacate::Vacate;
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -54,6 +55,8 @@ pub struct AgentOptions {
     pub keeper: PathBuf,
     /// Where clients here find the way to other nodes.
     pub gate: PathBuf,
+    /// Where processes of jobs register for notice before their slots end.
+    pub vacate: PathBuf,
     /// Where the supervisor is told to upgrade to another executable.
     pub supervisor: PathBuf,
     /// Whether the instance is one user's own.
@@ -139,6 +142,8 @@ pub(super) struct Processes {
     pub(super) beside: Beside,
     /// By job; the first of each is under way.
     pub(super) orders: BTreeMap<JobId, VecDeque<Order>>,
+    /// Once a job is here that may be asked to vacate.
+    pub(super) vacate: Option<Vacate>,
 }
 
 /// The connection to the keeper, and what the keeper has reported.
@@ -274,6 +279,7 @@ impl Agent {
                 endings: Vec::new(),
                 beside,
                 orders: BTreeMap::new(),
+                vacate: None,
             },
             groups: Groups { hierarchy, no_cgroup, emptied: Vec::new() },
             settings: first_settings(),
@@ -321,6 +327,9 @@ impl Agent {
         }
         self.switch.stop();
         self.tree.close();
+        if let Some(vacate) = &self.processes.vacate {
+            vacate.close();
+        }
         if let Some(hierarchy) = &self.groups.hierarchy {
             let _ = hierarchy.remove();
         }
@@ -721,6 +730,9 @@ impl Agent {
         if !job.output_lost.is_empty() {
             messages.push(FromAgent::OutputLost { launch, what: job.output_lost.clone() });
         }
+        if !job.not_vacated.is_empty() {
+            messages.push(FromAgent::NotVacated { launch, what: job.not_vacated.clone() });
+        }
         if let Some(usage) = job.cleared {
             messages.push(FromAgent::Cleared { launch, usage });
         }
@@ -774,9 +786,11 @@ impl Agent {
             counted: Usage::default(),
             cleared: None,
             output_lost: String::new(),
+            not_vacated: String::new(),
             strange: false,
         };
         job.check_control(id);
+        self.allow_notices(&job, launch.spec.vacate);
         self.processes.tracker.begin(
             StepKey::first(id),
             job.ranks.iter().copied(),

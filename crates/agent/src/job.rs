@@ -54,6 +54,8 @@ pub(super) struct Job {
     pub(super) clearing: Option<Usage>,
     /// What of its output is not in its files.
     pub(super) output_lost: String,
+    /// The first time that it was not ready when its slot ended, in words.
+    pub(super) not_vacated: String,
     /// The controller never heard of it, so no `Forget` will come.
     pub(super) strange: bool,
 }

@@ -76,7 +76,9 @@ impl Agent {
                             record.trees(rank)
                         }
                     };
+                    let minder = minder.filter(|_| record.group.is_none());
                     trees.into_iter().for_each(|tree| self.switch.root(launch.job, tree));
+                    minder.into_iter().for_each(|it| self.allow_notices_below(launch.job, it));
                 }
                 self.track(launch.job, rank, root, Begun::Now);
                 self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
@@ -198,6 +200,7 @@ impl Agent {
             return;
         }
         self.switch.remove(id);
+        self.end_notices(id);
         let lives = self.processes.tracker.end(StepKey::first(id), &self.poller);
         let owned =
             self.jobs.get_mut(&id).and_then(|job| Some((job.owner?, job.ipc_before.take())));
@@ -337,10 +340,12 @@ impl Agent {
             cleared: held.cleared,
             clearing: None,
             output_lost: String::new(),
+            not_vacated: String::new(),
             strange: false,
         };
         if job.cleared.is_none() {
             job.check_control(launch.job);
+            self.allow_notices(&job, held.vacate);
             if self.leases.former == Former::Suspended && grip(&job).is_by_signals() {
                 // The switch thread suspends them in its own way.
                 if let Some(group) = &job.group {
@@ -406,6 +411,7 @@ impl Agent {
     pub(super) fn lose_job(&mut self, id: JobId) {
         self.lose_steps(id);
         self.switch.remove(id);
+        self.end_notices(id);
         self.processes.tracker.end(StepKey::first(id), &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.keeping.held_back.remove(&job.launch);

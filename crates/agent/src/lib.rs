@@ -3,7 +3,8 @@
 //! Two threads. The main one talks with its neighbours in the control tree ([`tree`]) and with the
 //! keeper ([`keeper`]), owns the jobs' cgroups ([`driver`]), answers what is asked
 //! ([`node_queries`]) and follows which process descends from which ([`track`]); the other switches
-//! and does nothing else ([`switch`]). They meet over one channel: the switch thread shares no lock
+//! and does nothing else ([`switch`]). A third one asks processes to vacate, if a job is submitted
+//! so ([`vacate`]). They meet over one channel: the switch thread shares no lock
 //! with anybody, so a descheduled main thread can't delay a switch.
 //!
 //! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
@@ -46,6 +47,7 @@ mod tree;
 mod tunnels;
 mod upgrade;
 mod usage;
+mod vacate;
 mod waker;
 
 pub use driver::{AgentOptions, main};

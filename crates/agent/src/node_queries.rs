@@ -6,6 +6,7 @@ use super::orders::Kind;
 use super::process_report::{self, Stands};
 use super::subtree_control::PartError;
 use super::upgrade::{path_of, runs};
+use super::vacate::Vacate;
 use std::sync::atomic::Ordering;
 use tutti_linux::proc;
 use tutti_node::platform::groups::Cgroup;
@@ -193,6 +194,7 @@ impl Agent {
             late_timetables: report.late,
             switch_times: report.times,
             switch_delays: report.delays,
+            notices: self.processes.vacate.as_ref().map_or_else(Default::default, Vacate::counts),
             cpu_pressure_us: proc::cpu_pressure_us(),
             ..own
         }

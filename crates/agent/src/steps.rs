@@ -123,6 +123,9 @@ impl Agent {
         if let Some(tree) = tree {
             self.switch.root(key.job, tree);
         }
+        if let Some(minder) = minder.filter(|_| job.group.is_none()) {
+            self.allow_notices_below(key.job, minder);
+        }
         self.processes.tracker.started((key, rank), root, place, begun);
     }
 

@@ -26,6 +26,7 @@ use super::clock::{ClusterClock, STEP_BACK_NS};
 use super::lease::Lease;
 use super::subtree_control::Name;
 use super::suspend::{Grip, Late, Learns, Member, State, walk};
+use super::vacate::{Herald, Heralds, Turn};
 use super::waker::Bell;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,6 +81,8 @@ enum Order {
     GoOn { job: JobId, names: Option<BTreeSet<Name>> },
     /// A job is gone.
     Remove { job: JobId },
+    /// From now on the thread says when a job runs and when it leaves, or no more.
+    Watch { job: JobId, herald: Option<Herald> },
     /// The node's part of the matrix.
     Timetable(Timetable),
     /// Another process may have suspended jobs: all are, from now on, until it is their turn.
@@ -264,6 +267,11 @@ impl Switch {
         self.order(Order::Remove { job });
     }
 
+    /// For another thread of the agent.
+    pub(super) fn watcher(&self) -> Watcher {
+        Watcher { orders: self.orders.clone(), bell: self.bell.clone() }
+    }
+
     /// Hands over a timetable. The thread hears of it with the next order, or when it is woken:
     /// mostly there is a job to be added right behind.
     pub(crate) fn timetable(&mut self, timetable: Timetable) {
@@ -338,6 +346,22 @@ impl Switch {
     }
 }
 
+/// For another thread, which learns when jobs run and when they leave.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    orders: Sender<Order>,
+    bell: Bell,
+}
+
+impl Watcher {
+    /// Watches a job, or no more.
+    pub(super) fn watch(&self, job: JobId, herald: Option<Herald>) {
+        // As for other orders.
+        let _ = self.orders.send(Order::Watch { job, herald });
+        self.bell.ring();
+    }
+}
+
 /// Records of the latest switches.
 struct History {
     records: VecDeque<SwitchRecord>,
@@ -358,6 +382,8 @@ struct Thread {
     pending: VecDeque<Timetable>,
     members: BTreeMap<JobId, Member>,
     haste: Haste,
+    /// The jobs whose processes get notice.
+    heralds: Heralds,
     /// Records of the latest switches.
     history: History,
     report: Report,
@@ -393,6 +419,7 @@ impl Thread {
             pending: VecDeque::new(),
             members: BTreeMap::new(),
             haste: Haste::default(),
+            heralds: Heralds::default(),
             history: History { records: VecDeque::new(), records_jobs: 0 },
             report: Report { realtime, ..Report::default() },
             stopping: false,
@@ -413,6 +440,7 @@ impl Thread {
     /// clock.
     fn look(&mut self) -> u64 {
         self.next = self.switch();
+        self.foretell();
         let until_ns = self.clock.own_ns(self.next).min(self.lease.look_again_ns());
         self.ask_again(until_ns)
     }
@@ -488,6 +516,7 @@ impl Thread {
             Order::Remove { job } => {
                 self.members.remove(&job);
             }
+            Order::Watch { job, herald } => self.heralds.watch(job, herald),
             Order::Timetable(timetable) => self.take_timetable(timetable),
             Order::Joined => {
                 self.pending.clear();
@@ -649,6 +678,30 @@ impl Thread {
             self.carry_out(change, due.min(now), now);
         }
         next
+    }
+
+    /// Says what has changed for watched jobs, when nothing else is left to do.
+    fn foretell(&mut self) {
+        if self.heralds.is_empty() {
+            return;
+        }
+        let (next, mut then) = (self.next, Vec::new());
+        let in_force = self.pending.iter().take_while(|it| it.activates <= next).last();
+        let timetable = in_force.unwrap_or(&self.current);
+        let position = timetable.position(next).filter(|_| next != ClusterTime::NEVER);
+        if let Some(position) = position {
+            timetable.running(position.slot, |launch| self.is_present(launch), &mut then);
+        }
+        let since = self.current.position(self.latest).map_or(self.latest, |it| it.begins);
+        let members = &self.members;
+        self.heralds.tell(|job| {
+            let member = members.get(&job)?;
+            if member.state != State::Runs {
+                return Some((member.number, Turn::Stands));
+            }
+            let leaves = next != ClusterTime::NEVER && !then.iter().any(|it| it.job == job);
+            Some((member.number, Turn::Runs { since, leaves: leaves.then_some(next) }))
+        });
     }
 
     fn running_at(&self, now: ClusterTime) -> Vec<JobId> {

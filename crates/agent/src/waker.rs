@@ -1,9 +1,9 @@
-//! Wakes the switch thread before its time.
+//! Wakes a thread before its time.
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tutti_node::platform::time::monotonic_ns;
@@ -25,6 +25,11 @@ impl Bell {
         let _ = self.0.write(1);
     }
 
+    /// Takes note that it was rung, for a thread that waits for other things, too.
+    pub(super) fn clear(&self) {
+        let _ = self.0.read();
+    }
+
     /// Waits until it is rung or the monotonic clock has reached `deadline_ns`.
     pub(super) fn wait_until(&self, deadline_ns: u64) {
         loop {
@@ -40,5 +45,12 @@ impl Bell {
                 return;
             }
         }
+    }
+}
+
+impl AsFd for Bell {
+    /// Readable while it is rung.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

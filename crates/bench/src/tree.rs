@@ -259,6 +259,7 @@ impl Cluster {
                 controller: instance.controller_socket(),
                 keeper: instance.keeper_socket(),
                 gate: instance.gate_socket(),
+                vacate: instance.vacate_socket(),
                 supervisor: instance.supervisor_socket(),
                 private: true,
                 membership: Some(membership),

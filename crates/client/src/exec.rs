@@ -75,6 +75,7 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         },
     };
     let (terminal, inside) = (options.terminal, Inside::default());

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use tutti_types::NodeId;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::metrics::{
-    Histogram, LAUNCH_BOUNDS_MS, MetricsReport, SWITCH_BOUNDS_NS, WAIT_BOUNDS_MS,
+    Histogram, LAUNCH_BOUNDS_MS, MetricsReport, SWITCH_BOUNDS_NS, VACATE_BOUNDS_NS, WAIT_BOUNDS_MS,
 };
 use tutti_wire::report::{AgentStatus, NodeReport, StatusReport};
 
@@ -172,7 +172,7 @@ fn add_nodes(text: &mut Text, nodes: &[NodeReport]) {
 
 fn add_agents(text: &mut Text, agents: &[AgentStatus]) {
     type Of = fn(&AgentStatus) -> u64;
-    let counters: [(&str, &str, Of); 3] = [
+    let counters: [(&str, &str, Of); 5] = [
         ("tutti_switches", "Switches of the node.", |it| it.switches),
         (
             "tutti_switch_stragglers",
@@ -180,6 +180,12 @@ fn add_agents(text: &mut Text, agents: &[AgentStatus]) {
             |it| it.stragglers,
         ),
         ("tutti_timetables_late", "Timetables that arrived too late.", |it| it.late_timetables),
+        ("tutti_vacate_notices", "Notices to jobs before their turns ended.", |it| {
+            it.notices.given
+        }),
+        ("tutti_vacate_missed", "Notices after which processes were not ready in time.", |it| {
+            it.notices.missed
+        }),
     ];
     for (name, help, value) in counters {
         text.family(name, "counter", "", help);
@@ -189,19 +195,31 @@ fn add_agents(text: &mut Text, agents: &[AgentStatus]) {
         }
     }
     type Times = fn(&AgentStatus) -> &Histogram;
-    let histograms: [(&str, &str, Times); 2] = [
-        ("tutti_switch_seconds", "Time from the begin of a switch to its end.", |it| {
-            &it.switch_times
-        }),
-        ("tutti_switch_late_seconds", "Time by which switches began too late.", |it| {
-            &it.switch_delays
-        }),
+    let histograms: [(&str, &str, &[u64; 12], Times); 3] = [
+        (
+            "tutti_switch_seconds",
+            "Time from the begin of a switch to its end.",
+            &SWITCH_BOUNDS_NS,
+            |it| &it.switch_times,
+        ),
+        (
+            "tutti_switch_late_seconds",
+            "Time by which switches began too late.",
+            &SWITCH_BOUNDS_NS,
+            |it| &it.switch_delays,
+        ),
+        (
+            "tutti_vacate_seconds",
+            "Time from a notice until all processes of the job were ready.",
+            &VACATE_BOUNDS_NS,
+            |it| &it.notices.times,
+        ),
     ];
-    for (name, help, of) in histograms {
+    for (name, help, bounds, of) in histograms {
         text.family(name, "histogram", "seconds", help);
         for agent in agents {
             let labels = [("node", &*agent.node)];
-            text.histogram(name, &labels, (of(agent), &SWITCH_BOUNDS_NS, 9));
+            text.histogram(name, &labels, (of(agent), bounds, 9));
         }
     }
 }

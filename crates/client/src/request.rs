@@ -153,6 +153,10 @@ pub struct JobOptions {
     #[arg(long, value_name = "COMMAND")]
     #[arg(help_heading = CHECKPOINTS)]
     pub resume_command: Option<OsString>,
+    /// Ask programs that register for it to release what they hold, such as a device, this long
+    /// before each turn of the job ends, such as 20ms
+    #[arg(long, value_name = "TIME", value_parser = vacate, help_heading = SCHEDULING)]
+    pub vacate: Option<Nanos>,
 
     /// A parameter for the site's policy program, such as urgency=7; repeat it for each
     #[arg(long = "policy-arg", value_name = "NAME=VALUE", value_parser = policy_arg)]
@@ -250,6 +254,18 @@ fn processes(text: &str) -> Result<u64, String> {
     match count(text)? {
         count if count <= PROCESSES_MAX => Ok(count.into()),
         _ => Err(format!("{} is too much; the most is {PROCESSES_MAX}", text.trim())),
+    }
+}
+
+/// The longest time before the end of a turn at which a job may be asked to vacate.
+const VACATE_MAX: Nanos = Nanos::from_secs(3600);
+
+/// Accepts how long before the end of a turn a job is asked to vacate.
+fn vacate(text: &str) -> Result<Nanos, String> {
+    match duration(text)? {
+        Nanos(0) => Err("the least is 1ns; leave --vacate out, and no program is asked".into()),
+        time if time > VACATE_MAX => Err(format!("{} is too long; the most is 1h", text.trim())),
+        time => Ok(time),
     }
 }
 
@@ -355,6 +371,7 @@ pub fn job_request(
             nice: tutti_linux::rt::nice(),
             slurm: options.slurm,
             resume: options.resume_command.as_ref().map(|it| ByteBuf::from(it.as_bytes())),
+            vacate: options.vacate,
         },
         queue: options.queue.clone().or_else(queue_of_environment).map(|it| QueueName::new(&it)),
         names_class: named_class(options).is_some(),

@@ -285,6 +285,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("--begin", request.begin_ms.is_some()),
         ("--signal", request.warning.is_some()),
         ("--checkpoint-signal", request.checkpoint.is_some()),
+        ("--vacate", request.launch.vacate.is_some()),
         ("--resource", !request.resources.is_empty()),
         ("-w", request.nodes.only.is_some()),
         ("-x", request.nodes.exclude.is_some()),

@@ -377,6 +377,13 @@ impl Driver {
         }
     }
 
+    /// The first of all nodes is shown.
+    fn note_not_vacated(&mut self, job: JobId, what: String) {
+        if let Some(entry) = self.jobs.get_mut(&job).filter(|entry| entry.not_vacated.is_empty()) {
+            entry.not_vacated = cut(what, TASK_DETAIL_BYTES_MAX);
+        }
+    }
+
     fn on_node_report(&mut self, node: NodeId, report: FromAgent) {
         match report {
             FromAgent::Cleared { launch, .. } if self.is_residue(node, launch) => {
@@ -387,6 +394,7 @@ impl Driver {
             FromAgent::TaskStarted { launch, .. }
             | FromAgent::TaskEnded { launch, .. }
             | FromAgent::OutputLost { launch, .. }
+            | FromAgent::NotVacated { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(node, launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. }
@@ -421,6 +429,7 @@ impl Driver {
                     entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
                 }
             }
+            FromAgent::NotVacated { launch, what } => self.note_not_vacated(launch.job, what),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Used(used) => self.on_used(node, used),

@@ -88,6 +88,8 @@ pub(super) struct Entry {
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
     /// What of its output is not in its files.
     pub(super) output_lost: String,
+    /// The first process that was not ready when the turn ended, of those that wanted notice.
+    pub(super) not_vacated: String,
     /// Which of them ended badly.
     pub(super) failures: Failures,
     /// Why the site's policy declined it, if it did.
@@ -163,6 +165,7 @@ impl Entry {
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
             output_lost: String::new(),
+            not_vacated: String::new(),
             failures: Failures::default(),
             declined: None,
             requeues: 0,
@@ -250,6 +253,9 @@ impl Entry {
         }
         if !self.output_lost.is_empty() {
             lines.push(Code::OutputLost.mark(&self.output_lost));
+        }
+        if !self.not_vacated.is_empty() {
+            lines.push(Code::NotVacated.mark(&self.not_vacated));
         }
         cut(lines.join("\n"), JOB_DETAIL_BYTES_MAX)
     }

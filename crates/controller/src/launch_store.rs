@@ -261,6 +261,7 @@ mod tests {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         }
     }
 

@@ -593,6 +593,7 @@ mod tests {
                 nice: 0,
                 slurm: false,
                 resume: None,
+                vacate: None,
             },
             queue: None,
             names_class: true,

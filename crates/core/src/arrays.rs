@@ -56,6 +56,8 @@ struct Array {
     warning: Option<Warning>,
     /// How each saves its state by itself, if it does.
     checkpoint: Option<Checkpoint>,
+    /// How long before it loses a turn each is asked to vacate, if it is.
+    vacate: Option<Nanos>,
     args: PolicyArgs,
     array: ArraySpec,
     /// The elements that are no jobs yet.
@@ -316,6 +318,7 @@ impl Core {
             begin: options.begin,
             warning: options.warning,
             checkpoint: options.checkpoint,
+            vacate: options.vacate,
             args: options.args.clone(),
             array: array.clone(),
             waiting,
@@ -384,10 +387,17 @@ impl Core {
             let Some(position) = array.waiting.pop_first() else { break };
             let (queue, first) = (array.queue.clone(), array.first);
             let (begin, warning, checkpoint) = (array.begin, array.warning, array.checkpoint);
-            let args = array.args.clone();
-            let (hold, after) = (None, None);
-            let options =
-                SubmitOptions { queue, hold, first, after, begin, warning, args, checkpoint };
+            let (vacate, args) = (array.vacate, array.args.clone());
+            let options = SubmitOptions {
+                queue,
+                first,
+                begin,
+                warning,
+                vacate,
+                args,
+                checkpoint,
+                ..SubmitOptions::default()
+            };
             let Ok(job) = self.take_on(now, &array.spec, &options) else {
                 array.waiting.add(&Positions::of([position].into()));
                 break;

@@ -44,6 +44,7 @@ use crate::state::record::{Deaths, Phase, Record, Residence, TaskEnd};
 use crate::state::table::Table;
 use crate::termination::ENDED_BY_KILL;
 use crate::timed::Timed;
+use crate::vacate::Vacates;
 use crate::warning::Warnings;
 use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -140,6 +141,8 @@ pub struct Core {
     pub(crate) begins: Begins,
     /// The jobs that get a signal before their limits.
     pub(crate) warnings: Warnings,
+    /// The jobs that may be asked to vacate.
+    pub(crate) vacates: Vacates,
     /// The job arrays.
     pub(crate) arrays: Arrays,
     /// A site's own policy.
@@ -205,6 +208,7 @@ impl Core {
             step_deadlines: BTreeSet::new(),
             begins: Begins::default(),
             warnings: Warnings::default(),
+            vacates: Vacates::default(),
             arrays: Arrays::default(),
             outside: Outside::default(),
             respawns: Respawns::default(),
@@ -530,6 +534,7 @@ impl Core {
             step_deadlines,
             begins,
             warnings,
+            vacates,
             arrays,
             outside,
             respawns,
@@ -549,7 +554,7 @@ impl Core {
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
-        (freed, timed, checkpoints).hash(&mut digest);
+        (freed, timed, checkpoints, vacates).hash(&mut digest);
         digest.finish()
     }
 
@@ -644,6 +649,9 @@ impl Core {
         }
         if let Some(checkpoint) = options.checkpoint {
             self.checkpoints.note(id, checkpoint);
+        }
+        if let Some(lead) = options.vacate {
+            self.vacates.note(id, lead);
         }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));

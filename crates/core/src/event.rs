@@ -468,6 +468,8 @@ pub struct SubmitOptions {
     pub begin: Option<Begin>,
     /// The signal that it gets before its time limit, if any.
     pub warning: Option<Warning>,
+    /// How long before it loses a turn it is asked to vacate, if it is.
+    pub vacate: Option<Nanos>,
     /// The job's own parameters for the policy program, already checked by
     /// [`check_policy_args`](tutti_types::check_policy_args).
     pub args: PolicyArgs,

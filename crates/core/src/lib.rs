@@ -71,6 +71,7 @@ pub mod state;
 pub mod steps;
 mod termination;
 pub mod timed;
+mod vacate;
 pub mod view;
 mod warning;
 mod weight;

@@ -193,6 +193,7 @@ impl Core {
             self.ask_to_move(job, actions);
         }
         self.outbox.moves = moves;
+        self.note_seated();
     }
 
     /// Says which nodes get new timetables.
@@ -233,7 +234,7 @@ impl Core {
     /// When what is sent now takes effect: never before what was sent earlier, so that there is
     /// one frame at any moment.
     pub(crate) fn activation(&self, now: ClusterTime) -> ClusterTime {
-        (now + self.params.lead()).max(self.activated)
+        (now + self.lead()).max(self.activated)
     }
 
     /// Makes a new frame if rows or their lengths are others than before.

@@ -139,6 +139,7 @@ impl Core {
         if self.residence(job).is_some_and(|residence| residence.ending()) {
             self.warnings.close(job);
             self.checkpoints.close(job);
+            self.vacates.close(job);
         }
         self.end_account(job);
         self.queue.stale = true;
@@ -170,6 +171,7 @@ impl Core {
             self.begins.forget(job);
             self.warnings.forget(job);
             self.checkpoints.forget(job);
+            self.vacates.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
             self.outside.forget(job);
@@ -210,6 +212,7 @@ impl Core {
         }
         self.queue.reconsider();
         self.warnings.close(job);
+        self.vacates.close(job);
         self.end_steps(job, residence.outcome(service).reason, actions);
         self.outside.preempted.remove(&job);
         let answer = self.checkpoints.answer(job, residence, service);
@@ -232,6 +235,7 @@ impl Core {
         self.allocations.remove(&job);
         self.outside.forget(job);
         self.warnings.forget(job);
+        self.vacates.forget(job);
         self.respawns.forget(job);
         self.checkpoints.forget(job);
         let outcome = residence.outcome(service);

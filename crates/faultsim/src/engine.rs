@@ -754,6 +754,7 @@ fn agent_options(site: usize) -> AgentOptions {
         controller: "/world/controller".into(),
         keeper: "/world/keeper".into(),
         gate: "/world/gate".into(),
+        vacate: "/world/vacate".into(),
         supervisor: "/world/supervisor".into(),
         private: false,
         membership: Some(Membership {

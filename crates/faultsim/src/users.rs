@@ -105,6 +105,7 @@ fn request(plan: Plan) -> JobRequest {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         },
     }
 }

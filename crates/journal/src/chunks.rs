@@ -51,14 +51,25 @@ pub fn cut(launch: &LaunchSpec) -> Vec<Piece> {
     #[rustfmt::skip]
     let LaunchSpec {
         name, argv, script, environment, directory, umask, rlimits, stdio, processes_max, adopt, nice,
-        slurm, resume,
+        slurm, resume, vacate,
     } = launch;
     // What differs from job to job stands apart from what seldom does.
     let groups = [
         encode(&(name, argv)),
         encode(script),
         encode(environment),
-        encode(&(directory, umask, rlimits, stdio, processes_max, adopt, nice, slurm, resume)),
+        encode(&(
+            directory,
+            umask,
+            rlimits,
+            stdio,
+            processes_max,
+            adopt,
+            nice,
+            slurm,
+            resume,
+            vacate,
+        )),
     ];
     let mut pieces: Vec<Piece> = Vec::new();
     for group in groups {
@@ -174,6 +185,7 @@ mod tests {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         }
     }
 

@@ -449,6 +449,7 @@ impl From<LaunchRow4> for LaunchSpec {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         }
     }
 }

@@ -533,6 +533,7 @@ fn launch(script: Vec<u8>) -> LaunchSpec {
         nice: 0,
         slurm: false,
         resume: None,
+        vacate: None,
     }
 }
 

@@ -7,6 +7,7 @@ use serde_bytes::ByteBuf;
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::path::Path;
+use tutti_node::layout;
 use tutti_types::Rank;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::launch::{JobNode, Launch};
@@ -32,6 +33,9 @@ const STARTERS: [(&str, &str); 2] = [
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
 ];
 
+/// Where processes of the task register for notice before their slots end.
+const VACATE: &str = "TUTTI_VACATE";
+
 /// Whether a task's processes find a PMIx server for the steps that they start: its user has asked
 /// for that, and the task itself needs none.
 const SERVED: &str = "TUTTI_PMIX";
@@ -48,7 +52,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 42] = [
+pub const VARIABLES: [(&str, &str); 43] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -79,6 +83,7 @@ pub const VARIABLES: [(&str, &str); 42] = [
     ("TUTTI_CLASS", "Class of the job"),
     ("TUTTI_RESOURCE_...", "Numbers of a counted resource that the job has, such as 0,3"),
     ("TUTTI_QUANTUM", "Length of a turn at the launch, such as 100ms"),
+    ("TUTTI_VACATE", "Socket at which programs register for notice (`--vacate`)"),
     ("TUTTI_DEFAULTS", "Variables that Tutti set because the submitter did not"),
     ("TMPDIR", "Directory for temporary files of the job on this node, which ends with the job"),
     ("OMP_NUM_THREADS", "`-c`, where the job has several tasks"),
@@ -244,12 +249,22 @@ pub(super) fn of_job(
     set("PMI_SPAWNED", if launch.spawned.is_some() { "1" } else { "0" });
     set("MPI_LOCALNRANKS", &launch.share.tasks.len().to_string());
     set("TUTTI_PROCESSORS_PER_TASK", &launch.processors_per_task.max(1).to_string());
-    for (name, value) in slurm_of_job(launch) {
+    for (name, value) in slurm_of_job(launch).into_iter().chain(vacate_socket(launch, spool)) {
         set(name, &value);
     }
     set(DEFAULTS, &defaults.join(" "));
     environment.extend(defaults.into_iter().filter_map(|variable| CString::new(variable).ok()));
     environment
+}
+
+/// Where the tasks register for notice, if the job may. A step has that of its job.
+fn vacate_socket(launch: &Launch, spool: Option<&Path>) -> Option<(&'static str, String)> {
+    let of_step = || launch.id().is_further() && value_of(launch, VACATE).is_some();
+    if launch.spec.vacate.is_none() && !of_step() {
+        return None;
+    }
+    let socket = layout::vacate_socket(spool?.parent()?);
+    Some((VACATE, socket.to_str()?.to_owned()))
 }
 
 /// Whether the controller has set a variable for an element of an array. It drops those that a

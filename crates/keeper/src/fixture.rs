@@ -114,6 +114,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         },
         beside: None,
         spawned: None,

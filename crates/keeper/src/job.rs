@@ -405,6 +405,7 @@ impl Job {
             adopted: Vec::new(),
             ended: Vec::new(),
             stopped: self.stopped.clone(),
+            vacate: self.launch.spec.vacate,
             cleared: self.cleared,
         };
         for task in &self.tasks {

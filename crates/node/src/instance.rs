@@ -7,7 +7,7 @@
 
 use crate::codes::coded;
 use crate::executable::runs;
-use crate::layout::is_of_a_job;
+use crate::layout::{self, is_of_a_job};
 use crate::state_dir::{self, Directory, open_to_others};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
@@ -129,6 +129,11 @@ impl Instance {
     /// Where clients here find the way to other nodes, at the agent.
     pub fn gate_socket(&self) -> PathBuf {
         self.directory.join("gate.sock")
+    }
+
+    /// Where processes of jobs register for notice before their slots end, at the agent.
+    pub fn vacate_socket(&self) -> PathBuf {
+        layout::vacate_socket(&self.directory)
     }
 
     /// What outlives the instance. The state directory of the system's is gone after a restart of

@@ -26,6 +26,12 @@ const PMIX: &str = "pmix-";
 /// The group of the tasks that a job begins with.
 pub const FIRST_STEP: &str = "step-0";
 
+/// Where processes of jobs register for notice before their slots end, in the directory of the
+/// instance.
+pub fn vacate_socket(directory: &Path) -> PathBuf {
+    directory.join("vacate.sock")
+}
+
 /// The name of the group of a further step, in that of its job.
 pub fn group_of_step(step: impl Display) -> String {
     format!("step-{step}")

@@ -713,7 +713,12 @@ fn clean_up(instance: &Instance) {
         let _ = hierarchy.remove();
     }
     let Ok(Some(directory)) = instance.open() else { return };
-    let sockets = [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()];
+    let sockets = [
+        instance.controller_socket(),
+        instance.keeper_socket(),
+        instance.gate_socket(),
+        instance.vacate_socket(),
+    ];
     let of_controller = [instance.clock_file(), instance.clock_next_file(), instance.reach_file()];
     for file in sockets.into_iter().chain([instance.supervisor_socket()]) {
         directory.remove(&file);

@@ -38,13 +38,15 @@ mod site;
 mod swf;
 #[path = "../../../fuzz/checks/token.rs"]
 mod token;
+#[path = "../../../fuzz/checks/vacate.rs"]
+mod vacate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 15] = [
     ("branch", branch::branch),
     ("config", config::config),
     ("elf", elf::elf),
@@ -59,6 +61,7 @@ const CHECKS: [(&str, Check); 14] = [
     ("site", site::site),
     ("swf", swf::swf),
     ("token", token::token),
+    ("vacate", vacate::vacate),
 ];
 
 /// Variants of each seed; more take longer and find no more than a fuzzer does.

@@ -272,6 +272,10 @@ codes! {
         "The kernel, or the filter of a container, lacks a system call that Tutti needs."
         "No instance was started."
         "Use Linux 5.3 or later. In a container, allow the call that the message names.";
+    76 NotVacated
+        "A program that asked for notice had not vacated when its turn ended (`--vacate`)."
+        "The job was suspended on time, as always; what the program holds, it still holds."
+        "Ask for a longer `--vacate TIME`, or find what delays the program; see the page on vacating.";
     78 NoQueue
         "There is no such queue."
         "The job was declined, or nothing was done."

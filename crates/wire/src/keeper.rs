@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::mem::take;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{ControlMethod, LaunchId, Rank, TaskStatus};
+use tutti_types::{ControlMethod, LaunchId, Nanos, Rank, TaskStatus};
 
 /// What an agent tells its keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +172,8 @@ pub struct HeldJob {
     pub ended: Vec<(Rank, TaskStatus, String, Usage)>,
     /// Parts that users have suspended by signals.
     pub stopped: Vec<StoppedPart>,
+    /// See [`crate::launch::LaunchSpec::vacate`].
+    pub vacate: Option<Nanos>,
     /// Whether nothing of it is left, and what it used.
     pub cleared: Option<Usage>,
 }

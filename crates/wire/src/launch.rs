@@ -44,6 +44,8 @@ pub struct LaunchSpec {
     pub slurm: bool,
     /// What a shell runs instead of the program where the job resumes; `None`: the same program.
     pub resume: Option<ByteBuf>,
+    /// How long before the end of each slot its processes may be asked to vacate; `None`: never.
+    pub vacate: Option<Nanos>,
 }
 
 /// A process that runs already, named for good.
@@ -465,6 +467,7 @@ mod tests {
                 nice: 0,
                 slurm: false,
                 resume: None,
+                vacate: None,
             },
             beside: None,
             spawned: None,

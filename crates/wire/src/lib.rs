@@ -7,6 +7,7 @@
 //!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper; [`join`]: how a machine gets into
 //!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
+//! - [`vacate`]: notices before the end of a slot, in text, for programs of users
 //! - [`writer`]: what a keeper tells the process that writes files for several tasks
 //! - [`pmix`]: what a keeper and a job's PMIx server tell each other
 //! - [`handover`]: what a keeper leaves to the program that takes its place
@@ -48,6 +49,7 @@ pub mod spawn;
 pub mod tree;
 pub mod units;
 pub mod usage;
+pub mod vacate;
 pub mod writer;
 
 pub use frame::{DecodeError, FrameBuffer, Hello, Role, TooLong};

@@ -41,6 +41,22 @@ pub const SWITCH_BOUNDS_NS: [u64; 12] = [
     1_000_000_000,
 ];
 
+/// Upper bounds of the times that jobs take to vacate, in nanoseconds.
+pub const VACATE_BOUNDS_NS: [u64; 12] = [
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    20_000_000,
+    100_000_000,
+    500_000_000,
+    2_000_000_000,
+    10_000_000_000,
+];
+
 /// Counts of values up to each of twelve bounds, and above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
@@ -103,11 +119,11 @@ pub struct MetricsReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{Histogram, LAUNCH_BOUNDS_MS, SWITCH_BOUNDS_NS, WAIT_BOUNDS_MS};
+    use super::{Histogram, LAUNCH_BOUNDS_MS, SWITCH_BOUNDS_NS, VACATE_BOUNDS_NS, WAIT_BOUNDS_MS};
 
     #[test]
     fn a_value_counts_up_to_the_first_bound_that_is_not_below_it() {
-        for bounds in [LAUNCH_BOUNDS_MS, SWITCH_BOUNDS_NS, WAIT_BOUNDS_MS] {
+        for bounds in [LAUNCH_BOUNDS_MS, SWITCH_BOUNDS_NS, VACATE_BOUNDS_NS, WAIT_BOUNDS_MS] {
             assert!(bounds.is_sorted());
         }
         let mut histogram = Histogram::default();

@@ -659,9 +659,22 @@ pub struct AgentStatus {
     pub switch_times: Histogram,
     /// By how much switches began too late, in nanoseconds.
     pub switch_delays: Histogram,
+    /// How often jobs were asked to vacate, and how they answered.
+    pub notices: NoticeCounts,
     /// Time in which some task of the machine waited for a processor, since it began, in
     /// microseconds; `None` if the kernel does not count it.
     pub cpu_pressure_us: Option<u64>,
+}
+
+/// Notices that an agent gave to jobs before their turns ended (`--vacate`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeCounts {
+    /// Notices that were given.
+    pub given: u64,
+    /// Notices after which processes were suspended that were not ready.
+    pub missed: u64,
+    /// How long it took until all processes of a job were ready, in nanoseconds.
+    pub times: Histogram,
 }
 
 /// Whether a node has given a sign of life.

@@ -358,6 +358,14 @@ pub enum FromAgent {
         /// What, and why.
         what: String,
     },
+    /// A job was suspended before all of its processes that were asked to vacate were ready, for
+    /// the first time on the node.
+    NotVacated {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// Which process, and where.
+        what: String,
+    },
     /// The node has another keeper, with this number; what went with the one before was reported.
     Keeper(u64),
     /// No longer lease counts on the node any more, of those from before this moment of

@@ -307,6 +307,7 @@ impl Driver {
             after: None,
             begin: request.begin_ms.and_then(|unix_ms| self.begin_of(unix_ms)),
             warning: request.warning,
+            vacate: request.launch.vacate,
             args: std::mem::take(&mut request.policy_args),
             checkpoint: request.checkpoint,
         }

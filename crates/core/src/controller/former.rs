@@ -68,6 +68,7 @@ impl From<FormerCore> for Core {
             step_deadlines: BTreeSet::new(),
             begins: Begins::default(),
             warnings: Warnings::default(),
+            vacates: Vacates::default(),
             arrays: Arrays::default(),
             outside: Outside::default(),
             respawns: Respawns::default(),

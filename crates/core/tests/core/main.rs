@@ -34,6 +34,7 @@ mod scenarios;
 mod sharing;
 mod steps;
 mod timed;
+mod vacate;
 mod warning;
 mod weights;
 mod wishes;

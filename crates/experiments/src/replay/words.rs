@@ -216,7 +216,8 @@ const fn of_checkpoint(news: CheckpointNews) -> &'static str {
 }
 
 fn submitted_with(options: &SubmitOptions) -> String {
-    let SubmitOptions { queue, hold, first, after, begin, warning, args, checkpoint } = options;
+    let SubmitOptions { queue, hold, first, after, begin, warning, vacate, args, checkpoint } =
+        options;
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
     let first = match first {
@@ -235,7 +236,9 @@ fn submitted_with(options: &SubmitOptions) -> String {
         begin.map_or(String::new(), |it| format!(", begins at {}", local_moment(it.unix_ms)));
     let args: String =
         args.iter().map(|(name, value)| format!(", {name}={value} for the policy")).collect();
-    format!("{queue}{hold}{first}{after}{begin}{warning}{checkpoint}{args}")
+    let vacate =
+        vacate.map_or(String::new(), |lead| format!(", to vacate {lead} before its turns end"));
+    format!("{queue}{hold}{first}{after}{begin}{warning}{vacate}{checkpoint}{args}")
 }
 
 fn after_words(after: &AfterJobs) -> String {

@@ -172,6 +172,7 @@ fn request(
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
             rlimits: Vec::new(),
             stdio: Stdio::Kept,
             processes_max: None,

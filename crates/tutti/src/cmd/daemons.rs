@@ -69,6 +69,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
         controller: instance.controller_socket(),
         keeper: instance.keeper_socket(),
         gate: instance.gate_socket(),
+        vacate: instance.vacate_socket(),
         supervisor: instance.supervisor_socket(),
         cgroup_name: instance.cgroup_name(),
         node: args.node.or(member).unwrap_or_else(tutti_node::instance::host_name),

@@ -18,9 +18,9 @@ use tutti_journal::SqliteStore;
 const ELSEWHERE: [&str; 3] = ["T033", "T035", "T047"];
 
 /// Codes that it takes a cluster for that is cut in two (`partition.rs`), a file system that does
-/// not answer (`stuck.rs`), a kernel that lacks a call (`old_kernels.rs`), or a server
-/// (`notify.rs`).
-const NOT_HERE: [&str; 4] = ["T063", "T072", "T074", "T088"];
+/// not answer (`stuck.rs`), a kernel that lacks a call (`old_kernels.rs`), a program that does not
+/// vacate (`vacate.rs`), or a server (`notify.rs`).
+const NOT_HERE: [&str; 5] = ["T063", "T072", "T074", "T076", "T088"];
 
 fn codes(list: &Value) -> BTreeSet<String> {
     let list = list.as_array().unwrap().iter();

@@ -126,6 +126,7 @@ fn request() -> JobRequest {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         },
     }
 }

@@ -105,6 +105,7 @@ mod tree;
 mod unborn;
 mod upgrade;
 mod upgrade_all;
+mod vacate;
 mod warning;
 mod web;
 mod when;

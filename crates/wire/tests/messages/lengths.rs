@@ -230,6 +230,9 @@ fn report(report: FromAgent) -> FromAgent {
         FromAgent::OutputLost { .. } => {
             FromAgent::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
         }
+        FromAgent::NotVacated { .. } => {
+            FromAgent::NotVacated { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
+        }
         FromAgent::Answer { query, answer: said } => {
             FromAgent::Answer { query, answer: answer(said) }
         }
