@@ -4,6 +4,7 @@
 //! Tests and the simulator call [`check`] after each event; nothing in the core relies on it. Here are
 //! the rules; the functions are in a file each for places, turns, and waiting.
 
+mod levels;
 mod places;
 mod turns;
 mod waiting;
@@ -79,6 +80,9 @@ pub enum Rule {
     /// 7: a job that was promised to be done by a deadline has time enough until then, which no
     /// other has; and no processor idles that a job could use.
     Promises,
+    /// Under the policy `dhc`: controllers of blocks know what is true of the matrix. No job is in
+    /// a row of a lower level, and rounds go from the top level down.
+    Levels,
 }
 
 impl fmt::Display for Violation {
@@ -96,6 +100,7 @@ pub fn check(core: &Core) -> Vec<Violation> {
     turns::check(core, &mut report);
     waiting::check(core, &mut report);
     deadline::check(core, &mut report);
+    levels::check(core, &mut report);
     violations
 }
 

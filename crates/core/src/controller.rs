@@ -336,6 +336,7 @@ impl Core {
         self.reclassify();
         self.follow_rules_by_use(actions);
         self.drop_kept_rows();
+        self.matrix.follow_levels(policy::of(&self.params).has_levels, &self.foreign);
         self.follow_begins(now);
         self.follow_after(actions);
         loop {
@@ -893,7 +894,10 @@ impl Core {
         // They were checked for every hour when they were set.
         let Ok((params, classes)) = self.settings.at(week) else { return };
         if params != self.params {
-            if params.packing() != self.params.packing() {
+            let is_other = |by: fn(&Params) -> bool| by(&params) != by(&self.params);
+            if params.packing() != self.params.packing()
+                || is_other(|params| policy::of(params).has_levels)
+            {
                 self.matrix.consider_all_homes();
             }
             self.longer_leases.note(now, &self.params, &params);

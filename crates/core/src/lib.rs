@@ -17,6 +17,7 @@
 //! is promised to be done by when; `orders` is what owners and administrators change of jobs;
 //! [`resources`] is what is counted; `preempt` is how a job gives its processors up and gets some
 //! again;
+//! [`levels`] is the tree of controllers of the policy `dhc`;
 //! `nested` whether a job can start beside one that waits for it; [`forecast`] when jobs will start;
 //! `node_events` is which nodes there are; `overrun` what jobs beyond their limits do, `by_use`
 //! which class use gives, `after` which jobs start after others, [`begin`] which at a moment, `warning` which get signals before their limits;
@@ -46,6 +47,7 @@ mod forget_class;
 pub mod frame;
 mod freed;
 pub mod ledger;
+pub mod levels;
 mod line;
 mod longer_leases;
 pub mod matrix;

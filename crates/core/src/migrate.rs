@@ -42,10 +42,10 @@ pub(crate) struct Migration {
 }
 
 /// Which job goes where.
-struct Move {
-    job: JobId,
-    row: RowId,
-    parts: Vec<Part>,
+pub(crate) struct Move {
+    pub(crate) job: JobId,
+    pub(crate) row: RowId,
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Migration {
@@ -67,7 +67,7 @@ fn places(parts: &[Part]) -> Parts {
 
 impl Record {
     /// Whether it may go on elsewhere now.
-    fn may_migrate(&self) -> bool {
+    pub(crate) fn may_migrate(&self) -> bool {
         self.spec.movable
             && self.spec.memory_per_task_bytes.unwrap_or(0) == 0
             && self.takes_turns()
@@ -89,7 +89,10 @@ impl Core {
             return false;
         }
         let gain = || turns.then(|| self.turns_to_gain()).flatten();
-        let moves = self.row_to_empty().or_else(|| Some([gain()?].into()));
+        let moves = match self.policy().has_levels {
+            true => self.move_to_lighter().map(|it| [it].into()),
+            false => self.row_to_empty().or_else(|| Some([gain()?].into())),
+        };
         for Move { job, row, parts } in moves.into_iter().flatten() {
             self.set_out(job, row, parts);
         }

@@ -242,7 +242,8 @@ impl Core {
         let at = self.activation(now);
         self.activated = at;
         let reshaped = self.matrix.take_reshaped() | core::mem::take(&mut self.outbox.reshaped);
-        if !reshaped {
+        // A row may be of another level though nothing else of it is different.
+        if !reshaped && !self.policy().has_levels {
             return false;
         }
         let layout = self.layout();
@@ -273,6 +274,9 @@ impl Core {
         self.hold_slots(&mut present);
         let mut layout =
             (self.policy().shares.layout)(&present, &self.classes, self.params.quantum());
+        if self.policy().has_levels {
+            return self.in_strobes(layout);
+        }
         if let Layout::Turns(turns) = &mut layout {
             for (row, turns) in turns {
                 let mut names = present.get(row).into_iter().flat_map(BTreeMap::keys);

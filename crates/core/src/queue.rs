@@ -358,6 +358,7 @@ impl Core {
     /// The discipline in effect: without a line, no job is promised anything.
     pub(crate) fn discipline(&self) -> Discipline {
         match self.policy().preemption {
+            Preemption::Nobodys(_) if self.policy().has_levels => Discipline::Fcfs,
             Preemption::Nobodys(_) => self.params.discipline(),
             Preemption::ByClass | Preemption::ByDeadline => Discipline::Fcfs,
         }

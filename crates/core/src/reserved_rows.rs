@@ -84,7 +84,9 @@ impl Quick {
 impl Core {
     /// Whether classes may keep rows: jobs take turns, and there is a line.
     pub(crate) fn may_keep_rows(&self) -> bool {
-        self.machine().rows > 1 && matches!(self.policy().preemption, Preemption::Nobodys(_))
+        self.machine().rows > 1
+            && !self.policy().has_levels
+            && matches!(self.policy().preemption, Preemption::Nobodys(_))
     }
 
     /// Whether slots may become others by a job that comes or ends, so that no start in turns can

@@ -12,6 +12,7 @@ pub const POLICIES: &[&str] = &[
     "space:conservative",
     "classes",
     "deadline",
+    "dhc",
 ];
 
 /// Sets the parameters that a policy stands for.

@@ -137,7 +137,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 1,
         max: SLOTS_MAX,
         default: 1,
-        help: "How many slots its rows have at least in each frame, under every policy, as the next two: more are shorter and come more often.",
+        help: "How many slots its rows have at least in each frame, under every policy but dhc, as the next two: more are shorter and come more often.",
         takes: Takes::Live,
     },
     Param {
@@ -175,7 +175,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: ROWS_KEPT_MAX,
         default: 0,
-        help: "Where jobs take turns: how many rows beyond the parameter rows only its jobs may open.",
+        help: "Where jobs take turns, but not under dhc: how many rows beyond the parameter rows only its jobs may open.",
         takes: Takes::Live,
     },
     Param {

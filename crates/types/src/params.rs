@@ -146,8 +146,9 @@ const ORDER_ARRIVAL: u64 = 1;
 #[must_use]
 pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "discipline" | "order" | "half_life" => Some(&["gang", "space", "external"]),
-        "priority" => Some(&["gang", "space", "classes", "external"]),
+        "discipline" => Some(&["gang", "space", "external"]),
+        "order" | "half_life" => Some(&["gang", "space", "external", "dhc"]),
+        "priority" => Some(&["gang", "space", "classes", "external", "dhc"]),
         "deadline_slack" => Some(&["deadline"]),
         "policy_limit" => Some(&["external"]),
         "preemption" | "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb"
@@ -173,7 +174,8 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 1,
         max: ROWS_MAX as u64,
         default: 4,
-        help: "The multiprogramming limit: how many rows of jobs take turns; further jobs queue. Suspended jobs keep their places and count.",
+        help: "The multiprogramming limit: how many rows of jobs take turns, under dhc at each level; \
+               further jobs queue. Suspended jobs keep their places and count.",
         takes: Takes::Live,
     },
     Param {
@@ -223,13 +225,14 @@ pub const TABLE: &[Param; at::COUNT] = &[
     },
     Param {
         name: "policy",
-        kind: ParamKind::Choice(&["gang", "space", "classes", "deadline", "external"]),
+        kind: ParamKind::Choice(&["gang", "space", "classes", "deadline", "external", "dhc"]),
         min: 0,
-        max: 4,
+        max: 5,
         default: 0,
         help: "How jobs share processors: in turns, each to its end, so that jobs that wait too long preempt \
-               others by the rules of their class, so that deadlines are kept, or as a program of the \
-               site decides. space:easy also sets the discipline.",
+               others by the rules of their class, so that deadlines are kept, as a program of the \
+               site decides, or in turns within blocks of powers of two. space:easy also sets the \
+               discipline.",
         takes: Takes::Live,
     },
     Param {
@@ -1034,7 +1037,7 @@ mod tests {
         let says = |name, word| params.clone().choose(name, word).unwrap_err().to_string();
         assert_eq!(
             says("policy", "spice"),
-            "policy can't be \"spice\"; it may be gang, space, classes, deadline or external"
+            "policy can't be \"spice\"; it may be gang, space, classes, deadline, external or dhc"
         );
         assert_eq!(
             says("policy", "space:best"),

@@ -30,6 +30,7 @@ impl Matrix {
             row.index.remove(free, node);
             row.closed_free += u64::from(free);
         }
+        self.nodes_changed();
     }
 
     /// Opens it again.
@@ -48,6 +49,7 @@ impl Matrix {
             row.index.insert(free, node);
             row.closed_free -= u64::from(free);
         }
+        self.nodes_changed();
     }
 
     /// Whether a node takes no jobs from outside.

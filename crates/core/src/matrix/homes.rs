@@ -53,7 +53,7 @@ impl Matrix {
         let (class, guest_in) = (class.clone(), Vec::new());
         let seat = Seat { row, class, parts, processors, active: true, guest_in, owner };
         self.seats.insert(job, seat);
-        self.touched.push(job);
+        self.touch(job);
         self.row_mut(row).homes += 1;
         if self.rows.len() > 1 {
             // It need not have been put where it would fit first.
@@ -74,6 +74,10 @@ impl Matrix {
             seat.processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
             seat.parts = parts.into();
         }
+        self.follow_home(job);
+        if self.rows.len() > 1 {
+            self.movers.insert(job);
+        }
         self.suspend(row, &more.into());
         if active {
             self.activate(job);
@@ -87,7 +91,7 @@ impl Matrix {
             self.end_turns(job);
         }
         let Some(seat) = self.seats.remove(&job) else { return };
-        self.touched.push(job);
+        self.touch(job);
         self.movers.remove(&job);
         self.seekers.remove(&job);
         self.release((seat.row, job), &seat.parts);
@@ -123,7 +127,7 @@ impl Matrix {
             seat.processors -= count;
             seat.parts = parts.clone();
         }
-        self.touched.push(job);
+        self.touch(job);
         if several {
             // What is left of it fits more easily than the whole did.
             self.movers.insert(job);
@@ -152,8 +156,8 @@ impl Matrix {
     pub fn activate(&mut self, job: JobId) {
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };
         seat.active = true;
-        self.touched.push(job);
         let (row, parts) = (seat.row, seat.parts.clone());
+        self.touched.push(job);
         for (node, set) in parts.iter() {
             if let Some(column) = self.column_mut(*node) {
                 column.cells_mut(row).suspended.subtract(set);

@@ -32,6 +32,7 @@ mod guests;
 mod homes;
 mod index;
 mod kept;
+mod levels;
 mod node_set;
 mod row;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use index::{Index, Loads};
 pub use node_set::NodeSet;
 pub use row::{Cells, Row};
 
+use crate::levels::Levels;
 use crate::state::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -150,6 +152,10 @@ pub struct Matrix {
     woken: BTreeSet<RowId>,
     /// The jobs whose homes are others since [`Matrix::forget_touched`].
     touched: Vec<JobId>,
+    /// The controllers of blocks of processors, under a policy that has them. Made anew from the
+    /// rest where it is missing.
+    #[serde(skip)]
+    levels: Levels,
 }
 
 impl Matrix {
@@ -163,6 +169,12 @@ impl Matrix {
     /// What is touched is noted anew.
     pub fn forget_touched(&mut self) {
         self.touched.clear();
+    }
+
+    /// A job's home is another than before.
+    fn touch(&mut self, job: JobId) {
+        self.touched.push(job);
+        self.follow_home(job);
     }
 
     /// A number for a new row.
@@ -275,6 +287,7 @@ impl Matrix {
             self.columns.resize(index + 1, None);
         }
         self.columns[index] = Some(column);
+        self.nodes_changed();
         self.changes.nodes.push(node);
     }
 
@@ -284,6 +297,7 @@ impl Matrix {
             return;
         }
         self.open(node);
+        self.nodes_changed();
         let Some(column) = self.column(node) else { return };
         for (row, job) in column.residents.clone() {
             self.evict_everywhere(job);
@@ -294,7 +308,7 @@ impl Matrix {
             if active {
                 self.row_mut(row).busy -= u64::from(set.count());
             }
-            self.touched.push(job);
+            self.touch(job);
             if let Some(seat) = self.seats.get_mut(&job) {
                 seat.parts = seat.parts.iter().filter(|(on, _)| *on != node).cloned().collect();
                 seat.processors -= u64::from(set.count());

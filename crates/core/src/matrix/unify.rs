@@ -13,9 +13,13 @@ impl Matrix {
         if !self.vacated && self.movers.is_empty() {
             return Vec::new();
         }
-        let movers = core::mem::take(&mut self.movers);
+        let mut movers = core::mem::take(&mut self.movers);
         let moved = if self.rows.len() <= 1 {
             Vec::new()
+        } else if self.levels.is_current() {
+            // A row that is of another level since a job ended suits other homes.
+            movers.extend(self.seats.keys());
+            self.move_to_earlier(&movers)
         } else {
             match packing {
                 Packing::FirstFit => self.move_to_earlier(&movers),
@@ -91,6 +95,7 @@ impl Matrix {
         };
         before
             && row != seat.row
+            && (!self.levels.is_current() || self.levels.are_alike(row, seat.row))
             && !seat.parts.is_empty()
             && seat.processors <= target.all_free()
             && seat.parts.iter().all(|(node, set)| {
@@ -102,6 +107,7 @@ impl Matrix {
     /// Whether homes should rather be in this row by the order of packing.
     fn is_before(&self, seat: &Seat, row: RowId, packing: Packing) -> bool {
         match packing {
+            _ if self.levels.is_current() => row < seat.row,
             Packing::FirstFit => row < seat.row,
             Packing::BestFit | Packing::Buddy => {
                 row != seat.row && self.used(row) + seat.processors > self.used(seat.row)
@@ -126,7 +132,7 @@ impl Matrix {
         self.leave(from);
         if let Some(seat) = self.seats.get_mut(&job) {
             seat.row = to;
-            self.touched.push(job);
+            self.touch(job);
         }
         if active {
             self.begin_turns(job);

@@ -25,6 +25,7 @@ pub const GANG: Policy = Policy {
     placement: placement::lay,
     shares: Shares { rows: Params::rows, layout: share::layout, shortest: share::shortest },
     preemption: Preemption::Nobodys(space_then_time),
+    has_levels: false,
 };
 
 /// The policy `space`.

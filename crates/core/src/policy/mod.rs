@@ -14,6 +14,7 @@ mod buddy;
 mod chosen;
 pub(crate) mod classes;
 pub(crate) mod deadline;
+mod dhc;
 mod gang;
 mod grm;
 mod packing;
@@ -25,6 +26,7 @@ mod shortest;
 pub(crate) use chosen::lay_on;
 pub use classes::CLASSES;
 pub use deadline::{DEADLINE, Expected};
+pub use dhc::DHC;
 pub use gang::{EXTERNAL, GANG, SPACE};
 pub(crate) use grm::after;
 pub use placement::{Lack, Lay};
@@ -58,7 +60,7 @@ use tutti_types::time::Nanos;
 use tutti_types::timetable::IfAbsent;
 
 /// All policies, in the order of the values of the parameter `policy`.
-pub const POLICIES: [Policy; 5] = [GANG, SPACE, CLASSES, DEADLINE, EXTERNAL];
+pub const POLICIES: [Policy; 6] = [GANG, SPACE, CLASSES, DEADLINE, EXTERNAL, DHC];
 
 /// The policy that parameters name.
 pub(crate) fn of(params: &Params) -> &'static Policy {
@@ -158,6 +160,8 @@ pub struct Policy {
     pub shares: Shares,
     /// At the expense of which jobs a job is seated.
     pub preemption: Preemption,
+    /// Whether blocks of processors have controllers ([`crate::levels`]), and rows a level each.
+    pub has_levels: bool,
 }
 
 /// At the expense of which jobs a job is seated.
@@ -189,7 +193,10 @@ impl Policy {
     /// Whether jobs ever take turns, by the clock, with others or with empty slots.
     pub(crate) fn has_turns(&self, params: &Params, classes: &Classes) -> bool {
         let holds = |class: &ClassSpec| class.share() > 0 && class.empty() == IfAbsent::Hold;
-        self.plans() || (self.shares.rows)(params) > 1 || classes.values().any(holds)
+        self.plans()
+            || self.has_levels
+            || (self.shares.rows)(params) > 1
+            || classes.values().any(holds)
     }
 
     /// What becomes of the job that is next in line; `None` under a policy that knows no line.
@@ -374,6 +381,13 @@ pub enum WaitReason {
         /// Whether the job has a time limit.
         limited: bool,
     },
+    /// As many jobs as may take turns do so in each block of its level.
+    Level {
+        /// How many processors such a block has.
+        size: u64,
+        /// How many jobs may take turns.
+        limit: u32,
+    },
 }
 
 impl WaitReason {
@@ -388,7 +402,8 @@ impl WaitReason {
             | Self::Patience { .. }
             | Self::Undisturbed
             | Self::NeverPreempts
-            | Self::KeptRows { .. } => "processors",
+            | Self::KeptRows { .. }
+            | Self::Level { .. } => "processors",
             Self::Memory => "memory",
             Self::Nodes => "nodes",
             Self::Resource { .. } => "resource",
@@ -456,6 +471,11 @@ fn foreign(f: &mut fmt::Formatter<'_>, processors: u64) -> fmt::Result {
         "what is no job of the cluster keeps {} busy, and too few are left (parameter foreign)",
         Counted(processors, "processor")
     )
+}
+
+fn level_in_use(f: &mut fmt::Formatter<'_>, size: u64, limit: u32) -> fmt::Result {
+    let size = Counted(size, "processor");
+    write!(f, "each block of {size} has as many jobs as may take turns in it: {limit} (rows)")
 }
 
 const fn held(by: HeldBy) -> &'static str {
@@ -574,6 +594,7 @@ impl fmt::Display for WaitReason {
             Self::Overrun => f.write_str(OVERRUN),
             Self::After { after, more, one } => starts_after(f, *after, *more, *one),
             Self::NeverAfter { job } => never(f, *job),
+            Self::Level { size, limit } => level_in_use(f, *size, *limit),
             Self::Outside => f.write_str("the site's policy program has not started it"),
             Self::Leaves { node, unix_ms, limited } => leaves(f, *node, *unix_ms, *limited),
             Self::Begin { unix_ms } => write!(f, "it begins {} s after 1970", unix_ms / 1000),

@@ -22,6 +22,7 @@ const ALONE: Policy = Policy {
     placement: GANG.placement,
     shares: SPACE.shares,
     preemption: Preemption::Nobodys(if_empty),
+    has_levels: false,
 };
 
 fn if_empty(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {

@@ -34,7 +34,9 @@ fn jobs_get_processors_with_external_load_last() {
         let mut c = cluster(policy, 0, &[4]);
         load(&mut c, 0, &[0, 2]);
         let [first, second] = [1, 2].map(|tasks| c.submit(job(tasks)));
-        assert_eq!([first, second].map(|job| place(&c, job)), ["0:1", "0:0,3"], "{policy}");
+        // Of two blocks, the one where fewer jobs are.
+        let pair = if POLICIES[policy].name == "dhc" { "0:2-3" } else { "0:0,3" };
+        assert_eq!([first, second].map(|job| place(&c, job)), ["0:1", pair], "{policy}");
     }
 }
 

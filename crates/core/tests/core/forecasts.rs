@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn jobs_start_and_end_when_it_was_foretold(
         widths in prop::collection::vec(1u32..5, 1..4),
-        policy in prop::sample::select(vec!["gang", "space", "classes", "deadline"]),
+        policy in prop::sample::select(vec!["gang", "space", "classes", "deadline", "dhc"]),
         queue in prop::sample::select(vec!["fcfs", "easy", "sjbf", "conservative"]),
         rows in 1u64..4,
         lead in 0u64..3,

@@ -39,6 +39,7 @@ Policies:
   space:conservative   a job may pass if it delays no other
   classes              jobs that wait too long preempt others (--class)
   deadline             jobs that can't end in time are rejected (--deadlines)
+  dhc                  jobs take turns in blocks of powers of two
   ./PROGRAM            a program of your own decides
 A policy with turns may have a discipline too: gang:easy.
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use tutti_core::policy::POLICIES;
 
 /// How a cluster begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,8 +71,16 @@ impl Script {
     pub(super) fn longest_wait(&self) -> Option<u64> {
         let users = self.steps.iter().all(|step| !step.changes_turns() && step.is_even());
         let params = self.begin().core.params().clone();
-        let turns = params.policy() == 0 && params.lead().0 == 0;
-        (users && turns).then(|| u64::from(params.rows().max(1) - 1) * params.quantum().0)
+        // Under `dhc`, each level of the tree over these nodes may have as many rows.
+        let widest = self.start.nodes.iter().copied().max().unwrap_or(1).next_power_of_two();
+        let nodes = self.start.nodes.len().next_power_of_two();
+        let levels = match POLICIES.get(params.policy())?.name {
+            "gang" => 1,
+            "dhc" => u64::from(widest.ilog2() + nodes.ilog2() + 1),
+            _ => return None,
+        };
+        let rows = levels * u64::from(params.rows().max(1));
+        (users && params.lead().0 == 0).then(|| (rows - 1) * params.quantum().0)
     }
 }
 

@@ -5,6 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 use tutti_sim::fuzz::{Script, Who, play, shrink};
 
+/// The value of the parameter `policy` that stands for `dhc`.
+const DHC: u64 = 5;
+
 fn seeds() -> Range<u64> {
     let asked = std::env::var("TUTTI_SCRIPTS").ok().and_then(|count| count.parse().ok());
     0..asked.unwrap_or(200)
@@ -54,6 +57,14 @@ fn however_jobs_are_placed() {
 #[test]
 fn nobody_starves() {
     try_seeds(Who::Users, 150);
+}
+
+/// Controllers of blocks know what is true, and a row of any level has its turn in each round.
+#[test]
+fn whatever_happens_to_blocks() {
+    let dhc = |seed| vec![("policy", DHC), ("rows", 1 + seed % 3), ("migration", seed / 3 % 2)];
+    try_seeds_with(Who::Everybody, 120, dhc);
+    try_seeds_with(Who::Users, 120, dhc);
 }
 
 /// Scripts that failed once.

@@ -201,7 +201,7 @@ fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
     instance
         .tutti(&["params", "policy=spice"])
         .expect(1)
-        .says("gang, space, classes, deadline or external");
+        .says("gang, space, classes, deadline, external or dhc");
     instance.tutti(&["params", "policy=space:best"]).expect(1).says("sjbf");
     instance.tutti(&["params", "policy=space:easy"]).expect(0);
     assert!(instance.tutti(&["params", "discipline"]).expect(0).text().contains("easy"));

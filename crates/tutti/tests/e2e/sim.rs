@@ -233,7 +233,7 @@ fn what_is_wrong_with_a_trace_is_named_or_passed_over() {
     instance.tutti(&["sim"]).expect(1).says("--generate lublin");
     instance.tutti(&["sim", "--generate", "lublim"]).expect(1).says("there are lublin");
     let unknown = ["sim", "--generate", "t3d", "--policy", "spade"];
-    instance.tutti(&unknown).expect(1).says("gang, space, classes, deadline or external");
+    instance.tutti(&unknown).expect(1).says("gang, space, classes, deadline, external or dhc");
     let cost = ["sim", "--generate", "t3d", "--switch-cost", "1s"];
     instance.tutti(&cost).expect(1).says("leaves nothing of a quantum");
 }

@@ -62,6 +62,7 @@ pub const CLASSES: Policy = Policy {
     placement: GANG.placement,
     shares: SPACE.shares,
     preemption: Preemption::ByClass,
+    has_levels: false,
 };
 
 /// What the policy keeps in mind.
@@ -259,5 +260,6 @@ impl Core {
         } else {
             self.foreign.insert(node, processors.clone());
         }
+        self.matrix.follow_external(node, processors);
     }
 }
