@@ -1,7 +1,7 @@
 //! `tutti-bench`: measures this machine, as ratios between things that run in turns.
 //!
-//! Every benchmark but `order` and `sim` starts an instance of its own, which ends with it. Nothing
-//! in here decides whether a test passes: on a busy machine times are what they are.
+//! Every benchmark but `order`, `dhc` and `sim` starts an instance of its own, which ends with it.
+//! Nothing in here decides whether a test passes: on a busy machine times are what they are.
 //! `docs/benchmarks/README.md` says what each figure means.
 #![deny(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -10,6 +10,7 @@
 extern crate tutti_node;
 
 mod contend;
+mod dhc;
 mod faces;
 mod figures;
 mod fill;
@@ -83,6 +84,8 @@ enum What {
     Sim(sim::SimArgs),
     /// What the order of the line does to means, tails and fairness, on traces and on a model
     Order(order::OrderArgs),
+    /// Distributed hierarchical control against a matrix and batch, on synthetic loads
+    Dhc(dhc::DhcArgs),
     /// The fixed set of jobs of the LLNL paper under three schedulers, live and in small
     T3d,
     /// What people look at: the page, its events, `top`, and `logs -f`
@@ -132,6 +135,7 @@ fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Track) => track::measure(&bench)?.show(args.json)?,
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Order(what)) => order::measure(&bench, &what)?.show(args.json)?,
+        Some(What::Dhc(what)) => dhc::measure(&bench, &what)?.show(args.json)?,
         Some(What::T3d) => t3d::measure(&bench)?.show(args.json)?,
         Some(What::Faces(what)) => figures::show(&faces::measure(&bench, &what)?, args.json)?,
         Some(What::Tree(what)) => tree::measure(&bench, &what)?.show(args.json)?,

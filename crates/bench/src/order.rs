@@ -51,8 +51,8 @@ const MODEL_USERS: u32 = 64;
 const QUICK_JOBS: usize = 1_000;
 
 /// The marks between which a page has its table.
-const BEGIN: &str = "<!-- made by tutti-bench order: begin -->\n";
-const END: &str = "<!-- made by tutti-bench order: end -->\n";
+const MARKS: [&str; 2] =
+    ["<!-- made by tutti-bench order: begin -->\n", "<!-- made by tutti-bench order: end -->\n"];
 
 /// A scheduler and an order of the line.
 struct Scheduler {
@@ -115,7 +115,7 @@ struct Loaded {
 pub(super) fn measure(bench: &Bench, args: &OrderArgs) -> anyhow::Result<Report> {
     let most = args.jobs.unwrap_or(if bench.quick { QUICK_JOBS } else { usize::MAX });
     // A page that has no place for the table is known before minutes are spent.
-    let page = args.page.as_deref().map(Page::read).transpose()?;
+    let page = args.page.as_deref().map(|path| Page::read(path, MARKS)).transpose()?;
     let mut workloads = Vec::new();
     for path in &args.traces {
         workloads.push(compared(&of_trace(path, most)?)?);
@@ -123,7 +123,7 @@ pub(super) fn measure(bench: &Bench, args: &OrderArgs) -> anyhow::Result<Report>
     workloads.push(compared(&of_model(most.min(MODEL_JOBS))?)?);
     let report = Report { workloads };
     if let Some(page) = page {
-        page.write(&report)?;
+        page.write(&report.markdown(), &report)?;
     }
     Ok(report)
 }
@@ -257,7 +257,10 @@ fn offered_load(jobs: &[Job], processors: u32) -> f64 {
     work / ((last.saturating_sub(first)).max(1) as f64 * f64::from(processors))
 }
 
-fn settings(machine: Machine, (policy, order): (&str, &str)) -> anyhow::Result<Settings> {
+pub(super) fn settings(
+    machine: Machine,
+    (policy, order): (&str, &str),
+) -> anyhow::Result<Settings> {
     let mut params = Params::default();
     set_policy(&mut params, policy)?;
     params.choose("order", order)?;
@@ -303,7 +306,7 @@ const FIGURES: [Column; 9] = [
 ];
 
 /// As many digits as help to compare.
-fn shown(value: f64) -> String {
+pub(super) fn shown(value: f64) -> String {
     match value {
         value if value.is_nan() => "-".into(),
         // Counts are whole.
@@ -374,32 +377,35 @@ impl Report {
     }
 }
 
-/// A page with marks for the table.
-struct Page<'a> {
+/// A page with marks for what is made.
+pub(super) struct Page<'a> {
     path: &'a Path,
+    /// Up to the first mark, with it.
     before: String,
+    /// From the second mark on.
     after: String,
 }
 
 impl<'a> Page<'a> {
-    fn read(path: &'a Path) -> anyhow::Result<Self> {
+    pub(super) fn read(path: &'a Path, [begin, end]: [&str; 2]) -> anyhow::Result<Self> {
         let name = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-        let parts = text.split_once(BEGIN).and_then(|(before, rest)| {
-            let (_, after) = rest.split_once(END)?;
-            Some((before.to_owned(), after.to_owned()))
+        let parts = text.split_once(begin).and_then(|(before, rest)| {
+            let (_, after) = rest.split_once(end)?;
+            Some((format!("{before}{begin}"), format!("{end}{after}")))
         });
         let Some((before, after)) = parts else {
             bail!(
-                "{name} has no place for the table; write these two lines into it:\n{BEGIN}{END}"
+                "{name} has no place for the table; write these two lines into it:\n{begin}{end}"
             );
         };
         Ok(Self { path, before, after })
     }
 
-    fn write(&self, report: &Report) -> anyhow::Result<()> {
+    /// Replaces what is between the marks, and writes the report beside the page as JSON.
+    pub(super) fn write(&self, text: &str, report: &impl Serialize) -> anyhow::Result<()> {
         let Self { path, before, after } = self;
-        let text = format!("{before}{BEGIN}{}{END}{after}", report.markdown());
+        let text = format!("{before}{text}{after}");
         let json = serde_json::to_string_pretty(report)? + "\n";
         for (path, text) in [(path.to_path_buf(), text), (path.with_extension("json"), json)] {
             let name = path.display();
@@ -417,7 +423,7 @@ mod tests {
     fn a_page_keeps_all_but_its_table() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("page.md");
-        std::fs::write(&path, format!("# Title\n\n{BEGIN}old\n{END}\nEnd.\n")).unwrap();
+        std::fs::write(&path, format!("# Title\n\n{}old\n{}\nEnd.\n", MARKS[0], MARKS[1])).unwrap();
         let args = OrderArgs { jobs: Some(60), page: Some(path.clone()), traces: Vec::new() };
         let report = measure(&Bench { quick: true }, &args).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
