@@ -10,6 +10,7 @@ use std::path::PathBuf;
 const QUICK: [&str; 6] = ["bench", "switch", "--quick", "--method", "freeze", "--processes"];
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn switches_are_measured_beside_the_bare_cost_of_the_same_writes() {
     let instance = Instance::alone();
     let args = [&QUICK[..], &["3", "--json"]].concat();
@@ -49,6 +50,7 @@ fn a_measurement_that_is_terminated_leaves_no_group() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn the_fixed_set_of_the_t3d_runs_under_three_schedulers() {
     let instance = Instance::alone();
     let running = instance.start(&["bench", "t3d", "--quick", "--json"]);
@@ -68,6 +70,7 @@ fn the_fixed_set_of_the_t3d_runs_under_three_schedulers() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn the_instance_of_a_measurement_ends_with_it_also_when_it_is_killed() {
     let instance = Instance::alone();
     let running = instance.start(&["bench", "t3d", "--quick"]);
@@ -85,6 +88,7 @@ fn the_instance_of_a_measurement_ends_with_it_also_when_it_is_killed() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn the_page_and_top_with_hollow_nodes_are_measured() {
     needs_root("a head that trusts its members");
     let instance = Instance::alone();
@@ -219,6 +223,7 @@ fn messages_to_all_nodes_are_measured_in_a_tree_and_where_all_are_the_heads_own(
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn turns_of_an_mpi_program_are_measured_at_levels() {
     let levels = ["--part", "levels", "--levels", "1,2"];
     let args = [&["overhead", "--program", "ring", "--turns", "100ms"], &levels[..]].concat();

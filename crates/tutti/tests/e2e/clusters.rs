@@ -194,6 +194,7 @@ pub(crate) fn switch_together(bed: &Bed, count: usize) {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn where_the_systems_clocks_are_kept_nodes_may_go_by_them() {
     // Monotonic clocks that differ by hours.
     let bed = Bed::of(3, &[0, 9000, 3600]);

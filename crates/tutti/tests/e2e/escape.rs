@@ -98,6 +98,7 @@ fn a_fork_bomb_stays_below_its_limit_and_is_ended() {
 
 /// 400 processes that fork whenever one may are ended while another job prints a line every 50 ms.
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn a_fork_bomb_of_another_user_is_cancelled_without_a_standstill_of_other_jobs() {
     const LINE_EVERY: &str = "while :; do echo $(date +%s%N); sleep 0.05; done";
     let instance = Instance::of_the_system_alone().up();

@@ -433,6 +433,7 @@ fn answered_before_another(instance: &Instance, asking: usize) -> usize {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn an_environment_of_many_jobs_is_kept_once_in_memory_and_in_the_journal() {
     let instance = Instance::of_the_system().up();
     instance.tutti(&["params", "policy=space"]).expect(0);
@@ -478,6 +479,7 @@ fn an_environment_of_many_jobs_is_kept_once_in_memory_and_in_the_journal() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn scripts_of_one_user_take_no_more_than_their_limit_and_equal_ones_count_once() {
     let instance = shared_system();
     instance.tutti(&["params", "policy=space"]).expect(0);

@@ -28,6 +28,7 @@ fn ring_alltoall_and_solver_are_right_alone() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn three_solvers_at_once_take_turns_and_agree() {
     let instance = Instance::alone().up();
     instance.tutti(&["params", "quantum=10ms"]).expect(0);

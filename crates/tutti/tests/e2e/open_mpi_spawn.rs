@@ -111,6 +111,7 @@ fn steps_of_a_job_meet_by_a_published_name_and_no_other_job_finds_it() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn users_of_the_systems_instance_spawn_too_also_after_an_upgrade() {
     let instance = Instance::of_the_system_alone().up();
     let spawn = program("spawn");

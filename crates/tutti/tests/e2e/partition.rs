@@ -194,6 +194,7 @@ fn a_node_that_is_cut_off_goes_on_with_its_turns() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn a_user_of_a_node_that_is_cut_off_is_told_which_head_is_out_of_reach() {
     let bed = Bed::up(2, &[0, 1000]);
     let head = bed.node(1).address();
@@ -312,6 +313,7 @@ fn a_node_that_is_cut_off_for_too_long_runs_nothing_beside_what_is_begun_again()
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn so_it_is_when_it_is_not_heard_any_more_or_does_not_hear() {
     let bed = Bed::up_with(4, &[0, 1000], &["lease=2s", "quantum=50ms", "rows=8"]);
     lose_and_return(&bed, "mute", Testbed::mute);
@@ -319,6 +321,7 @@ fn so_it_is_when_it_is_not_heard_any_more_or_does_not_hear() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn an_agent_that_stands_still_through_its_lease_lets_nothing_run() {
     let bed = Bed::up_with(4, &[0, 1000], &["lease=2s"]);
     let again = ["-N", "2", "--nodes", "n[2-4]", "--on-node-loss", "requeue"];
@@ -367,6 +370,7 @@ fn a_node_that_loses_power_is_missed_and_comes_back() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn a_controller_that_takes_over_waits_for_the_lease_of_a_node_that_is_cut_off() {
     let bed = Bed::up_with(4, &[0, 1000], &["lease=4s"]);
     let again = ["-N", "2", "--nodes", "n[2-4]", "--on-node-loss", "requeue"];
@@ -394,6 +398,7 @@ fn a_controller_that_takes_over_waits_for_the_lease_of_a_node_that_is_cut_off() 
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn a_node_that_is_taken_out_runs_nothing_beside_what_is_begun_again() {
     let bed = Bed::up_with(6, &[0, 1000], &["lease=3s"]);
     // In reach; in reach by the word of its kernel, while its agent stands still; and out of reach.
@@ -451,6 +456,7 @@ pub(crate) fn check_counts(text: &str, ranks: usize) {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn no_output_is_lost_or_doubled_when_the_way_to_it_breaks() {
     let bed = Bed::up_with(3, &[0, 1000], &["lease=25s"]);
     // Of the node that is far, of the front end's own, and agents that end on the way.

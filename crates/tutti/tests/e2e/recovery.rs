@@ -625,6 +625,7 @@ fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn an_instance_whose_controller_does_not_end_it_leaves_nothing_either() {
     // One that is killed may be gone before the supervisor asks it.
     let killed = ["while it was to end", "there is no controller to ask"];

@@ -111,6 +111,7 @@ fn who_does_not_read_holds_up_his_own_job_alone() {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
     let bed = Bed::up_with(3, &[0, 1000], &["lease=30s", "quantum=50ms"]);
     let count = "i=0; while [ $i -lt 300 ]; do echo $TUTTI_RANK $i; i=$((i+1)); sleep 0.02; done";
@@ -192,6 +193,7 @@ fn a_barrier_that_one_node_has_not_heard_is_open_opens_though_the_controller_end
 
 /// Fifteen lists on each node stay unread, after most of a page has been printed.
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn lists_that_jobs_on_four_nodes_do_not_read_keep_no_other_job_from_its_start() {
     const HELD: &str = "1500";
     let bed = Bed::up(4, &[0, 1000]);
