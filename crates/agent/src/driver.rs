@@ -496,6 +496,7 @@ impl Agent {
             address: self.options.address(),
             tasks_max: self.keeping.tasks_max,
             keeper: self.keeping.keeper_incarnation.unwrap_or_default(),
+            features: hardware::features(),
         });
         self.tree.join(join);
     }

@@ -149,6 +149,7 @@ impl Agent {
             address: String::new(),
             tasks_max: 1,
             keeper: 1,
+            features: [].into(),
         });
         let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);

@@ -7,6 +7,7 @@ use anyhow::ensure;
 use clap::Args;
 use nix::sys::signal::Signal;
 use tutti_types::{Nanos, NoRespawn, OnNodeLoss, Warning};
+use tutti_wire::constraint::parse_constraint;
 use tutti_wire::host_list::parse_host_list;
 use tutti_wire::local::NodesRequest;
 use tutti_wire::units::{parse_count, parse_duration};
@@ -32,6 +33,11 @@ pub struct NodeOptions {
     #[arg(short = 'x', long, value_name = "LIST", value_parser = list, help_heading = NODES)]
     exclude: Option<String>,
 
+    /// Only nodes with these features: avx2&ssd, (intel|amd)&gpu; a set of nodes is one, too
+    #[arg(short = 'C', long, value_name = "FEATURES", value_parser = constraint)]
+    #[arg(help_heading = NODES)]
+    constraint: Option<String>,
+
     /// As few tasks on a node as possible, instead of as few nodes
     #[arg(long, help_heading = NODES)]
     spread: bool,
@@ -44,6 +50,14 @@ pub struct NodeOptions {
 /// A list of nodes, as it was typed: which nodes there are, the controller knows.
 pub fn list(text: &str) -> Result<String, String> {
     match parse_host_list(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What is asked of features, as it was typed: which there are, the controller knows.
+fn constraint(text: &str) -> Result<String, String> {
+    match parse_constraint(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -177,9 +191,9 @@ impl JobOptions {
     /// As [`Self::tasks`].
     pub(super) fn nodes_request(&self) -> anyhow::Result<NodesRequest> {
         let tasks = self.tasks()?;
-        let NodeOptions { count, tasks_per_node, only, exclude, spread, exclusive } =
+        let NodeOptions { count, tasks_per_node, only, exclude, constraint, spread, exclusive } =
             self.nodes.clone();
         let count = count.or_else(|| tasks_per_node.map(|each| tasks.div_ceil(each)));
-        Ok(NodesRequest { count, only, exclude, spread, exclusive })
+        Ok(NodesRequest { count, only, exclude, constraint, spread, exclusive })
     }
 }

@@ -289,6 +289,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("--resource", !request.resources.is_empty()),
         ("-w", request.nodes.only.is_some()),
         ("-x", request.nodes.exclude.is_some()),
+        ("--constraint", request.nodes.constraint.is_some()),
         ("--spread", request.nodes.spread),
         ("--exclusive", request.nodes.exclusive),
         ("--on-node-loss", request.on_node_loss != OnNodeLoss::Kill),

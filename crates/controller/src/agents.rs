@@ -14,15 +14,17 @@ use tracing::{info, warn};
 use tutti_core::{Event, JobState, JobView, PlacementView};
 use tutti_node::link::Link;
 use tutti_secure::Fingerprint;
+use tutti_types::limits::FEATURES_MAX;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss, ProcessorSet,
-    Rank, StepId, StepKey, TaskStatus, Timetable,
+    ClusterTime, EndReason, FeatureName, JobId, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss,
+    ProcessorSet, Rank, StepId, StepKey, TaskStatus, Timetable,
 };
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
     split_shares,
 };
 use tutti_wire::code::Code;
+use tutti_wire::constraint::is_feature_name;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Share, Usage, cut};
 use tutti_wire::limits::{ITEM_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
@@ -496,6 +498,15 @@ impl Driver {
         }
     }
 
+    /// What a node has, if that is new.
+    fn note_features(&mut self, node: NodeId, found: BTreeSet<FeatureName>) {
+        let good = found.into_iter().filter(|feature| is_feature_name(&feature.0));
+        let features: BTreeSet<_> = good.take(FEATURES_MAX).collect();
+        if !self.core.node_features(node).eq(&features) {
+            self.apply(&Event::NodeFeatures { node, features });
+        }
+    }
+
     fn on_join(&mut self, token: u64, join: Join, place: Joining) {
         let name = join.spec.name.clone();
         let (attempt, life) = (place.attempt, place.life);
@@ -549,7 +560,8 @@ impl Driver {
             self.count_anew(node);
         }
         let (up, away) = self.is_back(node, &join);
-        let Join { spec, held, .. } = join;
+        let Join { spec, held, features, .. } = join;
+        self.note_features(node, features);
         self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();

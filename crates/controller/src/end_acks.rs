@@ -149,6 +149,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::SetDrained { .. }
         | Event::NodeRemoved { .. }
         | Event::NodeMeasured { .. }
+        | Event::NodeFeatures { .. }
         | Event::Cancel { .. }
         | Event::Checkpoint { .. }
         | Event::Suspend { .. }

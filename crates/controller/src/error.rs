@@ -88,8 +88,13 @@ impl From<Improper> for Problem {
 impl From<NodesError> for Problem {
     fn from(error: NodesError) -> Self {
         let code = match &error {
-            NodesError::List(_) | NodesError::BadSetName { .. } => Code::BadValue,
-            NodesError::NoNode { .. } | NodesError::NoSet { .. } => Code::NoSuchNodes,
+            NodesError::List(_) | NodesError::Constraint(_) | NodesError::BadSetName { .. } => {
+                Code::BadValue
+            }
+            NodesError::NoNode { .. }
+            | NodesError::NoSet { .. }
+            | NodesError::NoFeature { .. }
+            | NodesError::NoneHas { .. } => Code::NoSuchNodes,
             NodesError::TooManySets { .. }
             | NodesError::HasJobs { .. }
             | NodesError::OfInstance { .. } => Code::CannotChangeNode,

@@ -3,14 +3,16 @@
 use super::driver::Driver;
 use super::node_queries::Page;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::Event;
+use tutti_core::{Event, NodeView};
 use tutti_node::membership::Place;
 use tutti_types::{NodeId, NodeSetName, NodeWish};
+use tutti_wire::constraint::{ConstraintError, parse_constraint};
 use tutti_wire::host_list::{HostItem, HostListError, format_host_list, parse_host_list};
 use tutti_wire::launch::cut;
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{NodeChange, NodesRequest};
 use tutti_wire::tree::Question;
+use tutti_wire::units::shown;
 
 /// The most of a list of what there is that a message repeats, in bytes.
 const KNOWN_BYTES_MAX: usize = 400;
@@ -24,6 +26,12 @@ pub(super) enum NodesError {
     NoNode { name: String, known: String, hint: &'static str },
     #[error("there is no set {name}; {known}")]
     NoSet { name: String, known: String },
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
+    #[error("no node and no set has the feature {name}; there are: {known}")]
+    NoFeature { name: String, known: String },
+    #[error("no node has what --constraint={constraint} asks for; see `tutti nodes features`")]
+    NoneHas { constraint: String },
     #[error(
         "'{name}' can't be the name of a set; write letters, digits, '-' and '_', at most \
          {NAME_BYTES_MAX}"
@@ -47,13 +55,48 @@ impl Driver {
     /// What a job wishes of its nodes, by their numbers.
     pub(super) fn node_wish(&self, asked: &NodesRequest) -> Result<NodeWish, NodesError> {
         let resolve = |list: &Option<String>| list.as_ref().map(|list| self.named(list));
+        let mut among = resolve(&asked.only).transpose()?;
+        if let Some(constraint) = &asked.constraint {
+            let mut found = self.with_features(constraint)?;
+            found.retain(|node| among.as_ref().is_none_or(|among| among.contains(node)));
+            if found.is_empty() {
+                let constraint = shown(constraint);
+                return Err(NodesError::NoneHas { constraint });
+            }
+            among = Some(found);
+        }
         Ok(NodeWish {
             count: asked.count,
-            among: resolve(&asked.only).transpose()?,
+            among,
             except: resolve(&asked.exclude).transpose()?.unwrap_or_default(),
             spread: asked.spread,
             exclusive: asked.exclusive,
         })
+    }
+
+    /// The nodes that a constraint holds for: by what they were found to have, and by the sets that
+    /// they are in.
+    fn with_features(&self, constraint: &str) -> Result<BTreeSet<NodeId>, NodesError> {
+        let constraint = parse_constraint(constraint)?;
+        let sets = self.core.node_sets();
+        let set = |name: &str| sets.get(&NodeSetName::new(name));
+        let features = |node| self.core.node_features(node).map(|feature| &*feature.0);
+        let found: BTreeSet<&str> = self.core.nodes().flat_map(|view| features(view.id)).collect();
+        if let Some(name) =
+            constraint.names().find(|name| !found.contains(name) && set(name).is_none())
+        {
+            let sets = sets.keys().map(|name| &*name.0);
+            let known = found.iter().copied().chain(sets).collect::<Vec<_>>().join(", ");
+            let known = cut(known, KNOWN_BYTES_MAX);
+            return Err(NodesError::NoFeature { name: name.into(), known });
+        }
+        let holds = |view: &NodeView<'_>| {
+            constraint.holds(&|name| {
+                features(view.id).any(|feature| feature == name)
+                    || set(name).is_some_and(|set| set.contains(&view.id))
+            })
+        };
+        Ok(self.core.nodes().filter(holds).map(|view| view.id).collect())
     }
 
     /// The nodes of a list.

@@ -391,6 +391,7 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         .into(),
         drained: view.drained.map(Into::into),
         sets: sets_of(driver, view.id),
+        features: driver.core.node_features(view.id).map(ToString::to_string).collect(),
         parent: place_of(driver, view.id).map(|place| place.parent.clone()),
         depth: place_of(driver, view.id).map(|place| place.depth),
         clock_error_ns: place_of(driver, view.id).map(|place| place.time_error.0),

@@ -161,6 +161,7 @@ mod tests {
             attach: Vec::new().into(),
             address: String::new(),
             tasks_max: 1,
+            features: [].into(),
             keeper: 1,
         };
         let from = Origin::Joiner(Joining { attempt, life: 1, ..Joining::default() });

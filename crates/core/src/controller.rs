@@ -54,7 +54,9 @@ use serde::{Deserialize, Serialize};
 use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
-use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepKey};
+use tutti_types::ids::{
+    ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepKey,
+};
 use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;
 use tutti_types::params::Params;
@@ -86,6 +88,8 @@ pub struct Core {
     pub(crate) access: Access,
     /// Processors that others than our jobs use.
     pub(crate) foreign: BTreeMap<NodeId, ProcessorSet>,
+    /// What programs may need of nodes' processors.
+    pub(crate) features: BTreeMap<NodeId, BTreeSet<FeatureName>>,
     pub(crate) ledger: Ledger,
     pub(crate) frame: Frame,
     /// When the latest change took or takes effect.
@@ -177,6 +181,7 @@ impl Core {
             bank: Bank::default(),
             access: Access::new(),
             foreign: BTreeMap::new(),
+            features: BTreeMap::new(),
             ledger: Ledger::default(),
             frame: Frame::default(),
             activated: ClusterTime::default(),
@@ -249,6 +254,9 @@ impl Core {
             Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
             Event::SetNodeSet { name, nodes } => self.on_set_node_set(name, nodes),
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
+            Event::NodeFeatures { node, features } => {
+                self.features.insert(*node, features.clone());
+            }
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
                 self.on_submit_event(now, event, actions);
@@ -506,6 +514,7 @@ impl Core {
             bank,
             access,
             foreign,
+            features,
             ledger,
             frame,
             activated,
@@ -556,6 +565,7 @@ impl Core {
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
         (freed, timed, checkpoints, vacates).hash(&mut digest);
+        features.hash(&mut digest);
         digest.finish()
     }
 

@@ -16,7 +16,8 @@ use tutti_types::after::AfterJobs;
 use tutti_types::array::{ArraySpec, Positions};
 use tutti_types::class::{AfterUse, ClassSpec};
 use tutti_types::ids::{
-    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId, StepKey,
+    ClassName, FeatureName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
+    StepKey,
 };
 use tutti_types::job::{
     Checkpoint, EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus, Warning,
@@ -451,6 +452,13 @@ pub enum Event {
         /// The changes, in the order in which they happen.
         due: Vec<DueChange>,
     },
+    /// What programs may need of a node's processors, as its agent found it, if that is new.
+    NodeFeatures {
+        /// The node.
+        node: NodeId,
+        /// All that it has.
+        features: BTreeSet<FeatureName>,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -495,6 +503,7 @@ impl Event {
             Self::Held { .. }
             | Self::SetNodeSet { .. }
             | Self::NodeMeasured { .. }
+            | Self::NodeFeatures { .. }
             | Self::NodeLoad { .. }
             | Self::Submit { .. }
             | Self::SubmitWith { .. }

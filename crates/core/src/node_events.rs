@@ -208,5 +208,6 @@ impl Core {
         self.on_node_lost(now, node, actions);
         self.nodes.remove(node);
         self.note_removed(node);
+        self.features.remove(&node);
     }
 }

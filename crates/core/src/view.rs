@@ -18,7 +18,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use tutti_types::class::Classes;
 use tutti_types::ids::{
-    ClassName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId, UserId,
+    ClassName, FeatureName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RowId,
+    UserId,
 };
 use tutti_types::job::{EndReason, FirstStep, JobSpec, NodeSpec, TaskStatus};
 use tutti_types::node_performance::Figures;
@@ -319,6 +320,11 @@ impl Core {
     #[must_use]
     pub fn reached_nodes(&self) -> usize {
         self.nodes.iter().filter(|(_, node)| node.up && !node.away).count()
+    }
+
+    /// What programs may need of a node's processors, as its agent found it.
+    pub fn node_features(&self, node: NodeId) -> impl Iterator<Item = &FeatureName> {
+        self.features.get(&node).into_iter().flatten()
     }
 
     /// The sets of nodes that have a name.

@@ -31,6 +31,7 @@ pub mod peer;
 pub mod pidfd;
 pub mod posix_queues;
 pub mod proc;
+pub mod processor;
 mod procfile;
 pub mod pty;
 pub mod random;

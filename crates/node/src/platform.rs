@@ -63,12 +63,21 @@ pub mod processes {
 /// What a machine has.
 #[cfg(not(feature = "simulation"))]
 pub mod hardware {
+    use std::collections::BTreeSet;
     use tutti_linux::allowance::Allowance;
     pub use tutti_linux::proc::{busy_processors, hard_limits};
+    use tutti_types::FeatureName;
+    use tutti_types::limits::FEATURES_MAX;
 
     /// The processors that jobs may have here: not more than a quota leaves time for.
     pub fn usable_processors() -> Vec<u32> {
         Allowance::read().processors()
+    }
+
+    /// What programs may need of the processors here, by name.
+    pub fn features() -> BTreeSet<FeatureName> {
+        let found = tutti_linux::processor::features().into_iter().take(FEATURES_MAX);
+        found.map(FeatureName::from).collect()
     }
 
     /// The memory that jobs may have here, bytes.

@@ -184,6 +184,11 @@ name!(
 );
 
 name!(
+    /// The name of something that a node has, such as `avx2`.
+    FeatureName
+);
+
+name!(
     /// The name of a queue, such as `short`.
     QueueName
 );

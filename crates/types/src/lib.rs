@@ -52,8 +52,8 @@ pub use class::{AfterUse, AfterUseError, ClassError, ClassSpec, Classes, default
 pub use constraints::{NoRespawn, NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;
 pub use ids::{
-    ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank,
-    RequestId, RowId, StepId, StepKey, UserId,
+    ClassName, FeatureName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName,
+    Rank, RequestId, RowId, StepId, StepKey, UserId,
 };
 pub use job::{
     Checkpoint, ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome,

@@ -73,6 +73,9 @@ pub const TRIAL_JOBS_MAX: usize = 4096;
 /// Steps of such a trial. In each, all jobs that run end, so that as many others get their turn.
 pub const TRIAL_ROUNDS_MAX: usize = 64;
 
+/// Features of one node.
+pub const FEATURES_MAX: usize = 64;
+
 /// Sets of nodes with a name: as many as one would remember.
 pub const NODE_SETS_MAX: usize = 256;
 

@@ -15,8 +15,9 @@
 //! - [`show`]: one job by its number
 //! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
-//! - [`units`], [`parameter`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts,
-//!   names of output files, the process management interface of MPI libraries
+//! - [`units`], [`parameter`], [`script`], [`pattern`], [`constraint`], [`pmi`]: lengths and sizes,
+//!   job scripts, names of output files, features of nodes, the process management interface of MPI
+//!   libraries
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ extern crate alloc;
 pub mod attach;
 pub mod branch;
 pub mod code;
+pub mod constraint;
 pub mod elf;
 pub mod event;
 pub mod frame;

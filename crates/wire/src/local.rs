@@ -553,6 +553,8 @@ pub struct NodesRequest {
     pub only: Option<String>,
     /// None of these.
     pub exclude: Option<String>,
+    /// None but those that this holds for ([`crate::constraint`]).
+    pub constraint: Option<String>,
     /// With as few tasks each as can be.
     pub spread: bool,
     /// With no other job in its row.

@@ -361,6 +361,8 @@ pub struct NodeReport {
     pub drained: Option<String>,
     /// The sets that it is in.
     pub sets: Vec<String>,
+    /// What it was found to have, as jobs ask for it by `--constraint`.
+    pub features: Vec<String>,
     /// The node through which its agent is connected; empty at the root of the control tree, `null`
     /// while it is not connected.
     pub parent: Option<String>,

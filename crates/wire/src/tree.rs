@@ -6,14 +6,15 @@ use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport, TimetableReport};
 use crate::usage::UsedProcessors;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClockSource, ClusterTime, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans,
-    ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
+    ClockSource, ClusterTime, FeatureName, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec,
+    Orphans, ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -300,6 +301,8 @@ pub struct Join {
     pub tasks_max: u32,
     /// What tells the keeper from an earlier one.
     pub keeper: u64,
+    /// What programs may need of its processors.
+    pub features: BTreeSet<FeatureName>,
 }
 
 /// What an agent tells its controller.

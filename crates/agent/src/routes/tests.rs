@@ -26,6 +26,7 @@ fn join(name: &str, attempt: u64) -> Report {
         attach: Vec::new().into(),
         address: String::new(),
         tasks_max: 1,
+        features: [].into(),
         keeper: 1,
     };
     Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) }

@@ -75,6 +75,7 @@ impl From<FormerCore> for Core {
             freed: Freed::default(),
             checkpoints: Checkpoints::default(),
             timed: Timed::default(),
+            features: BTreeMap::new(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -51,6 +51,10 @@ fn of_a_node(event: &Event) -> Option<String> {
             "node {node} was measured: int {}, float {}, double {}, memory {}",
             figures.int, figures.float, figures.double, figures.memory
         ),
+        Event::NodeFeatures { node, features } => {
+            let features = features.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            format!("node {node} has {features}")
+        }
         Event::NodeLoad { node, averages } => {
             let [now, five, fifteen] =
                 [averages.now, averages.five_minutes, averages.fifteen_minutes].map(thousandths);

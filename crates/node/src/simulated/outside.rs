@@ -160,13 +160,19 @@ pub mod processes {
 /// What a machine has.
 pub mod hardware {
     use crate::simulated::machine::{here, with_here};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::OnceLock;
     use tutti_linux::proc::Busy;
+    use tutti_types::FeatureName;
 
     pub fn usable_processors() -> Vec<u32> {
         with_here(|machine, _| (0..machine.processors).collect())
             .unwrap_or_else(tutti_linux::proc::online_processors)
+    }
+
+    /// Simulated machines are all alike.
+    pub fn features() -> BTreeSet<FeatureName> {
+        BTreeSet::new()
     }
 
     pub fn usable_memory_bytes() -> tutti_linux::Result<u64> {

@@ -54,6 +54,14 @@ Examples:
   tutti nodes drain a1            first: no new jobs
   tutti nodes remove a1           then: once its jobs have ended";
 
+const FEATURES_EXAMPLES: &str = "\
+Examples:
+  tutti nodes features
+  tutti run -C 'avx2&intel' ./a   on nodes that have both
+
+Nodes are found to have an architecture, a maker, instructions and the levels of
+x86-64. A set of nodes is a feature, too: tutti nodes set ssd='a[1-4]'.";
+
 const SET_EXAMPLES: &str = "\
 Examples:
   tutti nodes set                 show the sets
@@ -105,6 +113,13 @@ enum Order {
         #[arg(long)]
         now: bool,
     },
+    /// Show what nodes have that jobs may ask for by --constraint
+    #[command(after_help = FEATURES_EXAMPLES)]
+    Features {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show and change named sets of nodes
     #[command(after_help = SET_EXAMPLES)]
     Set {
@@ -124,6 +139,7 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
     let order = match args.order {
         None => None,
         Some(Order::Set { json, settings }) => return sets(json, &settings),
+        Some(Order::Features { json }) => return features(json),
         Some(Order::Drain { nodes, reason }) => {
             Some(Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } })
         }
@@ -184,6 +200,30 @@ fn sets(json: bool, settings: &[String]) -> anyhow::Result<Exit> {
     let mut table = Table::new(&[("SET", Align::Left), ("NODES", Align::Left)]);
     for (set, nodes) in sets {
         table.row([set.to_owned(), format_host_list(nodes)]);
+    }
+    print_table(&table)?;
+    Ok(Exit::OK)
+}
+
+/// Nodes that have the same stand in one row.
+fn features(json: bool) -> anyhow::Result<Exit> {
+    let nodes = pages_of_nodes(|from| ask(&Request::Nodes { from }))?;
+    let mut alike: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
+    for node in &nodes {
+        let features = node.sets.iter().chain(&node.features).map(String::as_str).collect();
+        alike.entry(features).or_default().push(&node.name);
+    }
+    if json {
+        let by_nodes: BTreeMap<String, Vec<&str>> = alike
+            .into_iter()
+            .map(|(features, nodes)| (format_host_list(nodes), features))
+            .collect();
+        print_json(&by_nodes)?;
+        return Ok(Exit::OK);
+    }
+    let mut table = Table::new(&[("NODES", Align::Left), ("FEATURES", Align::Left)]);
+    for (features, nodes) in alike {
+        table.row([format_host_list(nodes), features.join(" ")]);
     }
     print_table(&table)?;
     Ok(Exit::OK)

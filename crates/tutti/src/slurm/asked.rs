@@ -6,6 +6,7 @@
 //! what it notes where the reader would reject.
 
 use super::cluster::Cluster;
+use tutti_wire::constraint::parse_constraint;
 use tutti_wire::script::{Script, from_sbatch};
 use tutti_wire::units::{parse_bytes, parse_count, shown};
 
@@ -265,13 +266,16 @@ fn partition(value: &str, cluster: &Cluster) -> Result<String, String> {
 }
 
 fn constraint(value: &str, cluster: &Cluster) -> Result<String, String> {
-    let name = value.trim_matches(['"', '\'', '(', ')', '[', ']']);
-    match cluster.sets.iter().any(|set| set == name) {
-        true => Ok(format!("--nodes=set:{name}")),
-        false => Err(format!(
-            "--constraint={} has no effect: no set of nodes is called so (see `tutti nodes set`)",
-            shown(value)
-        )),
+    let text = value.trim_matches(['"', '\'']);
+    let no_effect =
+        |reason: String| format!("--constraint={} has no effect: {reason}", shown(value));
+    let read = parse_constraint(text).map_err(|error| no_effect(error.to_string()))?;
+    let is_known = |name: &&str| cluster.features.iter().any(|feature| feature == name);
+    match read.names().find(|name| !is_known(name)) {
+        None => Ok(format!("--constraint={text}")),
+        Some(name) => {
+            Err(no_effect(format!("no node has the feature {name} (see `tutti nodes features`)")))
+        }
     }
 }
 

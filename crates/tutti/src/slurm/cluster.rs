@@ -23,8 +23,8 @@ pub(super) struct Cluster {
     pub(super) partitions: Vec<Partition>,
     /// Names of counted resources.
     pub(super) resources: Vec<String>,
-    /// Names of sets of nodes.
-    pub(super) sets: Vec<String>,
+    /// What nodes have, and names of sets of nodes.
+    pub(super) features: Vec<String>,
 }
 
 /// The class of jobs that are submitted and name none.
@@ -40,10 +40,11 @@ impl Cluster {
         if let Ok(Reply::Resources(resources)) = ask_of_the_past(&Request::Resources) {
             found.resources = resources.into_iter().map(|it| it.resource).collect();
         }
-        let mut sets: Vec<String> = nodes().into_iter().flat_map(|node| node.sets).collect();
-        sets.sort();
-        sets.dedup();
-        found.sets = sets;
+        let mut features: Vec<String> =
+            nodes().into_iter().flat_map(|node| [node.sets, node.features]).flatten().collect();
+        features.sort();
+        features.dedup();
+        found.features = features;
         found
     }
 

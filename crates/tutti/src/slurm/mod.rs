@@ -104,6 +104,11 @@ fn is_out_of_reach(error: &anyhow::Error) -> bool {
     matches!(code_of(error), Code::NoInstance | Code::ControllerAway)
 }
 
+/// What a node has by its features: those that it was found to have, and its sets.
+fn features(node: &tutti_wire::report::NodeReport) -> String {
+    node.sets.iter().chain(&node.features).map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
 /// A text, or Slurm's word for none.
 fn or_null(text: String) -> String {
     if text.is_empty() { "(null)".into() } else { text }

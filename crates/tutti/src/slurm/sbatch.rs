@@ -327,8 +327,8 @@ mod tests {
         let mut partitions = vec![partition("short", true), partition("gpu", true)];
         partitions.extend(classes.map(|class| partition(class, false)));
         let resources = ["gpu", "a100", "matlab"].map(str::to_owned).to_vec();
-        let sets = ["haswell", "skylake"].map(str::to_owned).to_vec();
-        Cluster { partitions, resources, sets }
+        let features = ["haswell", "skylake"].map(str::to_owned).to_vec();
+        Cluster { partitions, resources, features }
     }
 
     fn script(head: &str) -> Vec<u8> {
@@ -363,6 +363,7 @@ mod tests {
         all.extend(request.names_class.then(|| format!("k={}", request.class)));
         all.extend(request.nodes.only.as_ref().map(|list| format!("w={list}")));
         all.extend(request.nodes.exclude.as_ref().map(|list| format!("x={list}")));
+        all.extend(request.nodes.constraint.as_ref().map(|features| format!("C={features}")));
         all.extend(request.nodes.exclusive.then(|| "E".to_owned()));
         all.extend(request.hold.then(|| "H".to_owned()));
         all.extend(request.warning.map(|warning| {

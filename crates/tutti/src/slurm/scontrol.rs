@@ -450,7 +450,7 @@ fn node_block(node: &NodeReport, partitions: &str) -> Vec<Vec<(&'static str, Str
         .load_averages_milli
         .map_or("N/A".into(), |[one, ..]| format!("{}.{:02}", one / 1000, one % 1000 / 10));
     let mib = |bytes: u64| (bytes >> 20).to_string();
-    let sets = or_null(node.sets.join(","));
+    let sets = or_null(super::features(node));
     let mut block = vec![
         vec![
             ("NodeName", node.name.clone()),

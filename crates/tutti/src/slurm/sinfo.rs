@@ -344,7 +344,7 @@ fn of_node(node: &NodeReport, column: &str) -> String {
             Some([one, ..]) => format!("{}.{:02}", one / 1000, one % 1000 / 10),
             None => "N/A".into(),
         },
-        "features" | "features_act" => super::or_null(node.sets.join(",")),
+        "features" | "features_act" => super::or_null(super::features(node)),
         "reason" => match node.drained.as_deref() {
             None | Some("") => "none".into(),
             Some(reason) => reason.to_owned(),

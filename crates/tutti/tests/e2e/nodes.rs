@@ -65,6 +65,28 @@ fn sets_of_nodes_have_names() {
 }
 
 #[test]
+fn a_job_may_ask_for_what_nodes_have() {
+    let instance = Instance::new().up();
+    let name = only_node(&instance);
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    let found = nodes[0]["features"].as_array().unwrap();
+    assert!(found.iter().any(|it| it == std::env::consts::ARCH), "{found:?}");
+    let asked = |constraint: &str| instance.tutti(&["run", "-C", constraint, "true"]);
+    asked(std::env::consts::ARCH).expect(0);
+    asked("abacus").expect(120).says("no node and no set has the feature abacus; there are: ");
+    asked("a&&b").expect(2).says("a name is missing at '&b'");
+    instance.tutti(&["nodes", "set", &format!("ssd={name}")]).expect(0);
+    asked(&format!("(abacus|ssd)&{}", std::env::consts::ARCH)).expect(120).says("abacus");
+    asked(&format!("ssd,{}", std::env::consts::ARCH)).expect(0);
+    let table = instance.tutti(&["nodes", "features"]).expect(0).text();
+    assert!(table.contains("ssd") && table.contains(std::env::consts::ARCH), "{table}");
+    let script = "#!/bin/sh\n#SBATCH -C ssd\necho here\n";
+    instance.script("job.sh", script);
+    let job = instance.submit(&["-o", "out", "./job.sh"]).to_string();
+    instance.tutti(&["wait", &job]).expect(0);
+}
+
+#[test]
 fn a_drained_node_takes_no_new_jobs_and_keeps_those_it_has() {
     let instance = Instance::alone().up();
     let name = only_node(&instance);
@@ -120,6 +142,11 @@ fn jobs_get_the_nodes_of_a_cluster_that_they_ask_for() {
     assert_eq!(hosts(&["-n", "2", "--spread", "--nodes", "n[2-3]"]), "n2 n3");
     bed.tutti(1, &["nodes", "set", "far=n[2-3]"]).expect(0);
     assert_eq!(hosts(&["--tasks-per-node", "1", "-n", "2", "--nodes", "set:far"]), "n2 n3");
+    assert_eq!(hosts(&["-n", "2", "--spread", "-C", "far"]), "n2 n3");
+    let both = format!("far&{}", std::env::consts::ARCH);
+    assert_eq!(hosts(&["-n", "1", "--nodes", "n[1-2]", "-C", &both]), "n2");
+    let none = bed.tutti(1, &["run", "--nodes", "n1", "-C", &both, "true"]).expect(120);
+    none.says("no node has what --constraint=far&");
     bed.tutti(2, &["run", "-N", "9", "true"]).expect(120).says("ask for -N 3");
     bed.tutti(1, &["run", "--nodes", "n4", "true"]).expect(120).says("the nodes are n[1-3]");
     bed.tutti(1, &["nodes", "drain", "n2"]).expect(0);

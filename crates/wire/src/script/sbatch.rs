@@ -72,7 +72,6 @@ use Meaning::{File, Flag, NoEffect, Only, OpenMode, Refused, Same, Time};
 use Value::{Always, Never, Optional};
 
 const NO_HINT: &str = "take the option away, or use a #TUTTI line (see 'tutti submit --help')";
-const SETS: &str = "choose nodes with '#TUTTI --nodes set:NAME'";
 const TYPED: &str = "it belongs on a command line";
 
 const fn option(
@@ -112,6 +111,7 @@ const OPTIONS: &[SlurmOption] = &[
     option("ntasks-per-node", None, Always, PER_NODE),
     option("tasks-per-node", None, Always, PER_NODE),
     option("nodelist", Some('w'), Always, Same("--nodes")),
+    option("constraint", Some('C'), Always, Same("--constraint")),
     option("exclude", Some('x'), Always, Same("--exclude")),
     option("exclusive", None, Optional, Flag("--exclusive")),
     option("spread-job", None, Never, Flag("--spread")),
@@ -171,7 +171,6 @@ const OPTIONS: &[SlurmOption] = &[
     noted("wckey", None, Always),
     // Those without counterpart.
     option("clusters", Some('M'), Always, Refused("submit the script on that cluster")),
-    option("constraint", Some('C'), Always, Refused(SETS)),
     option("core-spec", Some('S'), Always, Refused(NO_HINT)),
     option("gpus", Some('G'), Always, Refused(NO_HINT)),
     option("help", Some('h'), Never, Refused(TYPED)),
