@@ -94,6 +94,7 @@ fn json_of_verbs_validates_against_its_schema() {
         ("at --next", &["at", "--next", "7d"]),
         ("resource", &["resource"]),
         ("nodes", &["nodes"]),
+        ("nodes features", &["nodes", "features"]),
         ("nodes set", &["nodes", "set"]),
         ("nodes --timetable", &["nodes", "--timetable", &node]),
         ("switches", &["switches"]),
