@@ -37,7 +37,7 @@ use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::{hardware, time as clock, ways};
 use tutti_node::signal_origin::answers_for;
 use tutti_types::{
-    ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, StepKey, Traversal,
+    ClockSource, ClusterTime, Device, JobId, LaunchId, Nanos, NodeSpec, Orphans, StepKey, Traversal,
 };
 use tutti_wire::Role;
 use tutti_wire::code::Code;
@@ -183,6 +183,8 @@ pub(super) struct Service {
     pub(super) sent_away: Option<u32>,
     /// The order to upgrade to another executable that the supervisor has not answered.
     pub(super) upgrade: Option<UnderWay>,
+    /// The devices that were found when it began.
+    devices: Vec<Device>,
 }
 
 pub(super) struct Agent {
@@ -311,6 +313,7 @@ impl Agent {
                 parent: getppid(),
                 sent_away: None,
                 upgrade: None,
+                devices: super::devices::find(),
             },
             jobs: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -497,6 +500,7 @@ impl Agent {
             tasks_max: self.keeping.tasks_max,
             keeper: self.keeping.keeper_incarnation.unwrap_or_default(),
             features: hardware::features(),
+            devices: self.service.devices.clone(),
         });
         self.tree.join(join);
     }
@@ -746,7 +750,7 @@ impl Agent {
 
     /// The order matters: the group exists and is frozen before the first process can be born into it. The keeper,
     /// which has the most to do, hears of it before it is seen whether it is the job's turn.
-    fn on_launch(&mut self, launch: Launch) {
+    fn on_launch(&mut self, mut launch: Launch) {
         if launch.id().is_further() {
             return self.on_launch_step(launch);
         }
@@ -764,6 +768,7 @@ impl Agent {
                 }
                 None => None,
             };
+        launch.share.is_closed = super::devices::close(id, group.as_deref(), &launch.share);
         let processors = processors_of(&launch);
         let mut job = Job {
             launch: launch.id(),

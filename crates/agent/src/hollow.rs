@@ -150,6 +150,7 @@ impl Agent {
             tasks_max: 1,
             keeper: 1,
             features: [].into(),
+            devices: Vec::new(),
         });
         let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);

@@ -20,6 +20,7 @@
 mod affinity;
 mod beside;
 mod clock;
+mod devices;
 mod driver;
 mod external_load;
 mod hollow;

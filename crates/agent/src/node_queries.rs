@@ -44,6 +44,7 @@ impl Agent {
             Question::Switches { count } => {
                 Answer::Switches(self.switch.report(count as usize).records)
             }
+            Question::Devices { ref devices, ref others } => self.look_at(devices, others),
             Question::Status => Answer::Status(Box::new(self.status())),
             Question::SignOfLife { of_keeper: true } => return self.ask_keeper_for_life(query),
             Question::SignOfLife { of_keeper: false } => Answer::Alive(Alive {

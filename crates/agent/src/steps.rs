@@ -54,13 +54,16 @@ impl Agent {
         self.steps.get_mut(&launch.key()).filter(|step| step.launch == launch)
     }
 
-    pub(super) fn on_launch_step(&mut self, launch: Launch) {
+    pub(super) fn on_launch_step(&mut self, mut launch: Launch) {
         let (id, key) = (launch.id(), launch.id().key());
         if self.steps.contains_key(&key) {
             return;
         }
         let job = self.jobs.get(&key.job).filter(|job| job.launch.number == id.number);
         let job = job.filter(|job| job.cleared.is_none() && job.clearing.is_none());
+        let group = job.and_then(|job| job.group.as_ref());
+        launch.share.is_closed =
+            !launch.share.closed.is_empty() && group.is_some_and(|group| group.closes_devices());
         let made = match job.map(|job| &job.group) {
             Some(None) => Ok(None),
             Some(Some(group)) => {

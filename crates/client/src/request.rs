@@ -12,8 +12,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use tutti_node::codes::coded;
 use tutti_types::limits::CHECKPOINT_EVERY_MIN;
 use tutti_types::{
-    Checkpoint, ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName, ResourceWish,
-    Warning, Weights,
+    Checkpoint, ClassName, FirstStep, JobId, Nanos, OnBadExit, OnNodeLoss, QueueName,
+    ResourceError, ResourceWish, Warning, Weights,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
@@ -93,6 +93,16 @@ pub struct JobOptions {
     /// `tutti resource` lists them
     #[arg(long, value_name = "NAME[:COUNT]", help_heading = SCHEDULING)]
     pub resource: Vec<ResourceWish>,
+
+    /// GPUs for the whole job, or for each node or task: 2, 2/node or 1/task
+    #[arg(long, value_name = "N[/node|/task]", value_parser = gpus, help_heading = NODES)]
+    pub gpus: Option<ResourceWish>,
+
+    /// Other devices of nodes: NAME, NAME:COUNT, NAME:COUNT/node or NAME:COUNT/task; may be
+    /// repeated; `tutti nodes device` lists them
+    #[arg(long, value_name = "NAME[:COUNT]", value_parser = ResourceWish::parse_devices)]
+    #[arg(help_heading = NODES)]
+    pub device: Vec<ResourceWish>,
 
     /// Choose nodes by performance in int, float, double and memory, such as int=1,double=3
     /// [default: the parameters weight_...]
@@ -181,6 +191,17 @@ pub struct JobOptions {
 }
 
 /// What becomes of the other tasks when one fails.
+/// GPUs, as `--gpus` has them.
+fn gpus(text: &str) -> Result<ResourceWish, ResourceError> {
+    ResourceWish::parse_devices(&format!("gpu:{text}"))
+}
+
+/// All counted resources and devices.
+fn resources(options: &JobOptions) -> Vec<ResourceWish> {
+    let devices = options.gpus.iter().chain(&options.device);
+    options.resource.iter().chain(devices).copied().collect()
+}
+
 fn on_bad_exit(options: &JobOptions) -> OnBadExit {
     match (options.kill_on_bad_exit, options.keep_going) {
         (true, _) => OnBadExit::Kill,
@@ -353,7 +374,7 @@ pub fn job_request(
         warning: options.signal,
         array: None,
         notify: options.notify.request()?,
-        resources: options.resource.clone(),
+        resources: resources(options),
         policy_args: options.policy_args.clone(),
         checkpoint: checkpoint(options)?,
         within,

@@ -10,34 +10,40 @@ use tutti_wire::code::Code;
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::{AgentStatus, StatusReport};
 
+const OPEN_DEVICES: &str = "other jobs can open this job's devices, since nothing closes them there; \
+                            `tutti doctor` says what would";
+
 /// Limits that a job asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     memory: bool,
     processes: bool,
+    devices: bool,
     nice: i32,
 }
 
 impl Asked {
     /// What a request asks for.
-    pub const fn of(request: &JobRequest) -> Self {
+    pub fn of(request: &JobRequest) -> Self {
         Self {
             memory: request.memory_per_task_bytes.is_some(),
             processes: request.launch.processes_max.is_some(),
+            devices: request.resources.iter().any(|wish| wish.devices().is_some()),
             nice: request.launch.nice,
         }
     }
 
-    /// Says which of them the kernel will not hold tasks to. Only a user's own instance may lack
-    /// the means: root's has them, or `tutti doctor` shows how to change that. `controller`: a
-    /// connection, where there is one.
+    /// Says which of them the kernel will not hold tasks to. Of limits, only a user's own instance
+    /// may lack the means: root's has them, or `tutti doctor` shows how to change that.
+    /// `controller`: a connection, where there is one.
     pub fn say_unheld(self, controller: Option<&Link>) {
         let instance = Instance::locate();
-        if !instance.private {
+        if instance.private {
+            self.say_niced(controller, &instance);
+        } else if !self.devices {
             return;
         }
-        self.say_niced(controller, &instance);
-        if !(self.memory || self.processes) {
+        if !(self.memory || self.processes || self.devices) {
             return;
         }
         // A keeper that does not answer now is no reason to give up a job that is accepted.
@@ -82,6 +88,9 @@ impl Asked {
         .into_iter()
         .filter_map(|(option, is_unheld)| is_unheld.then_some(option))
         .collect();
+        if self.devices && is_none(|agent| &agent.device_control) {
+            return Some(OPEN_DEVICES.into());
+        }
         (!options.is_empty()).then(|| {
             format!(
                 "nothing holds tasks to {} in this instance of your own; `tutti doctor` says what would",
@@ -104,7 +113,7 @@ mod tests {
         };
         let said = |memory, processes, agent| {
             let status = StatusReport { agents: vec![agent], ..StatusReport::default() };
-            Asked { memory, processes, nice: 0 }.unheld(&status).unwrap_or_default()
+            Asked { memory, processes, devices: false, nice: 0 }.unheld(&status).unwrap_or_default()
         };
         assert!(said(true, false, agent("none", "none")).contains("to -m in"));
         assert!(said(true, true, agent("none", "none")).contains("to -m and --max-processes in"));

@@ -560,7 +560,7 @@ impl Driver {
             self.count_anew(node);
         }
         let (up, away) = self.is_back(node, &join);
-        let Join { spec, held, features, .. } = join;
+        let Join { spec, held, features, devices, .. } = join;
         self.note_features(node, features);
         self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
@@ -576,6 +576,7 @@ impl Driver {
             }
             self.reconcile(node, &launched, &held, same_keeper);
         }
+        self.note_devices(node, devices);
         if away || !up {
             self.join_when_clear(node, spec, left);
         }

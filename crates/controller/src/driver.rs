@@ -696,7 +696,10 @@ impl Driver {
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());
-            (part.node, Share { tasks: part.placements(), node_rank, held })
+            let devices = self.devices_of(job, part.node);
+            let closed = self.files_closed_to(job, part.node);
+            let tasks = part.placements();
+            (part.node, Share { tasks, node_rank, held, devices, closed, is_closed: false })
         };
         let mut shares: Vec<_> = (0..).zip(parts).map(share).collect();
         shares.sort_by_key(|(node, _)| *node);

@@ -137,6 +137,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::ForgetClass { .. }
         | Event::SetPeriod { .. }
         | Event::SetResource { .. }
+        | Event::SetDevice { .. }
         | Event::SetBank { .. }
         | Event::SetWeight { .. }
         | Event::SetAccess { .. }
@@ -181,6 +182,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Signal { .. }
         // Nodes say again what they have, and which are there shows.
         | Event::NodeJoined { .. }
+        | Event::DevicesFound { .. }
         | Event::NodeOutOfReach { .. }
         | Event::NodeLost { .. }
         | Event::NodeLoad { .. }

@@ -384,6 +384,10 @@ impl Driver {
             CoreEvent::SetResource { name, .. } => {
                 (SettingKind::Resource, name.to_string(), none())
             }
+            CoreEvent::SetDevice { node, id, device } => {
+                let values = if device.is_none() { value_or_none(None) } else { none() };
+                (SettingKind::Device, format!("{} {id}", self.node_name(*node)), values)
+            }
             CoreEvent::SetNodeSet { name, .. } => (SettingKind::NodeSet, name.to_string(), none()),
             CoreEvent::SetTimed { number, entry } => {
                 let change = entry.as_ref().map(|(when, change, _)| format!("{when} {change}"));
@@ -607,8 +611,9 @@ pub(super) fn event_nodes(shares: &[NodeShare]) -> (Vec<EventNode>, u32) {
         };
         rank += share.tasks;
         bytes += share.node.len() + ranks.len() + share.processors.len();
+        bytes += share.devices.iter().map(|device| device.len() + 3).sum::<usize>();
         let (node, processors) = (share.node.clone(), share.processors.clone());
-        nodes.push(EventNode { node, ranks, processors });
+        nodes.push(EventNode { node, ranks, processors, devices: share.devices.clone() });
         if bytes >= EVENT_NODES_BYTES_MAX {
             break;
         }
@@ -846,6 +851,7 @@ mod tests {
             node: "n1".into(),
             processors: "9".repeat(bytes),
             tasks,
+            devices: Vec::new(),
         };
         let (nodes, left_out) = event_nodes(&[share(2, 3), share(0, 3), share(1, 3)]);
         let ranks: Vec<&str> = nodes.iter().map(|node| node.ranks.as_str()).collect();

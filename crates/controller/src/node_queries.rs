@@ -118,7 +118,9 @@ impl Driver {
         let (missing, answers) = (BTreeSet::new(), Vec::new());
         let until = match question {
             Question::Fares => self.now() + FARES_PATIENCE,
-            Question::SignOfLife { .. } | Question::Status => self.now() + LIFE_PATIENCE,
+            Question::SignOfLife { .. } | Question::Status | Question::Devices { .. } => {
+                self.now() + LIFE_PATIENCE
+            }
             _ => ClusterTime::NEVER,
         };
         let (asked, took, question) = (self.now(), BTreeMap::new(), question.clone());
@@ -184,6 +186,7 @@ impl Driver {
                     Question::Usages => self.jobs_with(open.answers, open.page.job),
                     Question::Fares => self.nodes_with(open.answers, open.page.node),
                     Question::SignOfLife { .. } => self.signs_of_life(&open),
+                    Question::Devices { .. } => self.name_devices(&open.question, open.answers),
                     _ => self.merge(&open.question, open.answers, open.page.next),
                 };
                 self.note_part(&open.question, reply == Reply::Done);
@@ -286,7 +289,11 @@ impl Driver {
                 Answer::Timetable(report) => {
                     return Reply::Timetable(self.with_rows_of_matrix(report));
                 }
-                Answer::Done | Answer::Usages(_) | Answer::Fares(_) | Answer::Alive(_) => {}
+                Answer::Done
+                | Answer::Usages(_)
+                | Answer::Fares(_)
+                | Answer::Devices(_)
+                | Answer::Alive(_) => {}
                 // Lost meanwhile, as nodes without an agent are left out.
                 Answer::Failed(_) if *question == Question::Status => {}
                 Answer::Failed(reason) => return failure(question, reason).failed(),
@@ -319,6 +326,7 @@ fn nodes_asked(question: &Question) -> usize {
         | Question::EndPart { .. }
         | Question::SignalPart { .. }
         | Question::Upgrade { .. }
+        | Question::Devices { .. }
         | Question::Runs { .. } => usize::MAX,
     }
 }

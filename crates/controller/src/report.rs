@@ -19,7 +19,8 @@ use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
 use tutti_wire::report::{
-    AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
+    AgentStatus, ClassReport, DeviceReport, JobReport, NodeReport, ParamReport, PeriodReport,
+    StatusReport,
 };
 use tutti_wire::tree::Fares;
 use tutti_wire::units::format_seconds;
@@ -202,7 +203,7 @@ fn live_job(
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, view.service),
         queue: view.queue.map(ToString::to_string),
-        resources: resources(view),
+        resources: resources(driver, view),
         position: place.map(|place| place.position),
         behind: place.and_then(|place| place.before),
         first: Some(first_word(entry.first).into()),
@@ -216,12 +217,21 @@ fn live_job(
 }
 
 /// What a job has of its resources, or asks for.
-fn resources(view: &JobView) -> Vec<String> {
+fn resources(driver: &Driver, view: &JobView) -> Vec<String> {
     let shown = |wish: &ResourceWish| {
-        let has = view.resources.iter().find(|grant| grant.name == wish.name);
-        has.map_or_else(|| wish.to_string(), ToString::to_string)
+        let has: Vec<String> = match wish.devices() {
+            Some(_) => {
+                let nodes: Vec<NodeId> = view.placements.iter().map(|it| it.node).collect();
+                driver.devices_shown(view.id, &nodes, wish.name)
+            }
+            None => {
+                let grants = view.resources.iter().filter(|grant| grant.name == wish.name);
+                grants.map(ToString::to_string).collect()
+            }
+        };
+        if has.is_empty() { vec![wish.to_string()] } else { has }
     };
-    view.spec.resources.iter().map(shown).collect()
+    view.spec.resources.iter().flat_map(shown).collect()
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -371,8 +381,11 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, from: Node
     let nodes = driver.core.nodes().filter(|view| view.id >= from);
     let reports = nodes.map(|view| (view.id, node(driver, fares, &view)));
     let (page, left_out) = first_page(reports, |(_, report)| {
-        let texts = report.sets.iter().chain([&report.name]);
-        size_of::<NodeReport>() + texts.map(|text| text.len() + 1).sum::<usize>()
+        let files = report.devices.iter().flat_map(|it| it.files.iter().chain([&it.device]));
+        let texts = report.sets.iter().chain([&report.name]).chain(files);
+        size_of::<DeviceReport>() * report.devices.len()
+            + size_of::<NodeReport>()
+            + texts.map(|text| text.len() + 1).sum::<usize>()
     });
     let nodes = page.into_iter().map(|(_, report)| report).collect();
     Reply::Nodes { nodes, next: left_out.map(|(node, _)| node) }
@@ -413,6 +426,7 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         external_load_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
         branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
         branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
+        devices: driver.device_reports(view.id),
     }
 }
 

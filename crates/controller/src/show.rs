@@ -89,7 +89,7 @@ impl Driver {
             shown.states.note("running", moment_ms(entry, started));
         }
         shown.states.note(lasting(state_word(&view)), wall_ms());
-        self.note_nodes(&mut shown, &view.placements);
+        self.note_nodes(job, &mut shown, &view.placements);
         shown
     }
 
@@ -108,16 +108,21 @@ impl Driver {
         let Some(mut entry) = self.jobs.remove(&job) else { return };
         if let Some(view) = self.core.job(job, self.now()) {
             entry.shown.states.note(lasting(state_word(&view)), wall_ms());
-            self.note_nodes(&mut entry.shown, &view.placements);
+            self.note_nodes(job, &mut entry.shown, &view.placements);
         }
         self.jobs.insert(job, entry);
     }
 
-    fn note_nodes(&self, shown: &mut Shown, placements: &[PlacementView]) {
+    fn note_nodes(&self, job: JobId, shown: &mut Shown, placements: &[PlacementView]) {
+        let devices_of = |node| {
+            let ids = self.core.devices_of(job, node);
+            ids.iter().map(ToString::to_string).collect()
+        };
         let share = |placed: &PlacementView| NodeShare {
             node: self.node_name(placed.node),
             processors: placed.processors.to_string(),
             tasks: placed.tasks,
+            devices: devices_of(placed.node),
         };
         shown.nodes = placements.iter().take(SHOWN_NODES_MAX).map(share).collect();
         shown.nodes_left_out = left_out(placements.len(), SHOWN_NODES_MAX);

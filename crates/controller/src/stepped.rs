@@ -163,6 +163,7 @@ mod tests {
             tasks_max: 1,
             features: [].into(),
             keeper: 1,
+            devices: Vec::new(),
         };
         let from = Origin::Joiner(Joining { attempt, life: 1, ..Joining::default() });
         Report { from, report: FromAgent::Join(join) }

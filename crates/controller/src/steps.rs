@@ -395,7 +395,10 @@ impl Driver {
             resumes: self.resumes(key.job),
         };
         let share = |(node_rank, part): (u32, &Part)| {
-            (part.node, Share { tasks: part.placements(), node_rank, held: None })
+            let devices = self.devices_of(key.job, part.node);
+            let closed = self.files_closed_to(key.job, part.node);
+            let tasks = part.placements();
+            (part.node, Share { tasks, node_rank, devices, closed, ..Share::default() })
         };
         Some((launch, (0..).zip(parts).map(share).collect()))
     }

@@ -30,6 +30,7 @@ pub(super) fn answer_of_ended(question: &Question) -> Answer {
 pub(super) fn failure(question: &Question, reason: String) -> Problem {
     let code = match question {
         Question::Upgrade { .. } | Question::Runs { .. } => Code::NotUpgraded,
+        Question::Devices { .. } => Code::BadValue,
         _ => Code::NoPart,
     };
     Problem::new(code, reason)

@@ -19,6 +19,7 @@ use crate::bank::Bank;
 use crate::begin::Begins;
 use crate::by_use::RulesByUse;
 use crate::checkpoint::Checkpoints;
+use crate::devices::Devices;
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
 use crate::freed::Freed;
@@ -159,6 +160,8 @@ pub struct Core {
     pub(crate) checkpoints: Checkpoints,
     /// What changes at times.
     pub(crate) timed: Timed,
+    /// Devices of nodes, and which job has which.
+    pub(crate) devices: Devices,
 }
 
 impl Core {
@@ -220,6 +223,7 @@ impl Core {
             freed: Freed::default(),
             checkpoints: Checkpoints::default(),
             timed: Timed::default(),
+            devices: Devices::default(),
         };
         core.follow_settings();
         core
@@ -253,11 +257,9 @@ impl Core {
             Event::SetDrained { node, reason } => self.on_drained(now, *node, reason.as_deref()),
             Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
             Event::SetNodeSet { name, nodes } => self.on_set_node_set(name, nodes),
-            Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
-            Event::NodeFeatures { node, features } => {
-                self.features.insert(*node, features.clone());
+            Event::NodeMeasured { .. } | Event::NodeFeatures { .. } | Event::NodeLoad { .. } => {
+                self.on_found_of_node(event);
             }
-            Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
                 self.on_submit_event(now, event, actions);
             }
@@ -300,6 +302,7 @@ impl Core {
             }
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
             Event::SetResource { name, spec } => self.on_set_resource(*name, *spec),
+            Event::DevicesFound { .. } | Event::SetDevice { .. } => self.on_device_event(event),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
             Event::SetWeight { account, weight } => self.on_set_weight(*account, *weight),
@@ -550,6 +553,7 @@ impl Core {
             respawns,
             freed,
             timed,
+            devices,
             // What the driver asked for, not what happened.
             tells_nodes: _,
             checkpoints,
@@ -564,7 +568,7 @@ impl Core {
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
-        (freed, timed, checkpoints, vacates).hash(&mut digest);
+        (freed, timed, devices, checkpoints, vacates).hash(&mut digest);
         features.hash(&mut digest);
         digest.finish()
     }
@@ -577,6 +581,7 @@ impl Core {
             params: &self.params,
             rows: (self.policy().shares.rows)(&self.params).max(1),
             external: &self.foreign,
+            devices: &self.devices,
             whole: false,
             leaving: self.leaving(),
         }

@@ -15,6 +15,7 @@ use tutti_types::account::{BankAccount, BankPeriod, ProcessorTime, Renewal};
 use tutti_types::after::AfterJobs;
 use tutti_types::array::{ArraySpec, Positions};
 use tutti_types::class::{AfterUse, ClassSpec};
+use tutti_types::device::{Device, DeviceId};
 use tutti_types::ids::{
     ClassName, FeatureName, JobId, NodeId, NodeSetName, ProcessorSet, QueueName, Rank, RequestId,
     StepKey,
@@ -459,6 +460,22 @@ pub enum Event {
         /// All that it has.
         features: BTreeSet<FeatureName>,
     },
+    /// The agent of a node has found these devices there, in place of those before.
+    DevicesFound {
+        /// Which node.
+        node: NodeId,
+        /// All of them.
+        devices: Vec<Device>,
+    },
+    /// An administrator names a device of a node. It holds whatever the agent finds.
+    SetDevice {
+        /// Which node.
+        node: NodeId,
+        /// The device.
+        id: DeviceId,
+        /// What it is; `None`: there is to be none of that name and number.
+        device: Option<Device>,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -542,6 +559,8 @@ impl Event {
             | Self::NodeLost { .. }
             | Self::SetDrained { .. }
             | Self::NodeRemoved { .. }
+            | Self::DevicesFound { .. }
+            | Self::SetDevice { .. }
             | Self::Suspend { .. }
             | Self::Resume { .. }
             | Self::Hold { .. }

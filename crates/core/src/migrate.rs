@@ -70,6 +70,7 @@ impl Record {
     pub(crate) fn may_migrate(&self) -> bool {
         self.spec.movable
             && self.spec.memory_per_task_bytes.unwrap_or(0) == 0
+            && self.spec.devices().next().is_none()
             && self.takes_turns()
             && self.residence().is_some_and(|it| !it.ending() && it.is_whole())
     }

@@ -13,6 +13,7 @@
 
 use crate::action::Action;
 use crate::controller::Core;
+use crate::event::Event;
 use crate::matrix::Column;
 use crate::state::record::{Course, Phase};
 use alloc::vec::Vec;
@@ -96,6 +97,7 @@ impl Core {
         self.matrix.remove_node(node);
         self.break_promises_on(now, node);
         self.nodes.lose(node);
+        self.devices.lose(node);
         self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);
         // More tasks than there are processors now share them.
@@ -198,6 +200,18 @@ impl Core {
         }
     }
 
+    /// What a node has or does was found out.
+    pub(crate) fn on_found_of_node(&mut self, event: &Event) {
+        match event {
+            Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
+            Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
+            Event::NodeFeatures { node, features } => {
+                self.features.insert(*node, features.clone());
+            }
+            _ => {}
+        }
+    }
+
     /// A node is none of ours any more.
     pub(crate) fn on_node_removed(
         &mut self,
@@ -209,5 +223,6 @@ impl Core {
         self.nodes.remove(node);
         self.note_removed(node);
         self.features.remove(&node);
+        self.devices.remove(node);
     }
 }

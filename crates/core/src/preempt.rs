@@ -106,6 +106,8 @@ impl Core {
         for part in &residence.parts {
             self.nodes.admit(part.node, memory_of(part, &spec));
         }
+        self.release_devices((job, &spec), &before);
+        self.assign_devices(job);
         self.move_in(job, row);
     }
 

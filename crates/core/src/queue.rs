@@ -543,8 +543,10 @@ impl Core {
         let needs = self.machine().least_processors(&record.spec);
         let counts = self.counts_tell(&record.spec);
         let stays = |at| self.stays_until_gone(&record.spec, at);
-        let scarce =
-            matches!(self.queue.blocked, Some(WaitReason::Memory | WaitReason::Resource { .. }));
+        let scarce = matches!(
+            self.queue.blocked,
+            Some(WaitReason::Memory | WaitReason::Resource { .. } | WaitReason::Device { .. })
+        );
         // Memory and resources come free in whatever row.
         let rows = if scarce { usize::MAX } else { self.machine().rows as usize };
         let rows = self.matrix.rows().filter(|(_, row)| scarce || row.kept_by.is_none()).take(rows);
@@ -642,6 +644,7 @@ impl Core {
         }
         record.phase = Phase::Resident(Box::new(residence));
         self.grant(job);
+        self.assign_devices(job);
         self.outbox.launches.push(job);
         self.after.note_start(job);
         self.warnings.note_start(job);

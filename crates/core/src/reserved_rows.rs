@@ -222,7 +222,7 @@ impl Core {
         Some(match self.fits_kept(class, job) {
             Err(Lack::Memory) => match self.lacks_resource(spec) {
                 Some(name) => WaitReason::Resource { name },
-                None => WaitReason::Memory,
+                None => self.machine().lack_beside(spec),
             },
             Ok(_) | Err(Lack::Nodes) => {
                 WaitReason::KeptRows { limit: self.machine().rows, kept: rows }

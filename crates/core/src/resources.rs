@@ -117,6 +117,8 @@ impl Resources {
                 Amount::One => count > 0,
                 Amount::Number(number) => number < count,
                 Amount::Count(asked) => asked > 0 && asked <= count,
+                // The policy's admission has looked at the nodes.
+                Amount::OnNodes { count, .. } => count > 0,
             };
             if !fits {
                 return Err(Refusal::NoResource { name: *name, amount: *amount, count });
@@ -181,8 +183,7 @@ impl Core {
         has: &[Grant],
         gone: &[JobId],
     ) -> Option<ResourceName> {
-        let missing =
-            spec.resources.iter().filter(|wish| !has.iter().any(|it| it.name == wish.name));
+        let missing = spec.counted().filter(|wish| !has.iter().any(|it| it.name == wish.name));
         let mut missing = missing.map(|wish| {
             let kind = self.resources.kinds.get(&wish.name);
             let given_back = self.given_back(wish.name, gone);
@@ -207,14 +208,14 @@ impl Core {
     /// Whether a resident job lacks some of what it asked for, and needs it to go on.
     pub(crate) fn awaits_resource(&self, record: &Record) -> bool {
         let Some(residence) = record.residence() else { return false };
-        residence.resources.len() < record.spec.resources.len() && !residence.ending()
+        residence.resources.len() < record.spec.counted().count() && !residence.ending()
     }
 
     /// Gives a resident job what it lacks of its resources, all or nothing; whether it has all now.
     pub(crate) fn grant(&mut self, job: JobId) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
         let Some(residence) = record.residence() else { return false };
-        if residence.resources.len() == record.spec.resources.len() {
+        if residence.resources.len() == record.spec.counted().count() {
             return true;
         }
         if self.lacks_resource_without(&record.spec, &residence.resources, &[]).is_some() {
@@ -222,7 +223,7 @@ impl Core {
         }
         let has = |wish: &ResourceWish| residence.resources.iter().any(|it| it.name == wish.name);
         let missing: Vec<ResourceWish> =
-            record.spec.resources.iter().filter(|wish| !has(wish)).copied().collect();
+            record.spec.counted().filter(|wish| !has(wish)).copied().collect();
         for ResourceWish { name, amount } in missing {
             let Some(kind) = self.resources.kinds.get_mut(&name) else { continue };
             let Some(mut numbers) = kind.choose(amount, &BTreeMap::new()) else { continue };

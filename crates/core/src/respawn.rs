@@ -357,7 +357,9 @@ impl Core {
         let fits = |(node, column): (NodeId, &crate::matrix::Column)| {
             let free = free_on(node);
             let suits = !spec.nodes.exclusive || free == column.processors;
-            let fits = suits && free.count() >= count && self.nodes.free_bytes(node) >= memory;
+            let room = self.nodes.free_bytes(node) >= memory
+                && self.devices.tasks(node, spec, None) >= part.tasks;
+            let fits = suits && free.count() >= count && room;
             (fits && spec.nodes.allows(node) && is_other(node)).then(|| (free.count(), node))
         };
         let (_, node) = self.matrix.open_columns().filter_map(fits).min()?;
@@ -406,6 +408,7 @@ impl Core {
         if core::mem::take(&mut part.lost) {
             let memory = memory_of(part, &spec);
             self.nodes.admit(node, memory);
+            self.assign_devices_on(job, node);
         }
         if let Spot::Row(row) = spot {
             self.house_again(job, row, Place::Home);

@@ -201,6 +201,7 @@ impl Core {
         let Some(mut record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = &record.phase else { return };
         self.give_back_resources(residence);
+        self.release_devices((job, &record.spec), &residence.parts);
         let memory = record.spec.memory_per_task_bytes.is_some();
         for part in residence.parts.iter().filter(|part| !part.lost) {
             if memory {

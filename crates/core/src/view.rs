@@ -454,7 +454,7 @@ impl Core {
         let record = self.jobs.get(&job).filter(|record| record.residence().is_none())?;
         match (self.policy().placement)(self.machine(), &record.spec, None) {
             Ok(_) => None,
-            Err(Lack::Memory) => Some(WaitReason::Memory),
+            Err(Lack::Memory) => Some(self.machine().lack_beside(&record.spec)),
             Err(Lack::Nodes) => Some(WaitReason::Nodes),
         }
     }

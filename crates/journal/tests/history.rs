@@ -99,7 +99,12 @@ fn details() -> Details {
         checkpoint: None,
         nice: -3,
         asked: Asked { only: Some("a,b".into()), ..Asked::default() },
-        nodes: vec![NodeShare { node: "a".into(), processors: "0-1".into(), tasks: 2 }],
+        nodes: vec![NodeShare {
+            node: "a".into(),
+            processors: "0-1".into(),
+            tasks: 2,
+            devices: Vec::new(),
+        }],
         nodes_left_out: 0,
         requeues: 2,
         states: vec![StateChange { state: "queued".into(), at_ms: 7 }],

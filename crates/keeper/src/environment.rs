@@ -1,6 +1,7 @@
 //! What a task finds in its environment: the user's own variables, less those that an outer job or
 //! another launcher left behind, and the task's place in its job in the words of each MPI starter.
 
+use super::devices;
 use super::pmix;
 use super::starters;
 use serde_bytes::ByteBuf;
@@ -52,7 +53,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 43] = [
+pub const VARIABLES: [(&str, &str); 46] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -81,7 +82,16 @@ pub const VARIABLES: [(&str, &str); 43] = [
     ("TUTTI_PROCESSORS", "Processors that the task is bound to, such as 0-1"),
     ("TUTTI_PROCESSORS_PER_TASK", "Processors for each task (`-c`)"),
     ("TUTTI_CLASS", "Class of the job"),
-    ("TUTTI_RESOURCE_...", "Numbers of a counted resource that the job has, such as 0,3"),
+    (
+        "TUTTI_RESOURCE_...",
+        "Numbers of a counted resource that the job has, or of its devices on this node, such as 0,3",
+    ),
+    ("TUTTI_DEVICES", "Files of the job's devices on this node, separated by commas"),
+    (
+        "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK",
+        "GPUs of the job on this node, for NVIDIA, AMD and Intel",
+    ),
+    ("CUDA_DEVICE_ORDER", "PCI_BUS_ID: GPUs are numbered by their addresses"),
     ("TUTTI_QUANTUM", "Length of a turn at the launch, such as 100ms"),
     ("TUTTI_VACATE", "Socket at which programs register for notice (`--vacate`)"),
     ("TUTTI_DEFAULTS", "Variables that Tutti set because the submitter did not"),
@@ -112,7 +122,7 @@ pub const VARIABLES: [(&str, &str); 43] = [
 
 /// What each task of a job finds that was submitted by a name of Slurm's, or with `--slurm`, with
 /// what it means; docs/reference/environment.md is made of it.
-pub const SLURM_VARIABLES: [(&str, &str); 26] = [
+pub const SLURM_VARIABLES: [(&str, &str); 28] = [
     ("TUTTI_SLURM", "1: the task finds these variables"),
     (
         "SLURM_JOB_ID, SLURM_JOBID",
@@ -136,6 +146,8 @@ pub const SLURM_VARIABLES: [(&str, &str); 26] = [
     ("SLURM_CPUS_PER_TASK", "Processors for each task (`-c`)"),
     ("SLURM_JOB_CPUS_PER_NODE", "Processors of the job on each node, such as 8(x3),4"),
     ("SLURM_CPUS_ON_NODE", "Processors of the job on this node"),
+    ("SLURM_JOB_GPUS, SLURM_STEP_GPUS", "Numbers of the job's GPUs on this node"),
+    ("SLURM_GPUS_ON_NODE", "How many these are"),
     ("SLURM_NODEID", "Number of this node among the job's, from 0"),
     ("SLURMD_NODENAME", "Name of this node"),
     ("SLURM_PROCID", "Rank of the task, from 0"),
@@ -189,25 +201,7 @@ pub(super) fn of_job(
     let outer = value_of(launch, DEFAULTS).unwrap_or_default();
     let outer: HashSet<&[u8]> = outer.split(|&byte| byte == b' ').collect();
     let is_users = |variable: &[u8]| !outer.contains(variable);
-    let mut environment: Vec<CString> = users
-        .iter()
-        .filter(|variable| {
-            let is_kept = |name: &[u8]| {
-                is_taken_over(name) || (launch.size == 1 && name == SERVED.as_bytes())
-            };
-            name_of(variable).is_some_and(is_kept) && is_users(variable)
-        })
-        .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
-        .filter(|variable| {
-            let is_kept = |name: &[u8]| {
-                is_submitters(name)
-                    || launch.id().is_further()
-                        && OF_WHOLE_JOB.iter().any(|it| it.as_bytes() == name)
-            };
-            !launch.spec.slurm || name_of(variable).is_some_and(is_kept)
-        })
-        .filter_map(|variable| CString::new(variable.to_vec()).ok())
-        .collect();
+    let mut environment = taken_over(launch, scratch, &is_users);
     if let Some(path) = scratch.and_then(Path::to_str) {
         push(&mut environment, "TMPDIR", path);
     }
@@ -241,6 +235,9 @@ pub(super) fn of_job(
         let numbers: Vec<String> = grant.numbers.iter().map(ToString::to_string).collect();
         set(&grant.name.variable(), &numbers.join(","));
     }
+    for (name, value) in devices::of_job(launch) {
+        set(&name, &value);
+    }
     set("TUTTI_QUANTUM", &launch.quantum.to_string());
     set("WORLD_SIZE", &launch.size.to_string());
     set("LOCAL_WORLD_SIZE", &launch.share.tasks.len().to_string());
@@ -265,6 +262,34 @@ fn vacate_socket(launch: &Launch, spool: Option<&Path>) -> Option<(&'static str,
     }
     let socket = layout::vacate_socket(spool?.parent()?);
     Some((VACATE, socket.to_str()?.to_owned()))
+}
+
+/// The variables of the submitter that the tasks have, too.
+fn taken_over(
+    launch: &Launch,
+    scratch: Option<&Path>,
+    is_users: &dyn Fn(&[u8]) -> bool,
+) -> Vec<CString> {
+    let users = launch.spec.environment.iter();
+    users
+        .filter(|variable| {
+            let is_kept = |name: &[u8]| {
+                is_taken_over(name) || (launch.size == 1 && name == SERVED.as_bytes())
+            };
+            name_of(variable).is_some_and(is_kept) && is_users(variable)
+        })
+        .filter(|variable| !name_of(variable).is_some_and(|name| devices::replaces(launch, name)))
+        .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
+        .filter(|variable| {
+            let is_kept = |name: &[u8]| {
+                is_submitters(name)
+                    || launch.id().is_further()
+                        && OF_WHOLE_JOB.iter().any(|it| it.as_bytes() == name)
+            };
+            !launch.spec.slurm || name_of(variable).is_some_and(is_kept)
+        })
+        .filter_map(|variable| CString::new(variable.to_vec()).ok())
+        .collect()
 }
 
 /// Whether the controller has set a variable for an element of an array. It drops those that a
@@ -311,6 +336,7 @@ fn slurm_of_job(launch: &Launch) -> Vec<(&'static str, String)> {
         all.push(("SLURMD_NODENAME", node.name.clone()));
         all.push(("SLURM_CPUS_ON_NODE", count.to_string()));
     }
+    all.extend(devices::slurm(launch));
     let own = || launch.job.to_string();
     let of_job = [
         ("SLURM_JOB_ID", own()),

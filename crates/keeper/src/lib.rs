@@ -33,6 +33,7 @@
 
 mod adopt;
 mod context;
+mod devices;
 mod disk;
 mod driver;
 mod emptied;

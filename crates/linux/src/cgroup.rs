@@ -25,6 +25,7 @@ mod unit;
 mod weight;
 
 pub use cgroup_v1::{LimitBy, LimitSupport};
+pub(crate) use cpuset::parse_list;
 pub use freeze::{FreezeError, freeze_all};
 pub(crate) use hierarchy::leave_cpu_group;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
@@ -387,6 +388,21 @@ impl Cgroup {
     /// [`Error::NoController`] as for [`Cgroup::set_memory_limit`].
     pub fn set_process_limit(&self, count: u64) -> Result<LimitBy> {
         self.top.set_process_limit(&self.path, count)
+    }
+
+    /// Closes character devices, by major and minor number, to all processes of the group, now and
+    /// later ([`device_control`](crate::device_control)).
+    ///
+    /// # Errors
+    /// What the kernel says: without privileges, or without programs of this kind.
+    pub fn close_devices(&self, closed: &[(u32, u32)]) -> Result<()> {
+        crate::device_control::close(self.fd(), &self.path, closed)
+    }
+
+    /// Whether devices were closed to the group.
+    #[must_use]
+    pub fn closes_devices(&self) -> bool {
+        crate::device_control::closes(self.fd())
     }
 
     /// The v1 `tasks` files into which a new process must write itself ("0") while it has one

@@ -18,6 +18,8 @@ pub mod as_user;
 pub mod cgroup;
 pub mod clock;
 pub mod container;
+pub mod device_control;
+pub mod devices;
 pub mod disposition;
 mod error;
 pub mod file_locks;

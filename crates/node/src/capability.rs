@@ -46,6 +46,7 @@ pub fn of_this_process(hierarchy: Option<&Hierarchy>) -> AgentStatus {
     let top = hierarchy.path();
     status.cgroup = top.display().to_string();
     status.freezer = true;
+    status.device_control = device_control().into();
     status.births = match kernel::births() {
         Births::IntoGroup => "clone3",
         Births::Moved => "moved",
@@ -61,6 +62,14 @@ pub fn of_this_process(hierarchy: Option<&Hierarchy>) -> AgentStatus {
         std::fs::read_to_string(top.join("cgroup.subtree_control")).unwrap_or_default();
     status.io_counted = handed_down.split_whitespace().any(|name| name == "io");
     status
+}
+
+/// By what devices are closed to jobs that have a cgroup: `bpf`, or `none`.
+pub fn device_control() -> &'static str {
+    match tutti_linux::device_control::check() {
+        Ok(()) => "bpf",
+        Err(_) => "none",
+    }
 }
 
 /// What holds with or without cgroups.
@@ -83,6 +92,8 @@ pub fn of_this_machine() -> AgentStatus {
         process_limit: none(),
         processors: none(),
         weight: none(),
+        device_control: none(),
+        gpus: u32::try_from(tutti_linux::devices::gpus().len()).unwrap_or(u32::MAX),
         ipc: IPC.get_or_init(ipc).clone(),
         ends_at_logout: is_systemd_here() && is_of_a_user() && ends_with_session(),
         ..AgentStatus::default()

@@ -98,7 +98,7 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
         | Refusal::TooManyTasks { .. } => Code::TooLarge,
         Refusal::TooMuchMemory { .. } => Code::TooMuchMemory,
         Refusal::TooFewNodes { .. } | Refusal::Wish(_) => Code::NoSuchNodes,
-        Refusal::NoResource { .. } => Code::NoResource,
+        Refusal::NoResource { .. } | Refusal::NoDevices { .. } => Code::NoResource,
         Refusal::TooManyResources { .. } | Refusal::ResourceTwice => Code::BadValue,
         Refusal::NoNodes => Code::NoNodes,
         Refusal::UnknownClass { .. } => Code::NoClass,

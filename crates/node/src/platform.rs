@@ -65,6 +65,7 @@ pub mod processes {
 pub mod hardware {
     use std::collections::BTreeSet;
     use tutti_linux::allowance::Allowance;
+    pub use tutti_linux::devices::gpus;
     pub use tutti_linux::proc::{busy_processors, hard_limits};
     use tutti_types::FeatureName;
     use tutti_types::limits::FEATURES_MAX;

@@ -4,7 +4,7 @@ use crate::constraints::{NodeWish, OnNodeLoss};
 use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, StepId, UserId};
 use crate::limits::CHECKPOINT_EVERY_MIN;
 use crate::node_performance::Weights;
-use crate::resource::ResourceWish;
+use crate::resource::{DeviceWish, ResourceWish};
 use crate::time::Nanos;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,12 +46,24 @@ pub struct JobSpec {
     pub weights: Option<Weights>,
     /// On which nodes it wants to be.
     pub nodes: NodeWish,
-    /// The counted resources that it needs, each at most once.
+    /// The counted resources and the devices that it needs, each at most once.
     pub resources: Vec<ResourceWish>,
     /// What an unsuccessful task means for the others.
     pub on_bad_exit: OnBadExit,
     /// What becomes of it when a node is lost.
     pub on_node_loss: OnNodeLoss,
+}
+
+impl JobSpec {
+    /// What it needs of counted resources, which belong to the whole cluster.
+    pub fn counted(&self) -> impl Iterator<Item = &ResourceWish> {
+        self.resources.iter().filter(|wish| wish.devices().is_none())
+    }
+
+    /// What it needs of the devices of its nodes.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceWish> + '_ {
+        self.resources.iter().filter_map(|wish| wish.devices())
+    }
 }
 
 /// What a job starts with, in the slots that it has. A slot is room for one task.

@@ -12,7 +12,8 @@
 //! - [`access`], [`account`]: which users may submit, and how much processor time is theirs;
 //!   [`node_performance`]: what nodes can do
 //! - [`policy`]: the program of a site's own policy
-//! - [`resource`]: what is counted and admitted by number, such as licences
+//! - [`resource`]: what is counted and admitted by number, such as licences; [`device`]: those of
+//!   one node
 //! - [`limits`]: the most of everything; [`counted`]: numbers in messages
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod array;
 pub mod class;
 pub mod constraints;
 pub mod counted;
+pub mod device;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -51,6 +53,7 @@ pub use array::{ArraySpec, IndexRange, Indices, IndicesError, Positions};
 pub use class::{AfterUse, AfterUseError, ClassError, ClassSpec, Classes, default_classes};
 pub use constraints::{NoRespawn, NodeWish, OnNodeLoss, WishRefusal};
 pub use counted::Counted;
+pub use device::{Device, DeviceError, DeviceId, Maker};
 pub use ids::{
     ClassName, FeatureName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, QueueName,
     Rank, RequestId, RowId, StepId, StepKey, UserId,
@@ -69,7 +72,9 @@ pub use queue::{
     Allowed, QueueError, QueueLimit, QueueLimits, QueueRefusal, QueueScope, QueueSpec, Tally,
 };
 pub use refusal::{Refusal, TaskPlacement};
-pub use resource::{Amount, Grant, ResourceError, ResourceName, ResourceSpec, ResourceWish};
+pub use resource::{
+    Amount, DeviceWish, Grant, Per, ResourceError, ResourceName, ResourceSpec, ResourceWish,
+};
 pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
 pub use timed::{NamedJobs, NamedNodes, TimedChange, When, WhenError};

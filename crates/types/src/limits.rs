@@ -124,6 +124,15 @@ pub const ROWS_KEPT_MAX: u64 = 16;
 /// Numbers of a counted resource: as many as one would look through for a free one.
 pub const RESOURCE_COUNT_MAX: u32 = 1024;
 
+/// Devices of one node: far more than any machine has, few enough for a message.
+pub const DEVICES_PER_NODE_MAX: usize = 128;
+
+/// Files of one device: a GPU has two.
+pub const DEVICE_FILES_MAX: usize = 4;
+
+/// The longest path of a device file.
+pub const DEVICE_PATH_BYTES_MAX: usize = 255;
+
 /// Counted resources that an administrator may define.
 pub const RESOURCES_MAX: usize = 256;
 

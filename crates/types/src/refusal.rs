@@ -4,7 +4,7 @@ use crate::constraints::WishRefusal;
 use crate::counted::Asked;
 use crate::ids::{ClassName, JobId, ProcessorSet, Rank};
 use crate::queue::QueueRefusal;
-use crate::resource::{Amount, ResourceName};
+use crate::resource::{Amount, ResourceName, ResourceWish};
 use crate::time::Nanos;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -75,6 +75,17 @@ pub enum Refusal {
         amount: Amount,
         /// How many there are of that name; none if it is unknown.
         count: u32,
+    },
+    /// The nodes have no such devices, or too few for the job even with nothing else on them.
+    NoDevices {
+        /// The name that was given.
+        name: ResourceName,
+        /// How many were asked for.
+        amount: Amount,
+        /// How many all nodes have together.
+        count: u32,
+        /// The most that the job could ask for, of the same kind; zero: none.
+        most: u32,
     },
     /// A limit on time that is zero or next to nothing.
     NoTime {
@@ -188,12 +199,32 @@ fn write_resource(
             "resource {name} has no number {number}; ask for one of 0 to {}",
             count.saturating_sub(1)
         ),
-        (Amount::One | Amount::Count(_), count) => write!(
+        (Amount::One | Amount::Count(_) | Amount::OnNodes { .. }, count) => write!(
             f,
             "{} of resource {name} were asked for and there are {count}; ask for at most \
              {name}:{count}",
             amount.count()
         ),
+    }
+}
+
+fn write_devices(
+    f: &mut fmt::Formatter<'_>,
+    name: ResourceName,
+    amount: Amount,
+    (count, most): (u32, u32),
+) -> fmt::Result {
+    if count == 0 {
+        return write!(f, "no node has a device {name}; `tutti nodes device` lists what there is");
+    }
+    let asked = ResourceWish { name, amount };
+    write!(f, "{asked} was asked for, which the nodes can't give to so many tasks; ")?;
+    match (most, amount) {
+        (1.., Amount::OnNodes { per, .. }) => {
+            let amount = Amount::OnNodes { count: most, per };
+            write!(f, "ask for at most {}", ResourceWish { name, amount })
+        }
+        _ => write!(f, "they have {count} in all: ask for fewer tasks"),
     }
 }
 
@@ -211,7 +242,8 @@ const DEADLINE_AFTER_JOBS: &str = "no deadline can be promised to a job that sta
 const ARRAY_WITH_DEADLINE: &str =
     "no deadline can be promised to a job array; leave out --deadline or --array";
 const DEADLINE_WITH_RESOURCES: &str = "no deadline can be promised to a job that needs counted \
-                                       resources; leave out --deadline or --resource";
+                                       resources or devices; leave out --deadline, or what it \
+                                       needs";
 
 /// A name that was asked for and is none: as it is, if it could be one; else quoted, and cut.
 pub(crate) struct Wanted<'a>(pub(crate) &'a str);
@@ -295,6 +327,9 @@ impl fmt::Display for Refusal {
             Self::TooManyTasks { limit } => write!(f, "a job may have at most {limit} tasks"),
             Self::UnknownClass { class, known } => write_unknown_class(f, class, known),
             Self::NoResource { name, amount, count } => write_resource(f, name, *amount, *count),
+            Self::NoDevices { name, amount, count, most } => {
+                write_devices(f, *name, *amount, (*count, *most))
+            }
             Self::NoTime { shortest } => {
                 write!(f, "the time limit leaves no time; ask for at least {shortest}")
             }

@@ -4,7 +4,7 @@
 //! or for a particular one, and has them from its start on. Licences, barrier circuits and shared
 //! devices are all resources.
 
-use crate::limits::RESOURCE_NAME_BYTES_MAX;
+use crate::limits::{RESOURCE_COUNT_MAX, RESOURCE_NAME_BYTES_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -30,6 +30,12 @@ pub enum ResourceError {
     /// What follows the name is neither `:COUNT` nor `@NUMBER`.
     #[error("invalid resource {0:?}: write NAME, NAME:COUNT or NAME@NUMBER, such as licence:2")]
     Amount(String),
+    /// A wish for devices that has another form than these.
+    #[error(
+        "invalid devices {0:?}: write NAME, NAME:COUNT, NAME:COUNT/node or NAME:COUNT/task with a \
+         count of 1 to {RESOURCE_COUNT_MAX}, such as gpu:2"
+    )]
+    Devices(String),
 }
 
 impl ResourceName {
@@ -107,6 +113,64 @@ pub enum Amount {
     Number(u32),
     /// So many numbers, whichever they are.
     Count(u32),
+    /// So many devices of the nodes that the job gets. A device is a number of a resource that
+    /// belongs to one node.
+    OnNodes {
+        /// How many.
+        count: u32,
+        /// For what.
+        per: Per,
+    },
+}
+
+/// What a count of devices is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Per {
+    /// The whole job: each of its nodes gives devices in proportion to its tasks, rounded up.
+    #[default]
+    Job,
+    /// Each node of the job.
+    Node,
+    /// Each task.
+    Task,
+}
+
+/// The devices of one name that a job asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceWish {
+    /// The name, such as `gpu`.
+    pub name: ResourceName,
+    /// How many.
+    pub count: u32,
+    /// For what.
+    pub per: Per,
+}
+
+impl DeviceWish {
+    /// How many devices of a node so many tasks of a job need, of `all` that the job has.
+    #[must_use]
+    pub fn needed(self, tasks: u32, all: u32) -> u32 {
+        let count = u64::from(self.count);
+        let needed = match self.per {
+            Per::Node => count,
+            Per::Task => count * u64::from(tasks),
+            Per::Job => (count * u64::from(tasks)).div_ceil(u64::from(all.max(1))),
+        };
+        u32::try_from(needed).unwrap_or(u32::MAX)
+    }
+
+    /// How many tasks of a job of `all` tasks so many devices of a node suffice for.
+    #[must_use]
+    pub fn tasks(self, devices: u32, all: u32) -> u32 {
+        let (devices, count) = (u64::from(devices), u64::from(self.count.max(1)));
+        let tasks = match self.per {
+            Per::Node | Per::Job if devices >= count => u64::MAX,
+            Per::Node => 0,
+            Per::Task => devices / count,
+            Per::Job => devices * u64::from(all) / count,
+        };
+        u32::try_from(tasks).unwrap_or(u32::MAX)
+    }
 }
 
 impl Amount {
@@ -115,7 +179,7 @@ impl Amount {
     pub const fn count(self) -> u32 {
         match self {
             Self::One | Self::Number(_) => 1,
-            Self::Count(count) => count,
+            Self::Count(count) | Self::OnNodes { count, .. } => count,
         }
     }
 }
@@ -127,6 +191,40 @@ pub struct ResourceWish {
     pub name: ResourceName,
     /// How much of it.
     pub amount: Amount,
+}
+
+impl ResourceWish {
+    /// The devices that it asks for; `None` if it is about a resource of the cluster.
+    #[must_use]
+    pub const fn devices(self) -> Option<DeviceWish> {
+        match self.amount {
+            Amount::One | Amount::Number(_) | Amount::Count(_) => None,
+            Amount::OnNodes { count, per } => Some(DeviceWish { name: self.name, count, per }),
+        }
+    }
+
+    /// A wish for devices: `gpu`, `gpu:2`, `gpu:2/node` or `gpu:1/task`.
+    ///
+    /// # Errors
+    /// If the text is none.
+    pub fn parse_devices(text: &str) -> Result<Self, ResourceError> {
+        let wrong = || ResourceError::Devices(text.chars().take(64).collect());
+        let (rest, per) = match text.split_once('/') {
+            None => (text, Per::Job),
+            Some((rest, "job")) => (rest, Per::Job),
+            Some((rest, "node")) => (rest, Per::Node),
+            Some((rest, "task")) => (rest, Per::Task),
+            Some(_) => return Err(wrong()),
+        };
+        let (name, count) = match rest.split_once(':') {
+            None => (rest, 1),
+            Some((name, digits)) => (name, digits.parse().map_err(|_| wrong())?),
+        };
+        if count == 0 || count > RESOURCE_COUNT_MAX {
+            return Err(wrong());
+        }
+        Ok(Self { name: ResourceName::new(name)?, amount: Amount::OnNodes { count, per } })
+    }
 }
 
 impl core::str::FromStr for ResourceWish {
@@ -155,7 +253,11 @@ impl fmt::Display for ResourceWish {
         match self.amount {
             Amount::One => self.name.fmt(f),
             Amount::Number(number) => write!(f, "{}@{number}", self.name),
-            Amount::Count(count) => write!(f, "{}:{count}", self.name),
+            Amount::Count(count) | Amount::OnNodes { count, per: Per::Job } => {
+                write!(f, "{}:{count}", self.name)
+            }
+            Amount::OnNodes { count, per: Per::Node } => write!(f, "{}:{count}/node", self.name),
+            Amount::OnNodes { count, per: Per::Task } => write!(f, "{}:{count}/task", self.name),
         }
     }
 }
@@ -196,7 +298,7 @@ impl fmt::Display for Grant {
 
 #[cfg(test)]
 mod tests {
-    use super::{Amount, ResourceName, ResourceWish};
+    use super::{Amount, DeviceWish, Per, ResourceName, ResourceWish};
     use alloc::string::ToString;
 
     #[test]
@@ -215,6 +317,34 @@ mod tests {
             assert!(text.parse::<ResourceWish>().is_err(), "{text:?}");
         }
         assert!(ResourceName::new(&"x".repeat(32)).is_err());
+    }
+
+    #[test]
+    fn a_wish_for_devices_says_for_what_they_are() {
+        for (text, count, per) in
+            [("gpu:1", 1, Per::Job), ("gpu:2/node", 2, Per::Node), ("gpu:3/task", 3, Per::Task)]
+        {
+            let wish = ResourceWish::parse_devices(text).unwrap();
+            assert_eq!(wish.amount, Amount::OnNodes { count, per });
+            assert_eq!(wish.to_string(), text);
+        }
+        assert_eq!(ResourceWish::parse_devices("gpu").unwrap().to_string(), "gpu:1");
+        for text in ["", "gpu:", "gpu:0", "gpu:2000", "gpu:1/", "gpu:1/core", "GPU:1", "gpu@1"] {
+            assert!(ResourceWish::parse_devices(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn devices_suffice_for_the_tasks_that_need_them() {
+        let name = ResourceName::new("gpu").unwrap();
+        for per in [Per::Job, Per::Node, Per::Task] {
+            for (count, all, free) in [(1, 4, 1), (4, 1, 3), (3, 7, 2), (8, 8, 8), (5, 3, 5)] {
+                let wish = DeviceWish { name, count, per };
+                let most = wish.tasks(free, all).min(all);
+                assert!(most == 0 || wish.needed(most, all) <= free, "{wish:?} of {all}");
+                assert!(most == all || wish.needed(most + 1, all) > free, "{wish:?} of {all}");
+            }
+        }
     }
 
     #[test]

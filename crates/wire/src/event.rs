@@ -295,6 +295,8 @@ pub struct EventNode {
     pub ranks: String,
     /// The processors there.
     pub processors: String,
+    /// The devices there, such as `gpu:0`.
+    pub devices: Vec<String>,
 }
 
 /// How tasks ended.
@@ -347,6 +349,8 @@ pub enum SettingKind {
     NodeSet,
     /// Something that changes at times: it was set or removed, or its time has come.
     At,
+    /// A device of a node.
+    Device,
 }
 
 /// Which events a reader wants.

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClusterTime, ControlMethod, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, StepId,
-    TaskPlacement,
+    ClusterTime, ControlMethod, Device, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank,
+    StepId, TaskPlacement,
 };
 
 /// The program of a job, and what its tasks find when they start.
@@ -205,6 +205,12 @@ pub struct Share {
     /// All processors that the job has there, if they are held until they are released, whatever
     /// its tasks do. Otherwise the job ends there with its tasks.
     pub held: Option<ProcessorSet>,
+    /// The devices that the job has there.
+    pub devices: Vec<Device>,
+    /// The files of the node's other devices.
+    pub closed: Vec<String>,
+    /// Whether the job can't open these. The agent says so to its keeper.
+    pub is_closed: bool,
 }
 
 /// Everything that a node needs to start its tasks of a job.

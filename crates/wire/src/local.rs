@@ -237,6 +237,14 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+    /// Name devices of a node, or take them away: `Nodes`, the first page.
+    SetDevices {
+        /// The node.
+        node: String,
+        /// Names with numbers, and files, as text (`none`: there is no such device any more); all
+        /// are set or none.
+        settings: Vec<(String, String)>,
+    },
     /// Put a held job in line: `Done`.
     Release {
         /// Which job.
@@ -509,6 +517,7 @@ impl Request {
             | Self::SetJobClass { .. }
             | Self::Move { .. }
             | Self::SetResources { .. }
+            | Self::SetDevices { .. }
             | Self::SetParams { .. }
             | Self::SetClass { .. }
             | Self::ForgetClass { .. }

@@ -9,7 +9,7 @@ use crate::tree::Alive;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::{Figures, JobId, Rank};
+use tutti_types::{Figures, JobId, Maker, Rank};
 
 /// A job, as `tutti ps` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -349,6 +349,25 @@ pub struct ProcessReport {
     pub command: String,
 }
 
+/// A device of a node, as `tutti nodes device` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Its name and number, such as `gpu:0`.
+    pub device: String,
+    /// Its files.
+    pub files: Vec<String>,
+    /// Its maker, if it is known to be a GPU: `amd`, `intel` or `nvidia`.
+    pub maker: Option<Maker>,
+    /// Its address on the PCI bus, if that is known.
+    pub pci_address: Option<String>,
+    /// Its NUMA node, if that is known.
+    pub numa_node: Option<u32>,
+    /// `found` by the node's agent, or `named` by an administrator.
+    pub origin: String,
+    /// The job that has it.
+    pub job: Option<JobId>,
+}
+
 /// A node, as `tutti nodes` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
@@ -405,6 +424,8 @@ pub struct NodeReport {
     /// Jobs with tasks there or on nodes that are connected through it, as it knows from what passes; `null` if it does
     /// not answer.
     pub branch_jobs: Option<u32>,
+    /// Its devices, by name and number.
+    pub devices: Vec<DeviceReport>,
 }
 
 /// A parameter, as `tutti params` shows it.
@@ -643,6 +664,10 @@ pub struct AgentStatus {
     pub processors: String,
     /// How jobs are given more or less processor time than others: `v2`, `v1` or `none`.
     pub weight: String,
+    /// GPUs that were found when it started.
+    pub gpus: u32,
+    /// By what devices of a job are closed to the others: `bpf`, or `none`.
+    pub device_control: String,
     /// Whether the kernel counts the memory of every job.
     pub memory_counted: bool,
     /// Whether the kernel counts what every job reads and writes.

@@ -163,6 +163,8 @@ pub struct NodeShare {
     pub processors: String,
     /// How many tasks are there; the nodes before have the lower ranks.
     pub tasks: u32,
+    /// The devices there, such as `gpu:0`.
+    pub devices: Vec<String>,
 }
 
 /// The beginning of a state of a job.

@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClockSource, ClusterTime, FeatureName, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec,
-    Orphans, ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
+    ClockSource, ClusterTime, Device, FeatureName, JobId, LaunchId, LoadAverages, Nanos, NodeId,
+    NodeSpec, Orphans, ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -199,6 +199,13 @@ pub enum Question {
         /// Its path there.
         program: ByteBuf,
     },
+    /// What these devices are, of which the names and files are known; `Failed` if one is none.
+    Devices {
+        /// Those that an administrator names.
+        devices: Vec<Device>,
+        /// Those that the node has besides.
+        others: Vec<Device>,
+    },
 }
 
 /// An agent's answer.
@@ -218,6 +225,8 @@ pub enum Answer {
     Fares(Fares),
     /// To `Processes`, by rank.
     Tasks(Vec<TaskReport>),
+    /// To `Devices`, with all that is known of them.
+    Devices(Vec<Device>),
     /// It was done.
     Done,
     /// It could not be done, and why.
@@ -303,6 +312,8 @@ pub struct Join {
     pub keeper: u64,
     /// What programs may need of its processors.
     pub features: BTreeSet<FeatureName>,
+    /// The devices that it found.
+    pub devices: Vec<Device>,
 }
 
 /// What an agent tells its controller.

@@ -28,6 +28,7 @@ fn join(name: &str, attempt: u64) -> Report {
         tasks_max: 1,
         features: [].into(),
         keeper: 1,
+        devices: Vec::new(),
     };
     Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) }
 }

@@ -139,6 +139,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Measured { .. }
         | Request::SetWeights { .. }
         | Request::SetResources { .. }
+        | Request::SetDevices { .. }
         | Request::SetAccess { .. }
         | Request::Configure { .. } => Some(Change::Set),
         Request::Cancel { .. }
@@ -262,6 +263,9 @@ impl Driver {
             Request::Resources => self.reply_resources(token),
             Request::SetResources { settings, jobs_each, lent } => {
                 self.on_set_resources(token, uid, &settings, (jobs_each, lent));
+            }
+            Request::SetDevices { node, settings } => {
+                self.on_set_devices(token, uid, &node, &settings);
             }
             Request::Params => self.reply_params(token),
             Request::SetParams { settings } => self.on_set_params(token, uid, &settings),

@@ -112,6 +112,7 @@ impl Driver {
                 | Question::EndPart { .. }
                 | Question::SignalPart { .. }
                 | Question::Upgrade { .. }
+                | Question::Devices { .. }
                 | Question::Runs { .. } => {}
             }
         }

@@ -64,6 +64,7 @@ fn check_resources(core: &Core, report: &mut Report<'_>) {
                 Amount::One | Amount::Count(_) => {
                     grant.numbers.len() == wish.amount.count() as usize
                 }
+                Amount::OnNodes { .. } => false,
             })
         };
         let lacks = residence.place == Place::Home && core.awaits_resource(record);
@@ -71,6 +72,9 @@ fn check_resources(core: &Core, report: &mut Report<'_>) {
             let what = format!("job {} has {:?}", record.id, residence.resources);
             report(Rule::Resources, what);
         }
+    }
+    if let Some(fault) = core.wrong_devices() {
+        report(Rule::Resources, fault);
     }
     for name in names {
         let (counted, noted) = core.recount(name);

@@ -76,6 +76,7 @@ impl From<FormerCore> for Core {
             checkpoints: Checkpoints::default(),
             timed: Timed::default(),
             features: BTreeMap::new(),
+            devices: Devices::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -239,7 +239,7 @@ impl Core {
         if record.residence().filter(is_aside).is_none() {
             return Err(OrderRefusal::NotRunning(job));
         }
-        if let Some(wish) = record.spec.resources.first().filter(|_| self.awaits_resource(record)) {
+        if let Some(wish) = record.spec.counted().next().filter(|_| self.awaits_resource(record)) {
             return Err(OrderRefusal::Resource(job, wish.name));
         }
         let limit = self.rows_max();
@@ -339,7 +339,7 @@ impl Core {
                 return Err(OrderRefusal::WrongCount(job, held, spec.tasks));
             }
             held += u64::from(tasks);
-            if policy::tasks_by_memory(self.nodes.free_bytes(*node), spec) < tasks {
+            if self.machine().room_beside(*node, spec) < tasks {
                 return Err(OrderRefusal::NoMemory(job));
             }
             let part = Part::new(*node, set.clone(), first, tasks);

@@ -1,7 +1,7 @@
 //! Admission: a job is declined if it could not start even with the machine to itself, and with all
 //! nodes of it that are drained or out of reach just now.
 
-use super::placement::{most_tasks, most_tasks_of_all, shares_all, tasks_by_memory};
+use super::placement::{most_tasks, most_tasks_of_all, shares_all};
 use super::{Machine, chosen};
 use alloc::vec::Vec;
 use tutti_types::constraints::{NodeWish, WishRefusal};
@@ -10,6 +10,7 @@ use tutti_types::job::JobSpec;
 use tutti_types::limits::{NEAREST_TRIES_MAX, TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
 use tutti_types::placing::Placement;
 use tutti_types::refusal::Refusal;
+use tutti_types::resource::{Amount, ResourceWish};
 
 /// See the module.
 pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
@@ -20,6 +21,7 @@ pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result
     }
     if !spec.nodes.is_none() {
         check_wish(machine, spec)?;
+        check_devices(machine, spec)?;
         return check_memory(machine, spec);
     }
     match spec.processors_per_task {
@@ -29,6 +31,7 @@ pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result
         }
         None => {}
     }
+    check_devices(machine, spec)?;
     check_memory(machine, spec)
 }
 
@@ -89,7 +92,8 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     }
     let fits = |count| {
         let nodes = NodeWish { count, ..wish.clone() };
-        chosen::fits(machine, &JobSpec { nodes, memory_per_task_bytes: None, ..spec.clone() })
+        let (memory_per_task_bytes, resources) = (None, Vec::new());
+        chosen::fits(machine, &JobSpec { nodes, memory_per_task_bytes, resources, ..spec.clone() })
     };
     if fits(wish.count) {
         return Ok(());
@@ -105,6 +109,36 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     let nearest = fewer.chain(more).find(|&count| fits(Some(count)));
     let (there, among) = (u32::try_from(widths.len()).unwrap_or(u32::MAX), wish.is_choosy());
     Err(WishRefusal::NotSoManyNodes { asked, there, among, nearest }.into())
+}
+
+/// Whether the nodes have the devices for a job, or how many it could ask for instead.
+fn check_devices(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
+    for wish in spec.resources.iter().filter(|wish| wish.devices().is_some()) {
+        let Amount::OnNodes { count: asked, per } = wish.amount else { continue };
+        let fits = |count| {
+            let amount = Amount::OnNodes { count, per };
+            let resources = [ResourceWish { amount, ..*wish }].into();
+            fits_beside(
+                machine,
+                &JobSpec { resources, memory_per_task_bytes: None, ..spec.clone() },
+            )
+        };
+        if fits(asked) {
+            continue;
+        }
+        let nodes = machine.columns().map(|(node, _)| node);
+        let all = nodes.flat_map(|node| machine.devices.on(node));
+        let count = all.filter(|it| it.device.id.name == wish.name).count();
+        let (mut most, mut exceeds) = (0, asked);
+        while exceeds - most > 1 {
+            let middle = most + (exceeds - most) / 2;
+            if fits(middle) { most = middle } else { exceeds = middle }
+        }
+        let (name, amount) = (wish.name, wish.amount);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        return Err(Refusal::NoDevices { name, amount, count, most });
+    }
+    Ok(())
 }
 
 fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
@@ -127,23 +161,28 @@ fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     Err(Refusal::TooMuchMemory { asked_bytes, available_bytes: fits })
 }
 
-/// Whether the nodes that count have the memory for a job that is as large as this one.
-pub(super) fn has_memory(machine: Machine<'_>, spec: &JobSpec) -> bool {
-    spec.memory_per_task_bytes.is_none_or(|bytes| bytes == 0 || fits_memory(machine, spec, bytes))
+/// Whether the nodes that count have the memory and the devices for a job that is as large as this
+/// one.
+pub(super) fn has_room_beside(machine: Machine<'_>, spec: &JobSpec) -> bool {
+    let asks_none = spec.memory_per_task_bytes.unwrap_or(0) == 0 && spec.devices().next().is_none();
+    asks_none || fits_beside(machine, spec)
 }
 
 /// Whether all tasks would fit if each had so many bytes and nothing else ran.
 fn fits_memory(machine: Machine<'_>, spec: &JobSpec, bytes: u64) -> bool {
-    let spec = JobSpec { memory_per_task_bytes: Some(bytes), ..spec.clone() };
+    fits_beside(machine, &JobSpec { memory_per_task_bytes: Some(bytes), ..spec.clone() })
+}
+
+/// Whether all tasks would get what they ask for if nothing else ran.
+fn fits_beside(machine: Machine<'_>, spec: &JobSpec) -> bool {
     if !spec.nodes.is_none() {
-        return chosen::fits(machine, &spec);
+        return chosen::fits(machine, spec);
     }
-    let shared = shares_all(machine, &spec);
+    let shared = shares_all(machine, spec);
     let room = |node: NodeId, width: u32| {
-        let memory = machine.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);
-        let by_memory = tasks_by_memory(memory, &spec);
-        let by_width = most_tasks(machine, &spec, width, width);
-        u64::from(if shared { by_memory } else { by_memory.min(by_width) })
+        let beside = machine.room_if_alone(node, spec);
+        let by_width = most_tasks(machine, spec, width, width);
+        u64::from(if shared { beside } else { beside.min(by_width) })
     };
     let mut left = u64::from(spec.tasks);
     for (node, column) in machine.columns().filter(|(_, column)| column.width > 0) {

@@ -20,7 +20,7 @@
 
 use super::Machine;
 use super::grm::{Place, Scale, deal, key};
-use super::placement::{Lack, choose, most_tasks, shared, tasks_by_memory};
+use super::placement::{Lack, choose, most_tasks, shared};
 use crate::matrix::Column;
 use crate::state::record::{Binding, Part};
 use alloc::vec::Vec;
@@ -40,8 +40,8 @@ pub(super) struct Seats {
 struct Found<'a> {
     /// How many processors of a node are free for it.
     free: &'a dyn Fn(NodeId, &Column) -> u32,
-    /// How much memory of it, in bytes.
-    memory: &'a dyn Fn(NodeId) -> u64,
+    /// For how many tasks a node has the memory and the devices.
+    room: &'a dyn Fn(NodeId) -> u32,
 }
 
 /// The processors for a job with a wish, in a row, or in a new row if `None`.
@@ -52,7 +52,7 @@ pub(super) fn lay(
 ) -> Result<Vec<Part>, Lack> {
     let found = Found {
         free: &|_, column| row.map_or(column.width, |row| column.free(row)),
-        memory: &|node| machine.nodes.free_bytes(node),
+        room: &|node| machine.room_beside(node, spec),
     };
     let counts = counts(machine, spec, &found)?;
     let pick = |node, count| choose(machine, row, node, count);
@@ -60,32 +60,32 @@ pub(super) fn lay(
     Ok(parts(machine, spec, counts, &free, &pick))
 }
 
-/// The same on these processors, with so much memory on each node, in bytes.
+/// The same on these processors, with memory and devices for so many tasks on each node.
 pub(crate) fn lay_on(
     machine: Machine<'_>,
     spec: &JobSpec,
     floor: &[(NodeId, ProcessorSet)],
-    memory: impl Fn(NodeId) -> u64,
+    room: impl Fn(NodeId) -> u32,
 ) -> Option<Vec<Part>> {
     let set = |node| {
         let found = floor.binary_search_by_key(&node, |&(node, _)| node);
         found.map_or(ProcessorSet::new(), |index| floor[index].1.clone())
     };
-    let found = Found { free: &|node, _| set(node).count(), memory: &memory };
+    let found = Found { free: &|node, _| set(node).count(), room: &room };
     let counts = counts(machine, spec, &found).ok()?;
     Some(parts(machine, spec, counts, &set, &|node, count| set(node).lowest(count)))
 }
 
 /// How many seats each node has with nothing else on it, as far as processors go.
 pub(super) fn blank_seats(machine: Machine<'_>, spec: &JobSpec) -> Vec<Seats> {
-    let found = Found { free: &|_, column| column.width, memory: &|_| u64::MAX };
+    let found = Found { free: &|_, column| column.width, room: &|_| u32::MAX };
     seats(&places(machine, spec, &found, false))
 }
 
 /// Whether a job would fit if nothing else ran.
 pub(super) fn fits(machine: Machine<'_>, spec: &JobSpec) -> bool {
-    let whole = |node| machine.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);
-    let found = Found { free: &|_, column| column.width, memory: &whole };
+    let whole = |node| machine.room_if_alone(node, spec);
+    let found = Found { free: &|_, column| column.width, room: &whole };
     counts(machine, spec, &found).is_ok()
 }
 
@@ -110,7 +110,7 @@ fn counts(
     let share = |places: &[Place]| share_out(&spec.nodes, spec.tasks, &seats(places));
     let mut there = places(machine, spec, found, shares);
     let counts = share(&there).ok_or_else(|| {
-        let unbounded = Found { memory: &|_| u64::MAX, ..*found };
+        let unbounded = Found { room: &|_| u32::MAX, ..*found };
         let by_memory = share(&places(machine, spec, &unbounded, shares)).is_some();
         if by_memory { Lack::Memory } else { Lack::Nodes }
     })?;
@@ -134,7 +134,7 @@ fn in_proportion(
     spec: &JobSpec,
     found: &Found<'_>,
 ) -> Result<Vec<(NodeId, u32)>, Lack> {
-    let parts = shared(machine, spec, found.memory)?;
+    let parts = shared(machine, spec, found.room)?;
     let empty = |part: &Part| {
         let column = machine.matrix.column(part.node);
         column.is_some_and(|column| (found.free)(part.node, column) == column.width)
@@ -156,7 +156,7 @@ fn places(machine: Machine<'_>, spec: &JobSpec, found: &Found<'_>, shares: bool)
             (false, false) if spec.nodes.exclusive => 0,
             (_, false) => most_tasks(machine, spec, free, column.width),
         };
-        let most = by_processors.min(tasks_by_memory((found.memory)(node), spec));
+        let most = by_processors.min((found.room)(node));
         scale.place(machine, (node, column), (free, most))
     };
     let nodes = machine.columns().filter(|&(node, _)| spec.nodes.allows(node));

@@ -54,7 +54,7 @@ fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
             }
             Decision::Wait(machine.lack_of_room(spec))
         }
-        Err(Lack::Memory) => Decision::Wait(WaitReason::Memory),
+        Err(Lack::Memory) => Decision::Wait(machine.lack_beside(spec)),
         Err(Lack::Nodes) => Decision::Wait(WaitReason::Nodes),
     }
 }

@@ -14,7 +14,7 @@
 //! changes with the load; whether a job fits does not.
 
 use super::Machine;
-use super::placement::{Lack, choose, most_tasks, share_all, shares_all, tasks_by_memory};
+use super::placement::{Lack, choose, most_tasks, share_all, shares_all};
 use crate::matrix::Column;
 use crate::state::record::{Binding, Part};
 use alloc::collections::BinaryHeap;
@@ -125,7 +125,7 @@ fn places(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>, room: &mut u
         let free = row.map_or(column.width, |row| column.free(row));
         let most = most_tasks(machine, spec, free, column.width);
         *room += u64::from(most);
-        let most = most.min(tasks_by_memory(machine.nodes.free_bytes(node), spec));
+        let most = most.min(machine.room_beside(node, spec));
         scale.place(machine, (node, column), (free, most))
     };
     machine.matrix.open_columns().filter_map(place).collect()

@@ -35,6 +35,7 @@ pub(crate) use placement::{
 };
 pub use shortest::{ShortestSlot, shortest_slot};
 
+use crate::devices::Devices;
 use crate::frame::{Frame, Layout};
 use crate::matrix::{Column, Matrix, Owner};
 use crate::orders::HeldBy;
@@ -86,6 +87,8 @@ pub struct Machine<'a> {
     pub rows: u32,
     /// Processors with external load, by node.
     pub external: &'a BTreeMap<NodeId, ProcessorSet>,
+    /// The devices of the nodes.
+    pub devices: &'a Devices,
     /// Whether nodes that take no new jobs now, drained or out of reach, count like the others.
     pub whole: bool,
     /// The nodes that go out of service.
@@ -388,6 +391,11 @@ pub enum WaitReason {
         /// How many jobs may take turns.
         limit: u32,
     },
+    /// Other jobs have the devices that it asks for, or the nodes have too few now.
+    Device {
+        /// Their name.
+        name: ResourceName,
+    },
 }
 
 impl WaitReason {
@@ -407,6 +415,7 @@ impl WaitReason {
             Self::Memory => "memory",
             Self::Nodes => "nodes",
             Self::Resource { .. } => "resource",
+            Self::Device { .. } => "device",
             Self::Behind(_) | Self::Delays { .. } | Self::Bumper { .. } | Self::Reserved { .. } => {
                 "line"
             }
@@ -519,6 +528,10 @@ fn leaves(f: &mut fmt::Formatter<'_>, node: NodeId, unix_ms: u64, limited: bool)
     f.write_str(leaves_before(limited))
 }
 
+fn lacks_devices(f: &mut fmt::Formatter<'_>, name: ResourceName) -> fmt::Result {
+    write!(f, "other jobs have its devices: {name} (see `tutti nodes device`)")
+}
+
 fn kept_rows(f: &mut fmt::Formatter<'_>, limit: u32, kept: u32) -> fmt::Result {
     write!(f, "all {limit} rows are in use, and so are the {kept} more that its class keeps")
 }
@@ -573,6 +586,7 @@ impl fmt::Display for WaitReason {
                 f,
                 "other jobs have what it asks for of resource {name} (see `tutti resource`)"
             ),
+            Self::Device { name } => lacks_devices(f, *name),
             Self::Patience { left } => write!(
                 f,
                 "too few processors are free; if they stay so, others are preempted in {}",

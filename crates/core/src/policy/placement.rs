@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use tutti_types::ids::{NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
 use tutti_types::placing::Placement;
+use tutti_types::resource::ResourceName;
 
 /// Chooses the processors for a job in a row, or in a new row if `None`.
 pub type Lay = fn(Machine<'_>, &JobSpec, Option<RowId>) -> Result<Vec<Part>, Lack>;
@@ -22,7 +23,7 @@ pub type Lay = fn(Machine<'_>, &JobSpec, Option<RowId>) -> Result<Vec<Part>, Lac
 pub enum Lack {
     /// Processors: too few are free.
     Nodes,
-    /// There are enough processors, but memory is promised to others.
+    /// There are enough processors, but memory is promised to others, or they have the devices.
     Memory,
 }
 
@@ -31,6 +32,7 @@ pub(crate) fn is_plain(spec: &JobSpec) -> bool {
     spec.nodes.is_none()
         && spec.processors_per_task.unwrap_or(1) == 1
         && spec.memory_per_task_bytes.unwrap_or(0) == 0
+        && spec.devices().next().is_none()
 }
 
 impl Machine<'_> {
@@ -68,6 +70,38 @@ impl Machine<'_> {
             u64::from(width) * taken
         });
         widest.sum()
+    }
+
+    /// How many tasks of a job the memory and the devices of a node suffice for that others leave.
+    pub(crate) fn room_beside(self, node: NodeId, spec: &JobSpec) -> u32 {
+        let by_memory = match spec.memory_per_task_bytes {
+            None | Some(0) => u32::MAX,
+            Some(_) => tasks_by_memory(self.nodes.free_bytes(node), spec),
+        };
+        by_memory.min(self.devices.tasks(node, spec, None))
+    }
+
+    /// The same with nothing else on the node.
+    pub(super) fn room_if_alone(self, node: NodeId, spec: &JobSpec) -> u32 {
+        let memory = self.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);
+        tasks_by_memory(memory, spec).min(self.devices.tasks_if_alone(node, spec))
+    }
+
+    /// Why a job waits for which there are enough processors.
+    pub(crate) fn lack_beside(self, spec: &JobSpec) -> WaitReason {
+        match self.lacks_devices(spec) {
+            Some(name) => WaitReason::Device { name },
+            None => WaitReason::Memory,
+        }
+    }
+
+    /// The devices of which others leave too few on all nodes together.
+    pub(crate) fn lacks_devices(self, spec: &JobSpec) -> Option<ResourceName> {
+        let first = spec.devices().next()?.name;
+        let tasks = |node| u64::from(self.devices.tasks(node, spec, None).min(spec.tasks));
+        let room: u64 = self.columns().map(|(node, _)| tasks(node)).sum();
+        let needs_memory = spec.memory_per_task_bytes.unwrap_or(0) > 0;
+        (!needs_memory || room < u64::from(spec.tasks)).then_some(first)
     }
 
     /// Why a job waits that fits none of the rows, of which there are as many as may be.
@@ -121,8 +155,9 @@ pub(super) fn lay(
     let has_fewer = clear.is_some() || machine.matrix.has_closed();
     let spec = clear.as_ref().unwrap_or(spec);
     let laid = lay_as_set(machine, spec, row);
-    let is_vain =
-        |lack: &Lack| *lack == Lack::Memory && has_fewer && !admission::has_memory(machine, spec);
+    let is_vain = |lack: &Lack| {
+        *lack == Lack::Memory && has_fewer && !admission::has_room_beside(machine, spec)
+    };
     laid.map_err(|lack| if is_vain(&lack) { Lack::Nodes } else { lack })
 }
 
@@ -194,7 +229,7 @@ pub(super) fn share_all(
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
-    let parts = shared(machine, spec, &|node| machine.nodes.free_bytes(node))?;
+    let parts = shared(machine, spec, &|node| machine.room_beside(node, spec))?;
     let free = |part: &Part| machine.matrix.free_on(row, part.node) == part.processors;
     if parts.iter().all(free) { Ok(parts) } else { Err(Lack::Nodes) }
 }
@@ -230,14 +265,6 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
     Ok(parts)
 }
 
-/// How many tasks of a job the memory of a node holds.
-fn room_in_memory(machine: Machine<'_>, spec: &JobSpec, node: NodeId) -> u32 {
-    match spec.memory_per_task_bytes {
-        None | Some(0) => u32::MAX,
-        Some(_) => tasks_by_memory(machine.nodes.free_bytes(node), spec),
-    }
-}
-
 /// The node that takes all tasks of a job, if one does: rather one with enough processors without
 /// external load.
 fn one_node(
@@ -248,7 +275,7 @@ fn one_node(
     each: u32,
 ) -> Option<NodeId> {
     let width = spec.tasks.checked_mul(each)?;
-    let fits = |node| room_in_memory(machine, spec, node) >= spec.tasks;
+    let fits = |node| machine.room_beside(node, spec) >= spec.tasks;
     let is_calm = |node| match machine.external.get(&node) {
         None => true,
         Some(external) => machine.matrix.free_on(row, node).without(external).count() >= width,
@@ -273,7 +300,7 @@ fn counts(
     for (free, node) in widest.take_while(|&(free, _)| free >= each) {
         let most = free / each;
         room += u64::from(most);
-        let tasks = most.min(room_in_memory(machine, spec, node)).min(left);
+        let tasks = most.min(machine.room_beside(node, spec)).min(left);
         if tasks > 0 {
             if counts.is_empty() {
                 // No later one takes more than this one could.
@@ -314,13 +341,13 @@ pub(crate) fn choose(
 }
 
 /// More tasks than the machine has processors: all processors of all nodes, the tasks in blocks in
-/// proportion to the nodes' processors (largest remainder, ties by number) as far as memory allows,
-/// the rest where there is memory left. A node that gets no task is not taken up, nor one where the
-/// job does not want to be. `memory`: what each node has for it, in bytes.
+/// proportion to the nodes' processors (largest remainder, ties by number) as far as memory and
+/// devices allow, the rest where they are left. A node that gets no task is not taken up, nor one
+/// where the job does not want to be. `room`: for how many tasks each node has both.
 pub(crate) fn shared(
     machine: Machine<'_>,
     spec: &JobSpec,
-    memory: &dyn Fn(NodeId) -> u64,
+    room: &dyn Fn(NodeId) -> u32,
 ) -> Result<Vec<Part>, Lack> {
     let columns = machine.columns();
     let columns: Vec<_> =
@@ -340,8 +367,7 @@ pub(crate) fn shared(
         counts[i] += 1;
     }
     let mut spill = 0;
-    let rooms = columns.iter().map(|&(node, _)| u64::from(tasks_by_memory(memory(node), spec)));
-    let rooms: Vec<u64> = rooms.collect();
+    let rooms: Vec<u64> = columns.iter().map(|&(node, _)| u64::from(room(node))).collect();
     for (count, &room) in counts.iter_mut().zip(&rooms) {
         spill += count.saturating_sub(room);
         *count = (*count).min(room);

@@ -9,6 +9,7 @@ mod by_use;
 mod checkpoint;
 mod classes;
 mod deadlines;
+mod devices;
 mod dhc;
 mod external_load;
 mod forecasts;

@@ -280,6 +280,15 @@ fn of_settings(event: &Event) -> String {
             let lent = if spec.lent { ", given back when preempted" } else { "" };
             format!("resource {name}: {}, each for {each} at a time{lent}", spec.count)
         }
+        Event::DevicesFound { node, devices } => {
+            format!("node {node} found {}", counted(devices.len() as u64, "device"))
+        }
+        Event::SetDevice { node, id, device: None } => {
+            format!("node {node} has no device {id} any more")
+        }
+        Event::SetDevice { node, id, device: Some(device) } => {
+            format!("device {id} of node {node}: {}", device.files.join(" "))
+        }
         Event::Began => "a controller began".into(),
         Event::ShutDown => "the instance is to end".into(),
         Event::GoDown => "the instance is to end; what waits stays in line".into(),

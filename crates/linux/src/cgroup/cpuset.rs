@@ -189,7 +189,7 @@ fn list_of(processors: &[u32]) -> String {
 }
 
 /// A list as the kernel writes it, such as `0-3,8`.
-fn parse_list(list: &str) -> Option<Vec<u32>> {
+pub(crate) fn parse_list(list: &str) -> Option<Vec<u32>> {
     /// More than any machine has: a list of the kernel's own is never longer.
     const MOST: u32 = 1 << 20;
     let mut found = Vec::new();

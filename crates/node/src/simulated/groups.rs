@@ -232,6 +232,14 @@ impl Cgroup {
         ask!(self, group => group.remove_set_of(gone), (_machine, _path) => ());
     }
 
+    pub fn close_devices(&self, closed: &[(u32, u32)]) -> Result<()> {
+        ask!(self, group => group.close_devices(closed), (_machine, _path) => Ok(()))
+    }
+
+    pub fn closes_devices(&self) -> bool {
+        ask!(self, group => group.closes_devices(), (_machine, _path) => true)
+    }
+
     pub fn companions(&self) -> Vec<PathBuf> {
         ask!(self, group => group.companions(), (_machine, _path) => Vec::new())
     }

@@ -3,12 +3,14 @@
 
 use super::cluster::job;
 use super::script::{Script, Start};
-use super::step::{CLASSES, KEEPS_ROWS, Step, USERS, class_name, resource_name, user_name};
+use super::step::{
+    CLASSES, KEEPS_ROWS, Step, USERS, class_name, device_name, resource_name, user_name,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
 use tutti_types::{
-    Amount, JobSpec, Nanos, NoRespawn, NodeId, NodeWish, OnBadExit, OnNodeLoss, ResourceWish,
+    Amount, JobSpec, Nanos, NoRespawn, NodeId, NodeWish, OnBadExit, OnNodeLoss, Per, ResourceWish,
     TaskStatus, class, params, queue,
 };
 
@@ -51,6 +53,10 @@ const KINDS: &[Kind] = &[
     (51, Who::Everybody, |random| {
         let place = random.place();
         Step::Resource(place, random.number(4), random.number(3), random.one_in(2))
+    }),
+    (51, Who::Everybody, |random| Step::Devices(random.number(3), random.number(4))),
+    (17, Who::Everybody, |random| {
+        Step::Device(random.number(3), random.number(5), random.one_in(2))
     }),
     (51, Who::Everybody, |random| {
         let user = random.one_in(2);
@@ -213,6 +219,11 @@ fn resources(random: &mut Random) -> Vec<ResourceWish> {
             let amounts = [Amount::One, Amount::Number(random.number(2)), Amount::Count(2)];
             wishes.push(ResourceWish { name: resource_name(place), amount: *random.any(&amounts) });
         }
+    }
+    if random.one_in(5) {
+        let per = *random.any(&[Per::Job, Per::Node, Per::Task]);
+        let amount = Amount::OnNodes { count: 1 + random.number(3), per };
+        wishes.push(ResourceWish { name: device_name(), amount });
     }
     wishes
 }

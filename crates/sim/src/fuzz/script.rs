@@ -166,6 +166,8 @@ impl Step {
             | Self::Node(..)
             | Self::Foreign(..)
             | Self::Resource(..)
+            | Self::Devices(..)
+            | Self::Device(..)
             | Self::Hold(_)
             | Self::Nonsense(..) => false,
         }

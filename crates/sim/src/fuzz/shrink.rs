@@ -245,6 +245,8 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Node(..)
         | Step::Foreign(..)
         | Step::Resource(..)
+        | Step::Devices(..)
+        | Step::Device(..)
         | Step::Bank(..)
         | Step::BankPeriod(..)
         | Step::Day(_)

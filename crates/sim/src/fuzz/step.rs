@@ -11,10 +11,11 @@ use tutti_core::{
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, Checkpoint,
-    ClassName, ClusterTime, EndReason, Figures, FirstStep, Grantee, GroupId, Indices, JobId,
-    JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NodeId, NodeSetName, Origin, Overrides,
-    Positions, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal, ResourceName, ResourceSpec,
-    RowId, StepId, StepKey, TaskStatus, TimedChange, UserId, Warning, When, class, params,
+    ClassName, ClusterTime, Device, DeviceId, EndReason, Figures, FirstStep, Grantee, GroupId,
+    Indices, JobId, JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NodeId, NodeSetName,
+    Origin, Overrides, Positions, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal,
+    ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus, TimedChange, UserId, Warning,
+    When, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -71,6 +72,10 @@ pub enum Step {
     Foreign(u32, u32),
     /// There are so many of a resource, for so many jobs each; whether preempted jobs give it back.
     Resource(usize, u32, u32, bool),
+    /// The agent of a node finds so many devices there.
+    Devices(u32, u32),
+    /// An administrator names a device of a node, or has there be none of that number.
+    Device(u32, u32, bool),
     /// The user of all jobs, or the user's group, may use so many nanoseconds of processor time;
     /// `None`: any.
     Bank(bool, Option<u64>),
@@ -163,6 +168,19 @@ pub(super) const CLASSES: [&str; 5] = ["interactive", "production", "benchmark",
 /// The resources that jobs ask for here.
 const RESOURCES: [&str; 2] = ["barrier", "licence"];
 
+/// The name of all devices.
+pub(super) fn device_name() -> ResourceName {
+    ResourceName::new("gpu").expect("a name")
+}
+
+/// A device; those with an even number are near processor 0.
+fn device(number: u32) -> Device {
+    let id = DeviceId { name: device_name(), number };
+    let near = ProcessorSet::first(if number.is_multiple_of(2) { 1 } else { 0 });
+    let files = vec![format!("/dev/gpu{number}")];
+    Device { id, files, maker: None, pci: None, numa: None, near }
+}
+
 /// The resource in this place.
 pub(super) fn resource_name(place: usize) -> ResourceName {
     ResourceName::new(RESOURCES[place % RESOURCES.len()]).expect("a name")
@@ -248,6 +266,16 @@ impl Step {
             Self::Resource(place, count, jobs_each, lent) => {
                 let spec = ResourceSpec { count: *count, jobs_each: *jobs_each, lent: *lent };
                 cluster.event(Event::SetResource { name: resource_name(*place), spec });
+            }
+            Self::Devices(node, count) => {
+                let devices = (0..*count).map(device).collect();
+                cluster.event(Event::DevicesFound { node: NodeId(*node), devices });
+            }
+            Self::Device(node, number, is_there) => {
+                let device = device(*number);
+                let (node, id) = (NodeId(*node), device.id);
+                let device = is_there.then_some(device);
+                cluster.event(Event::SetDevice { node, id, device });
             }
             Self::Weight(user, weight) => {
                 let account = user.map_or(GROUP, |user| BankAccount::User(user_name(user)));

@@ -1,5 +1,6 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
+mod devices;
 mod timetable;
 
 use clap::{Args, Subcommand};
@@ -32,6 +33,7 @@ Columns:
   USED      processors that a job has
   PROMISED  memory that jobs in the matrix have by --memory
   JOBS      jobs with tasks on the node
+  DEVICES   devices that jobs have, of all: gpu:1/4
   EXTERNAL  processors that external load has used lately; in brackets those
             that jobs get last, or not at all (tutti params foreign)
   BRANCH    nodes that are connected through this one, and jobs on all of them
@@ -67,6 +69,16 @@ Examples:
   tutti nodes set                 show the sets
   tutti nodes set 'gpu=b[1-2]'    jobs ask for it by -w set:gpu
   tutti nodes set gpu=none        delete the set";
+
+const DEVICE_EXAMPLES: &str = "\
+Examples:
+  tutti nodes device                             show the devices of all nodes
+  tutti nodes device a1 gpu:0=/dev/nvidia0,gpu:1=/dev/nvidia1
+  tutti nodes device a1 fpga:0=/dev/xdma0_user+/dev/xdma0_control
+  tutti nodes device a1 gpu:1=none               jobs get gpu:1 no more
+
+The agent of a node finds GPUs of NVIDIA and AMD by itself. Jobs ask with
+`--gpus` and `--device`. Jobs that run keep what they have.";
 
 #[derive(Args, Debug)]
 #[command(after_help = COLUMNS, args_conflicts_with_subcommands = true)]
@@ -120,6 +132,19 @@ enum Order {
         #[arg(long)]
         json: bool,
     },
+    /// Show devices of nodes, and name others
+    #[command(after_help = DEVICE_EXAMPLES)]
+    Device {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// The node [default: all]
+        node: Option<String>,
+        /// A device and its files: gpu:0=/dev/nvidia0; several files are joined by +; gpu:0=none
+        /// takes it away
+        #[arg(value_name = "NAME:NUMBER=FILE", value_delimiter = ',')]
+        settings: Vec<String>,
+    },
     /// Show and change named sets of nodes
     #[command(after_help = SET_EXAMPLES)]
     Set {
@@ -140,6 +165,9 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
         None => None,
         Some(Order::Set { json, settings }) => return sets(json, &settings),
         Some(Order::Features { json }) => return features(json),
+        Some(Order::Device { json, node, settings }) => {
+            return devices::execute(node.as_deref(), &settings, json);
+        }
         Some(Order::Drain { nodes, reason }) => {
             Some(Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } })
         }
@@ -239,6 +267,7 @@ fn table(nodes: &[NodeReport]) -> Table {
     let has_externals = nodes.iter().any(has_external);
     let is_inner = |node: &NodeReport| node.depth > Some(0) && node.branch_nodes > Some(0);
     let levels = nodes.iter().any(is_inner);
+    let has_devices = nodes.iter().any(|node| !node.devices.is_empty());
     let mut columns = vec![
         ("NODE", Align::Left),
         ("STATE", Align::Left),
@@ -248,6 +277,7 @@ fn table(nodes: &[NodeReport]) -> Table {
         ("PROMISED", Align::Right),
         ("JOBS", Align::Right),
     ];
+    columns.extend(has_devices.then_some(("DEVICES", Align::Left)));
     columns.extend(has_externals.then_some(("EXTERNAL", Align::Right)));
     columns.extend(cluster.then_some(("PARENT", Align::Left)));
     columns.extend(levels.then_some(("BRANCH", Align::Left)));
@@ -267,6 +297,7 @@ fn table(nodes: &[NodeReport]) -> Table {
             format_bytes(node.memory_promised_bytes),
             node.jobs.to_string(),
         ];
+        row.extend(has_devices.then(|| devices::counts(&node.devices)));
         row.extend(has_externals.then(|| external(node)));
         row.extend(cluster.then(|| node.parent.clone().unwrap_or_default()));
         row.extend(levels.then(|| branch(node)));

@@ -6,6 +6,7 @@
 //! what it notes where the reader would reject.
 
 use super::cluster::Cluster;
+use tutti_types::Per;
 use tutti_wire::constraint::parse_constraint;
 use tutti_wire::script::{Script, from_sbatch};
 use tutti_wire::units::{parse_bytes, parse_count, shown};
@@ -284,15 +285,18 @@ fn constraint(value: &str, cluster: &Cluster) -> Result<String, String> {
 struct Want {
     name: String,
     kind: Option<String>,
+    /// As many as the job needs in all.
     count: u32,
+    /// The same as devices of nodes: how many, and for what.
+    devices: (u32, Per),
 }
 
 /// The resources that a value names, as many as the job needs in all.
 fn counted(option: &str, value: &str, counts: Counts) -> Result<Vec<Want>, String> {
-    let times = match option {
-        "gpus-per-task" => counts.tasks(),
-        "gpus" => 1,
-        _ => counts.nodes,
+    let (times, per) = match option {
+        "gpus-per-task" => (counts.tasks(), Per::Task),
+        "gpus" => (1, Per::Job),
+        _ => (counts.nodes, Per::Node),
     };
     let mut found = Vec::new();
     let value = value.trim();
@@ -318,8 +322,8 @@ fn counted(option: &str, value: &str, counts: Counts) -> Result<Vec<Want>, Strin
             _ => return Err(wrong()),
         };
         if count > 0 {
-            let count = count.saturating_mul(times);
-            found.push(Want { name: name.to_owned(), kind, count });
+            let (devices, count) = ((count, per), count.saturating_mul(times));
+            found.push(Want { name: name.to_owned(), kind, count, devices });
         }
     }
     Ok(found)
@@ -335,7 +339,8 @@ fn gpu_total(wants: &[(u32, Want)]) -> u32 {
         .unwrap_or(0)
 }
 
-/// Asks for the resources that the cluster counts; notes the others.
+/// Asks for the devices that nodes have and for the resources that the cluster counts; notes the
+/// others.
 fn resources(
     wants: Vec<(u32, Want)>,
     cluster: &Cluster,
@@ -344,12 +349,26 @@ fn resources(
 ) {
     // Several options about GPUs say how the same ones are spread.
     let mut most: Vec<(u32, String, u32)> = Vec::new();
+    let mut devices: Vec<(u32, String, (u32, Per))> = Vec::new();
     for (number, want) in wants {
+        let on_nodes = |name: &String| cluster.devices.contains(name);
+        if let Some(name) =
+            [want.kind.as_ref(), Some(&want.name)].into_iter().flatten().find(|it| on_nodes(it))
+        {
+            match devices.iter_mut().find(|(_, known, _)| known == name) {
+                // How many there are on each node says the most.
+                Some((.., known)) if known.1 != Per::Node => *known = want.devices,
+                Some(_) => {}
+                None => devices.push((number, name.clone(), want.devices)),
+            }
+            continue;
+        }
         let has = |name: &String| cluster.resources.contains(name);
         let name = want.kind.filter(has).unwrap_or(want.name);
         if !has(&name) {
             let note = format!(
-                "{}{name}:{} has no effect: no such resource is counted (see `tutti resource`)",
+                "{}{name}:{} has no effect: no node has such a device (see `tutti nodes device`), \
+                 and no such resource is counted (see `tutti resource`)",
                 asked.origin(number),
                 want.count
             );
@@ -360,6 +379,14 @@ fn resources(
             Some((_, _, count)) => *count = want.count.max(*count),
             None => most.push((number, name, want.count)),
         }
+    }
+    for (number, name, (count, per)) in devices {
+        let per = match per {
+            Per::Job => "",
+            Per::Node => "/node",
+            Per::Task => "/task",
+        };
+        words.push((number, vec![format!("--device={name}:{count}{per}")]));
     }
     for (number, name, count) in most {
         words.push((number, vec![format!("--resource={name}:{count}")]));

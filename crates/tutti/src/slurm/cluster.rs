@@ -25,6 +25,8 @@ pub(super) struct Cluster {
     pub(super) resources: Vec<String>,
     /// What nodes have, and names of sets of nodes.
     pub(super) features: Vec<String>,
+    /// Names of devices of nodes.
+    pub(super) devices: Vec<String>,
 }
 
 /// The class of jobs that are submitted and name none.
@@ -40,8 +42,17 @@ impl Cluster {
         if let Ok(Reply::Resources(resources)) = ask_of_the_past(&Request::Resources) {
             found.resources = resources.into_iter().map(|it| it.resource).collect();
         }
+        let nodes = nodes();
+        let mut devices: Vec<String> = nodes
+            .iter()
+            .flat_map(|node| &node.devices)
+            .filter_map(|it| Some(it.device.split_once(':')?.0.to_owned()))
+            .collect();
+        devices.sort();
+        devices.dedup();
+        found.devices = devices;
         let mut features: Vec<String> =
-            nodes().into_iter().flat_map(|node| [node.sets, node.features]).flatten().collect();
+            nodes.into_iter().flat_map(|node| [node.sets, node.features]).flatten().collect();
         features.sort();
         features.dedup();
         found.features = features;

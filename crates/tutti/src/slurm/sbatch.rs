@@ -28,8 +28,9 @@ sbatch: submit a batch script with Slurm's options; `tutti batch` is the same ve
 
 Options stand in #SBATCH lines above the first command, in variables such as
 SBATCH_PARTITION, and on the command line, which counts most. Partitions are
-queues and classes (`sinfo`). --gres, --gpus and --licenses ask for counted
-resources (`tutti resource`). -a/--array submits a job array: 0-99:2%10.
+queues and classes (`sinfo`). --gres and --gpus ask for devices of nodes (`tutti
+nodes device`), they and --licenses for counted resources (`tutti resource`).
+-a/--array submits a job array: 0-99:2%10.
 ";
 
 /// Variables with options, in Slurm's words.
@@ -328,7 +329,7 @@ mod tests {
         partitions.extend(classes.map(|class| partition(class, false)));
         let resources = ["gpu", "a100", "matlab"].map(str::to_owned).to_vec();
         let features = ["haswell", "skylake"].map(str::to_owned).to_vec();
-        Cluster { partitions, resources, features }
+        Cluster { partitions, resources, devices: Vec::new(), features }
     }
 
     fn script(head: &str) -> Vec<u8> {
@@ -358,6 +359,7 @@ mod tests {
         all.extend(request.resources.iter().map(|wish| match wish.amount {
             Amount::Count(count) => format!("r={}:{count}", wish.name),
             Amount::One | Amount::Number(_) => format!("r={}:1", wish.name),
+            Amount::OnNodes { .. } => format!("g={wish}"),
         }));
         all.extend(request.queue.as_ref().map(|queue| format!("q={queue}")));
         all.extend(request.names_class.then(|| format!("k={}", request.class)));
@@ -373,6 +375,24 @@ mod tests {
         all.extend(request.begin_ms.map(|_| "B".to_owned()));
         all.extend(request.array.as_ref().map(|array| format!("a={array}")));
         all.join(" ")
+    }
+
+    #[test]
+    fn options_about_gpus_ask_for_devices_where_nodes_have_them() {
+        let cluster = || Cluster { devices: vec!["gpu".into(), "a100".into()], ..cluster() };
+        for (head, asked) in [
+            ("-n 1; --gres=gpu:2", "n=1 g=gpu:2/node"),
+            ("-n 4; -N 2; --gpus=4", "n=4 N=2 g=gpu:4"),
+            ("-n 4; --gpus-per-task=1", "n=4 g=gpu:1/task"),
+            ("-n 2; --gpus-per-node=a100:2", "n=2 g=a100:2/node"),
+            ("-n 2; --gpus=2; --gpus-per-node=2", "n=2 g=gpu:2/node"),
+            ("-n 1; --gres=gpu:h100:1", "n=1 g=gpu:1/node"),
+        ] {
+            let text = script(head);
+            let line: Line = read(&of_sbatch(), Order::Strict, &[]);
+            let reading = Reading::of(&option_lines(&text).unwrap(), &line, cluster);
+            assert_eq!(shown(&request(&reading).unwrap()), asked, "{head}");
+        }
     }
 
     /// Options that are not available, though Slurm has them.

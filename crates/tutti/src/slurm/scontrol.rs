@@ -465,7 +465,7 @@ fn node_block(node: &NodeReport, partitions: &str) -> Vec<Vec<(&'static str, Str
         ],
         vec![("AvailableFeatures", sets.clone())],
         vec![("ActiveFeatures", sets)],
-        vec![("Gres", "(null)".into())],
+        vec![("Gres", sinfo::gres(node, |_| true))],
         vec![
             ("NodeAddr", node.name.clone()),
             ("NodeHostName", node.name.clone()),

@@ -4,10 +4,11 @@ use super::cluster::{Partition, nodes, partitions};
 use super::format::{self, Piece, duration_short};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::{print_version, wrong};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use tutti_client::output::print;
 use tutti_wire::host_list::format_host_list;
-use tutti_wire::report::NodeReport;
+use tutti_wire::report::{DeviceReport, NodeReport};
 
 const NAME: &str = "sinfo";
 
@@ -327,6 +328,17 @@ fn cell(partition: &Partition, nodes: &[&NodeReport], column: &str) -> String {
     }
 }
 
+/// How many devices of each name a node has, in Slurm's words: `gpu:4`.
+pub(super) fn gres(node: &NodeReport, counts: impl Fn(&DeviceReport) -> bool) -> String {
+    let mut all: BTreeMap<&str, u32> = BTreeMap::new();
+    for device in &node.devices {
+        let name = device.device.split(':').next().unwrap_or_default();
+        *all.entry(name).or_default() += u32::from(counts(device));
+    }
+    let all = all.into_iter().map(|(name, count)| format!("{name}:{count}"));
+    super::or_null(all.collect::<Vec<String>>().join(","))
+}
+
 fn of_node(node: &NodeReport, column: &str) -> String {
     match column {
         "statecompact" => state(node).1.into(),
@@ -344,6 +356,8 @@ fn of_node(node: &NodeReport, column: &str) -> String {
             Some([one, ..]) => format!("{}.{:02}", one / 1000, one % 1000 / 10),
             None => "N/A".into(),
         },
+        "gres" => gres(node, |_| true),
+        "gresused" => gres(node, |device| device.job.is_some()),
         "features" | "features_act" => super::or_null(super::features(node)),
         "reason" => match node.drained.as_deref() {
             None | Some("") => "none".into(),

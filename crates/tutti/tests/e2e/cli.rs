@@ -89,7 +89,7 @@ const CLASS_RULES: [&str; 17] = [
 ];
 
 /// What `tutti nodes --json` has of each node.
-const NODE_KEYS: [&str; 22] = [
+const NODE_KEYS: [&str; 23] = [
     "name",
     "state",
     "drained",
@@ -112,6 +112,7 @@ const NODE_KEYS: [&str; 22] = [
     "external_load",
     "branch_nodes",
     "branch_jobs",
+    "devices",
 ];
 
 #[test]

@@ -32,6 +32,7 @@ mod containers;
 mod control;
 mod deadline;
 mod demo;
+mod devices;
 mod dhc;
 mod disk;
 mod env;

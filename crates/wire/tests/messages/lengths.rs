@@ -8,10 +8,13 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
-use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
+use tutti_types::limits::{
+    DEVICE_FILES_MAX, DEVICE_PATH_BYTES_MAX, DEVICES_PER_NODE_MAX, PROCESSORS_PER_NODE_MAX,
+    SUBSTITUTES_PER_SLOT_MAX,
+};
 use tutti_types::{
-    Candidate, ClusterTime, IfAbsent, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, RowId,
-    Slot, StepId, TaskPlacement, TaskStatus, Timetable,
+    Candidate, ClusterTime, Device, DeviceId, IfAbsent, JobId, LaunchId, Maker, Nanos, NodeId,
+    ProcessorSet, Rank, ResourceName, RowId, Slot, StepId, TaskPlacement, TaskStatus, Timetable,
 };
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
@@ -101,13 +104,40 @@ fn launch(launch: Launch) -> Launch {
 fn share(tasks: usize) -> Share {
     let processors: ProcessorSet = [8191].into_iter().collect();
     let task = TaskPlacement { rank: Rank(u32::MAX), processors };
-    Share { tasks: vec![task; tasks], node_rank: u32::MAX, held: None }
+    let devices = devices(4);
+    let closed = vec![text(DEVICE_PATH_BYTES_MAX); DEVICE_FILES_MAX * DEVICES_PER_NODE_MAX];
+    Share {
+        tasks: vec![task; tasks],
+        node_rank: u32::MAX,
+        held: None,
+        devices,
+        closed,
+        is_closed: true,
+    }
+}
+
+/// So many devices, each as long as it may be.
+fn devices(count: usize) -> Vec<Device> {
+    let id = DeviceId { name: ResourceName::new(&"g".repeat(31)).unwrap(), number: 1023 };
+    let device = Device {
+        id,
+        files: vec![text(DEVICE_PATH_BYTES_MAX); DEVICE_FILES_MAX],
+        maker: Some(Maker::Nvidia),
+        pci: Some(text(32)),
+        numa: Some(u32::MAX),
+        near: (0..PROCESSORS_PER_NODE_MAX).collect(),
+    };
+    vec![device; count]
 }
 
 fn question(question: Question) -> Question {
     match question {
         Question::Upgrade { .. } => Question::Upgrade { program: bytes(PATH_BYTES) },
         Question::Runs { .. } => Question::Runs { program: bytes(PATH_BYTES) },
+        Question::Devices { .. } => {
+            let count = DEVICES_PER_NODE_MAX;
+            Question::Devices { devices: devices(count), others: devices(count) }
+        }
         fixed @ (Question::Switches { .. }
         | Question::Status
         | Question::Timetable
@@ -208,6 +238,7 @@ fn answer(answer: Answer) -> Answer {
             let (job, rank, left_out) = (JobId(u64::MAX), Rank(u32::MAX), u64::MAX);
             Answer::Tasks(vec![TaskReport { job, rank, node, processes, left_out }; 2 * TASKS])
         }
+        Answer::Devices(_) => Answer::Devices(devices(DEVICES_PER_NODE_MAX)),
         Answer::Failed(_) => Answer::Failed(text(TEXT_BYTES)),
         fixed @ (Answer::Fares(_) | Answer::Alive(_) | Answer::Done) => fixed,
     }
@@ -218,6 +249,7 @@ fn report(report: FromAgent) -> FromAgent {
         FromAgent::Join(mut join) => {
             join.held = vec![LAUNCH; HELD_JOBS_MAX];
             join.attach = bytes(PATH_BYTES);
+            join.devices = devices(DEVICES_PER_NODE_MAX);
             FromAgent::Join(join)
         }
         FromAgent::TaskEnded { status, .. } => FromAgent::TaskEnded {

@@ -111,7 +111,16 @@ fn child(tree: &mut Tree, poller: &Poller, token: Child, name: &str, node: u32) 
     assert!(matches!(theirs.next(), Ok(Some(ToBranch::Taken { .. }))));
     let spec = NodeSpec { name: name.into(), processors: ProcessorSet::default(), memory_bytes: 0 };
     let (held, attach, address) = (Vec::new(), Vec::new().into(), String::new());
-    let join = Join { spec, held, attach, address, tasks_max: 1, keeper: 1, features: [].into() };
+    let join = Join {
+        spec,
+        held,
+        attach,
+        address,
+        tasks_max: 1,
+        keeper: 1,
+        features: [].into(),
+        devices: Vec::new(),
+    };
     let joining = Joining { attempt: 1, life: 1, ..Joining::default() };
     let mut report = Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) };
     assert!(tree.routes.note_report(token, &mut report));

@@ -228,28 +228,29 @@ impl Core {
             return residence.parts.iter().all(all_there).then(|| residence.parts.clone());
         }
         let spec = &record.spec;
-        let memory = |node| self.memory_for(own, spec, node);
+        let room = |node| self.room_for(job, own, node);
         if !spec.nodes.is_none() {
             let from = from.unwrap_or_default().0;
             let begin = floor.partition_point(|&(node, _)| node < from);
-            return lay_on(self.machine(), spec, &floor[begin..], memory);
+            return lay_on(self.machine(), spec, &floor[begin..], room);
         }
         let machine = self.matrix.width();
         if spec.processors_per_task.is_none() && u64::from(spec.tasks) > machine {
-            let free = |node| self.nodes.free_bytes(node);
+            let free = |node| self.machine().room_beside(node, spec);
             let parts = shared(self.machine(), spec, &free).ok()?;
             return parts.iter().all(all_there).then_some(parts);
         }
-        let room = |node| tasks_by_memory(memory(node), spec);
         first_enough(spec, floor, from.unwrap_or_default(), room)
     }
 
-    /// The memory of a node that a job can have, in bytes: with what it has there already.
-    fn memory_for(&self, own: Option<&Residence>, spec: &JobSpec, node: NodeId) -> u64 {
+    /// For how many tasks of a job a node has memory and devices: with what it has there already.
+    fn room_for(&self, job: JobId, own: Option<&Residence>, node: NodeId) -> u32 {
+        let Some(spec) = self.jobs.get(&job).map(|record| &record.spec) else { return 0 };
         let has = own
             .and_then(|it| it.part(node))
             .map_or(0, |part| crate::termination::memory_of(part, spec));
-        self.nodes.free_bytes(node).saturating_add(has)
+        let memory = self.nodes.free_bytes(node).saturating_add(has);
+        tasks_by_memory(memory, spec).min(self.devices.tasks(node, spec, Some(job)))
     }
 }
 

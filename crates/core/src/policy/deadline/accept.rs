@@ -7,7 +7,6 @@ use super::row_shares::{Sharers, sharers};
 use super::select::{Choice, Need, earliest, least_loaded};
 use crate::controller::Core;
 use crate::matrix::Column;
-use crate::policy::tasks_by_memory;
 use crate::state::record::{Binding, Part, Record};
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet};
@@ -155,7 +154,7 @@ impl Core {
             node,
             processors: column.processors.clone(),
             apart: column.processors.without(&self.used_by_others(sharers, node, column)),
-            tasks: tasks_by_memory(self.nodes.free_bytes(node), spec),
+            tasks: self.machine().room_beside(node, spec),
         })
     }
 

@@ -21,7 +21,7 @@ const NO_V1: &str = "boot with cgroup_no_v1=all, and mount cgroup v2 at /sys/fs/
 const CONTAINER: &str = "give the container a writable cgroup: docs/admin/containers.md";
 
 /// What there is nothing of without cgroups.
-const NEED_CGROUPS: [&str; 5] = ["memory", "processes", "affinity", "cpu", "accounts"];
+const NEED_CGROUPS: [&str; 6] = ["memory", "processes", "affinity", "cpu", "accounts", "devices"];
 
 /// A node, and what of its surroundings decides on what can be done.
 pub(super) struct Node<'a> {
@@ -42,6 +42,7 @@ impl Node<'_> {
             self.affinity(),
             self.weight(),
             self.accounts(),
+            self.devices(),
             self.priority(),
             self.births(),
             self.ipc(),
@@ -210,6 +211,31 @@ impl Node<'_> {
         }
         let text = "jobs with control=priority are frozen instead of making way (controller cpu)";
         Finding::minor("cpu", text).fix(self.controller_fix("let jobs make way by weight"))
+    }
+
+    fn devices(&self) -> Finding {
+        let AgentStatus { gpus, device_control, uid, .. } = self.status;
+        let found = match gpus {
+            0 => "no GPU found".to_owned(),
+            count => format!("{} found", counted(u64::from(*count), "GPU")),
+        };
+        if device_control != "none" {
+            let text = format!("{found}; devices of a job are closed to other jobs");
+            return Finding::good("devices", text)
+                .detail("by a BPF program at each job's cgroup; `tutti nodes device` lists them");
+        }
+        let text = format!("{found}; nothing closes devices of a job to other jobs");
+        let why = match uid {
+            0 => {
+                "this kernel loads no program of the kind BPF_PROG_TYPE_CGROUP_DEVICE \
+                  (CONFIG_CGROUP_BPF), or no cgroup of v2 can be written"
+            }
+            _ => "only an instance of root can close them",
+        };
+        match gpus {
+            0 => Finding::good("devices", found).detail(format!("nothing would close them: {why}")),
+            _ => Finding::minor("devices", text).detail(why),
+        }
     }
 
     fn accounts(&self) -> Finding {

@@ -403,7 +403,9 @@ fn on_node_loss(rule: OnNodeLoss) -> String {
 fn nodes(report: &ShowReport) -> String {
     let Some(details) = &report.details else { return report.job.placement.join("\n") };
     let share = |it: &tutti_wire::show::NodeShare| {
-        format!("{}: processors {}, {}", it.node, it.processors, counted(it.tasks, "task"))
+        let devices: String = it.devices.iter().map(|device| format!(", {device}")).collect();
+        let tasks = counted(it.tasks, "task");
+        format!("{}: processors {}, {tasks}{devices}", it.node, it.processors)
     };
     let mut lines: Vec<String> = details.nodes.iter().map(share).collect();
     if details.nodes_left_out > 0 {

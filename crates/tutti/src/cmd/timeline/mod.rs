@@ -305,7 +305,7 @@ fn parts_of(events: &[EventRecord]) -> Vec<Part> {
         match &record.event.what {
             What::JobStarted { nodes, .. } => {
                 end(&mut parts, &|_| true);
-                for EventNode { node, ranks, processors } in nodes {
+                for EventNode { node, ranks, processors, .. } in nodes {
                     live.push(parts.len());
                     parts.push(Part {
                         job: of.job,
@@ -452,6 +452,7 @@ mod tests {
             node: node.into(),
             ranks: ranks.into(),
             processors: "0-1".into(),
+            devices: Vec::new(),
         };
         let nodes = vec![node("n1", "0-1"), node("n2", "2-3")];
         event(1, cluster_ns, What::JobStarted { launch: 0, nodes, nodes_left_out: 0 })

@@ -303,6 +303,7 @@ pub(super) mod tests {
             external_load: Vec::new(),
             branch_nodes: None,
             branch_jobs: None,
+            devices: Vec::new(),
         }
     }
 

@@ -34,7 +34,16 @@ fn joining(name: &str) -> FromBranch {
     let spec =
         NodeSpec { name: name.into(), processors: ProcessorSet::first(64), memory_bytes: 1 << 40 };
     let (held, attach, address) = (Vec::new(), Vec::new().into(), String::new());
-    let join = Join { spec, held, attach, address, tasks_max: 9, keeper: 9, features: [].into() };
+    let join = Join {
+        spec,
+        held,
+        attach,
+        address,
+        tasks_max: 9,
+        keeper: 9,
+        features: [].into(),
+        devices: Vec::new(),
+    };
     let from = Origin::Joiner(Joining { attempt: 1, life: 9, depth: 1, ..Joining::default() });
     FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }])
 }

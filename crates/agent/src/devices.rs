@@ -1,0 +1,113 @@
+//! Devices of the node: what is found when the agent starts, and files that an administrator names.
+
+use super::driver::Agent;
+use std::path::Path;
+use tracing::warn;
+use tutti_linux::devices::{BusPlace, DeviceFile, Gpu, Maker as Found, device_file};
+use tutti_node::platform::groups::Cgroup;
+use tutti_node::platform::hardware;
+use tutti_types::limits::{DEVICE_FILES_MAX, DEVICES_PER_NODE_MAX, PROCESSORS_PER_NODE_MAX};
+use tutti_types::{Device, DeviceId, JobId, Maker, ResourceName};
+use tutti_wire::code::Code;
+use tutti_wire::launch::Share;
+use tutti_wire::tree::Answer;
+
+/// The GPUs of this node, numbered in the order in which they are found.
+pub(super) fn find() -> Vec<Device> {
+    let Ok(name) = ResourceName::new("gpu") else { return Vec::new() };
+    let found = hardware::gpus().into_iter().take(DEVICES_PER_NODE_MAX);
+    let device = |(number, gpu): (u32, Gpu)| {
+        let files = gpu.files.iter().filter_map(|file| file.to_str());
+        let files = files.take(DEVICE_FILES_MAX).map(Into::into).collect();
+        let id = DeviceId { name, number };
+        at(Device { id, files, ..blank(id) }, Some(gpu.maker), gpu.place)
+    };
+    (0..).zip(found).map(device).filter(Device::is_proper).collect()
+}
+
+impl Agent {
+    /// What named devices are. Each file is a device of its own. New ones are closed to the jobs
+    /// that are here.
+    pub(super) fn look_at(&self, devices: &[Device], others: &[Device]) -> Answer {
+        let devices = match look(devices, others) {
+            Ok(devices) => devices,
+            Err(reason) => return Answer::Failed(reason),
+        };
+        let files: Vec<&str> =
+            devices.iter().flat_map(|it| &it.files).map(String::as_str).collect();
+        let closed = numbers(files.into_iter());
+        for (id, job) in &self.jobs {
+            if let Some(group) = job.group.as_ref().filter(|_| job.cleared.is_none())
+                && let Err(error) = group.close_devices(&closed)
+            {
+                warn!(code = %Code::GoesWithout, "job {id} can open new devices: {error}");
+            }
+        }
+        Answer::Devices(devices)
+    }
+}
+
+/// Closes the devices of a node to a job that begins there, but for its own. Whether that is so;
+/// nothing is done where there are none.
+pub(super) fn close(job: JobId, group: Option<&Cgroup>, share: &Share) -> bool {
+    if share.closed.is_empty() {
+        return false;
+    }
+    let Some(group) = group else { return false };
+    let own = numbers(share.devices.iter().flat_map(|it| &it.files).map(String::as_str));
+    let mut closed = numbers(share.closed.iter().map(String::as_str));
+    closed.retain(|numbers| !own.contains(numbers));
+    let done = group.close_devices(&closed);
+    if let Err(error) = &done {
+        warn!(code = %Code::GoesWithout, "job {job} can open devices of others: {error}");
+    }
+    done.is_ok()
+}
+
+/// The numbers of device files, as far as they are there.
+fn numbers<'a>(files: impl Iterator<Item = &'a str>) -> Vec<(u32, u32)> {
+    files.filter_map(|file| tutti_linux::devices::device_numbers(Path::new(file)).ok()).collect()
+}
+
+fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
+    let mut known: Vec<(DeviceId, (u32, u32))> = Vec::new();
+    for device in others {
+        let numbers = |file: &String| tutti_linux::devices::device_numbers(Path::new(file)).ok();
+        known.extend(device.files.iter().filter_map(numbers).map(|it| (device.id, it)));
+    }
+    let mut all = Vec::with_capacity(devices.len());
+    for device in devices.iter().filter(|device| device.is_proper()) {
+        let mut first: Option<DeviceFile> = None;
+        for path in &device.files {
+            let file = device_file(Path::new(path)).map_err(|error| error.to_string())?;
+            let (major, minor) = file.numbers;
+            if let Some((other, _)) = known.iter().find(|(_, numbers)| *numbers == file.numbers) {
+                return Err(format!(
+                    "{path} is device {major}:{minor}, as is a file of {other}; a device can't be \
+                     two"
+                ));
+            }
+            known.push((device.id, file.numbers));
+            first = first.or(Some(file));
+        }
+        let Some(DeviceFile { maker, place, .. }) = first else { continue };
+        all.push(at(device.clone(), maker, place));
+    }
+    Ok(all)
+}
+
+fn blank(id: DeviceId) -> Device {
+    let near = std::iter::empty().collect();
+    Device { id, files: Vec::new(), maker: None, pci: None, numa: None, near }
+}
+
+/// The device with what the kernel says of it.
+fn at(device: Device, maker: Option<Found>, place: BusPlace) -> Device {
+    let maker = maker.map(|maker| match maker {
+        Found::Amd => Maker::Amd,
+        Found::Intel => Maker::Intel,
+        Found::Nvidia => Maker::Nvidia,
+    });
+    let near = place.processors.into_iter().filter(|&it| it < PROCESSORS_PER_NODE_MAX).collect();
+    Device { maker, pci: place.pci, numa: place.numa, near, ..device }
+}

@@ -1,0 +1,160 @@
+//! Devices: numbers of a resource that belongs to one node, each with files under `/dev`.
+//!
+//! An agent finds the devices of its node, or an administrator names them. A job asks for so many
+//! of a name ([`crate::resource::Amount::OnNodes`]) and gets particular ones.
+
+use crate::ids::ProcessorSet;
+use crate::limits::{DEVICE_FILES_MAX, DEVICE_PATH_BYTES_MAX, RESOURCE_COUNT_MAX};
+use crate::resource::{ResourceError, ResourceName};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// A device's name on its node, such as `gpu:0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DeviceId {
+    /// What it is.
+    pub name: ResourceName,
+    /// Its number among those of the name.
+    pub number: u32,
+}
+
+/// A device of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name.
+    pub id: DeviceId,
+    /// The paths of its files: character devices. The first is the one that names it.
+    pub files: Vec<String>,
+    /// Its maker, if it is known to be a GPU.
+    pub maker: Option<Maker>,
+    /// Its address on the PCI bus, such as `0000:3b:00.0`, if that is known.
+    pub pci: Option<String>,
+    /// Its NUMA node, if that is known.
+    pub numa: Option<u32>,
+    /// The processors of that NUMA node; empty where it is unknown.
+    pub near: ProcessorSet,
+}
+
+/// A maker of GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Maker {
+    /// AMD.
+    Amd,
+    /// Intel.
+    Intel,
+    /// NVIDIA.
+    Nvidia,
+}
+
+/// Why a text names no device, or no files of one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// The name of the resource is none.
+    #[error(transparent)]
+    Name(#[from] ResourceError),
+    /// What follows the name is no number.
+    #[error(
+        "invalid device {0:?}: write NAME:NUMBER with a number below {RESOURCE_COUNT_MAX}, such as \
+         gpu:0"
+    )]
+    Number(String),
+    /// A path that is too long, not absolute, or has other parts than names.
+    #[error(
+        "invalid device file {0:?}: write its absolute path without '..', at most \
+         {DEVICE_PATH_BYTES_MAX} bytes, such as /dev/nvidia0"
+    )]
+    Path(String),
+    /// More files than a device may have.
+    #[error("{0} has {1} files; a device may have at most {DEVICE_FILES_MAX}")]
+    Files(DeviceId, usize),
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.number)
+    }
+}
+
+impl core::str::FromStr for DeviceId {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let wrong = || DeviceError::Number(text.chars().take(64).collect());
+        let (name, number) = text.split_once(':').ok_or_else(wrong)?;
+        let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = number.parse().ok().filter(|&number| digits && number < RESOURCE_COUNT_MAX);
+        Ok(Self { name: ResourceName::new(name)?, number: number.ok_or_else(wrong)? })
+    }
+}
+
+impl Device {
+    /// A device with these files, separated by `+`, of which nothing more is known.
+    ///
+    /// # Errors
+    /// If there are too many, or one of the paths could not be a device's.
+    pub fn named(id: DeviceId, files: &str) -> Result<Self, DeviceError> {
+        let files: Vec<String> = files.split('+').map(Into::into).collect();
+        if files.len() > DEVICE_FILES_MAX {
+            return Err(DeviceError::Files(id, files.len()));
+        }
+        if let Some(wrong) = files.iter().find(|path| !is_proper(path)) {
+            return Err(DeviceError::Path(wrong.chars().take(64).collect()));
+        }
+        Ok(Self { id, files, maker: None, pci: None, numa: None, near: ProcessorSet::new() })
+    }
+
+    /// Whether its name, number and files are such as may be.
+    #[must_use]
+    pub fn is_proper(&self) -> bool {
+        let pci = self.pci.as_ref().is_none_or(|pci| pci.len() <= 32);
+        self.id.number < RESOURCE_COUNT_MAX
+            && !self.files.is_empty()
+            && self.files.len() <= DEVICE_FILES_MAX
+            && self.files.iter().all(|path| is_proper(path))
+            && pci
+    }
+}
+
+/// Whether a path is absolute, short, in printable ASCII, and each of its parts is a name.
+fn is_proper(path: &str) -> bool {
+    let mut parts = path.split('/');
+    let printable = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    let is_name = |part: &str| !part.is_empty() && part != "." && part != "..";
+    printable && path.len() <= DEVICE_PATH_BYTES_MAX && parts.next() == Some("") && {
+        let mut names = parts.peekable();
+        names.peek().is_some() && names.all(is_name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Device, DeviceId};
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_device_is_a_name_with_a_number() {
+        let id: DeviceId = "gpu:3".parse().unwrap();
+        assert_eq!((id.name.as_str(), id.number, id.to_string()), ("gpu", 3, "gpu:3".into()));
+        for text in ["", "gpu", "gpu:", "gpu:-1", "gpu:+1", "gpu:1024", "GPU:1", "gpu:1:2"] {
+            assert!(text.parse::<DeviceId>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_device_are_plain_absolute_paths() {
+        let id: DeviceId = "gpu:0".parse().unwrap();
+        let device = Device::named(id, "/dev/dri/renderD128+/dev/dri/card0").unwrap();
+        assert_eq!(device.files, ["/dev/dri/renderD128", "/dev/dri/card0"]);
+        assert!(device.is_proper());
+        let long = alloc::format!("/{}", "x".repeat(300));
+        let paths =
+            ["", "/", "dev/x", "/dev/../x", "/dev//x", "/dev/x/", "/a b", "/a\n", "/a,b", &long];
+        for path in paths {
+            assert!(Device::named(id, path).is_err(), "{path:?}");
+        }
+        assert!(Device::named(id, "/a+/b+/c+/d+/e").is_err());
+    }
+}
