@@ -16,8 +16,8 @@ use tutti_node::link::Link;
 use tutti_secure::Fingerprint;
 use tutti_types::limits::FEATURES_MAX;
 use tutti_types::{
-    ClusterTime, EndReason, FeatureName, JobId, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss,
-    ProcessorSet, Rank, StepId, StepKey, TaskStatus, Timetable,
+    ClusterTime, Device, EndReason, FeatureName, JobId, LaunchId, Nanos, NodeId, NodeSpec,
+    OnNodeLoss, ProcessorSet, Rank, StepId, StepKey, TaskStatus, Timetable,
 };
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
@@ -499,8 +499,9 @@ impl Driver {
     }
 
     /// What a node has, if that is new.
-    fn note_features(&mut self, node: NodeId, found: BTreeSet<FeatureName>) {
-        let good = found.into_iter().filter(|feature| is_feature_name(&feature.0));
+    fn note_found(&mut self, node: NodeId, features: BTreeSet<FeatureName>, devices: Vec<Device>) {
+        self.note_devices(node, devices);
+        let good = features.into_iter().filter(|feature| is_feature_name(&feature.0));
         let features: BTreeSet<_> = good.take(FEATURES_MAX).collect();
         if !self.core.node_features(node).eq(&features) {
             self.apply(&Event::NodeFeatures { node, features });
@@ -561,7 +562,6 @@ impl Driver {
         }
         let (up, away) = self.is_back(node, &join);
         let Join { spec, held, features, devices, .. } = join;
-        self.note_features(node, features);
         self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
@@ -576,7 +576,7 @@ impl Driver {
             }
             self.reconcile(node, &launched, &held, same_keeper);
         }
-        self.note_devices(node, devices);
+        self.note_found(node, features, devices);
         if away || !up {
             self.join_when_clear(node, spec, left);
         }

@@ -257,9 +257,8 @@ impl Core {
             Event::SetDrained { node, reason } => self.on_drained(now, *node, reason.as_deref()),
             Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
             Event::SetNodeSet { name, nodes } => self.on_set_node_set(name, nodes),
-            Event::NodeMeasured { .. } | Event::NodeFeatures { .. } | Event::NodeLoad { .. } => {
-                self.on_found_of_node(event);
-            }
+            Event::NodeMeasured { .. } | Event::NodeLoad { .. } => self.on_measured(event),
+            Event::NodeFeatures { node, features } => self.note_features(*node, features),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
                 self.on_submit_event(now, event, actions);
             }

@@ -16,8 +16,9 @@ use crate::controller::Core;
 use crate::event::Event;
 use crate::matrix::Column;
 use crate::state::record::{Course, Phase};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use tutti_types::ids::{JobId, NodeId};
+use tutti_types::ids::{FeatureName, JobId, NodeId};
 use tutti_types::job::NodeSpec;
 use tutti_types::limits::JOB_NUMBER_MAX;
 use tutti_types::time::ClusterTime;
@@ -200,16 +201,18 @@ impl Core {
         }
     }
 
-    /// What a node has or does was found out.
-    pub(crate) fn on_found_of_node(&mut self, event: &Event) {
-        match event {
-            Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
-            Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
-            Event::NodeFeatures { node, features } => {
-                self.features.insert(*node, features.clone());
-            }
-            _ => {}
+    /// What a node can do, or how busy it is.
+    pub(crate) fn on_measured(&mut self, event: &Event) {
+        if let Event::NodeMeasured { node, figures } = event {
+            self.nodes.measure(*node, *figures);
+        } else if let Event::NodeLoad { node, averages } = event {
+            self.nodes.load(*node, *averages);
         }
+    }
+
+    /// What programs may need of a node's processors.
+    pub(crate) fn note_features(&mut self, node: NodeId, features: &BTreeSet<FeatureName>) {
+        self.features.insert(node, features.clone());
     }
 
     /// A node is none of ours any more.

@@ -2,8 +2,8 @@
 //!
 //! An administrator names a time of the week or of a day, and what changes then
 //! ([`TimedChange`]). Only the driver knows people's clocks: it names the next moment of each
-//! change, and says when moments have come ([`Event::TimedDue`](crate::Event::TimedDue)), all of
-//! them in one event and in their order.
+//! change, and says when moments have come ([`Event::TimedDue`]), all of them in one event and in
+//! their order.
 //!
 //! A node that is to go out of service takes no job that may last longer than until that moment.
 //! How long a job may last is its time limit and its grace; one without a limit may last for ever.

@@ -528,6 +528,10 @@ fn leaves(f: &mut fmt::Formatter<'_>, node: NodeId, unix_ms: u64, limited: bool)
     f.write_str(leaves_before(limited))
 }
 
+fn used_up(f: &mut fmt::Formatter<'_>, limit: QueueLimit, most: u64) -> fmt::Result {
+    write!(f, "a limit of its queue is used up: {limit}={}", Shown(limit.param(), most))
+}
+
 fn lacks_devices(f: &mut fmt::Formatter<'_>, name: ResourceName) -> fmt::Result {
     write!(f, "other jobs have its devices: {name} (see `tutti nodes device`)")
 }
@@ -600,10 +604,7 @@ impl fmt::Display for WaitReason {
             Self::Foreign { processors } => foreign(f, *processors),
             Self::Suspended => f.write_str("suspended before it began"),
             Self::KeptRows { limit, kept } => kept_rows(f, *limit, *kept),
-            Self::Queue { limit, most } => {
-                let most = Shown(limit.param(), *most);
-                write!(f, "a limit of its queue is used up: {limit}={most}")
-            }
+            Self::Queue { limit, most } => used_up(f, *limit, *most),
             Self::Held { by } => f.write_str(held(*by)),
             Self::Overrun => f.write_str(OVERRUN),
             Self::After { after, more, one } => starts_after(f, *after, *more, *one),

@@ -89,7 +89,7 @@ const CLASS_RULES: [&str; 17] = [
 ];
 
 /// What `tutti nodes --json` has of each node.
-const NODE_KEYS: [&str; 23] = [
+const NODE_KEYS: [&str; 24] = [
     "name",
     "state",
     "drained",
@@ -109,6 +109,7 @@ const NODE_KEYS: [&str; 23] = [
     "clock_ahead_ns",
     "late_timetables",
     "external_load_milli",
+    "features",
     "external_load",
     "branch_nodes",
     "branch_jobs",
