@@ -111,7 +111,7 @@ fn a_program_without_a_handler_is_queued_again_and_that_is_said() {
     instance.wait_for_state(job, "running");
     assert_eq!(last(&instance, job), "died");
     instance.tutti(&["cancel", &job.to_string()]).expect(0);
-    instance.expect_no_nappers();
+    eventually("all end", || instance.nappers().is_empty().then_some(()));
 }
 
 #[test]
@@ -206,5 +206,5 @@ fn what_can_not_save_its_state_is_refused_with_what_to_do() {
         instance.tutti(&["cancel", "--now", &job]).expect(0);
     }
     run.wait();
-    instance.expect_no_nappers();
+    eventually("all end", || instance.nappers().is_empty().then_some(()));
 }
