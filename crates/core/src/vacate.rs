@@ -51,6 +51,7 @@ impl Core {
     pub(crate) fn note_seated(&mut self) {
         let has_turns = |job: &JobId| {
             self.matrix.seat(*job).is_some()
+                && self.jobs.get(job).is_some_and(|record| !record.suspended)
                 && self.residence(*job).is_some_and(|residence| !residence.ending())
         };
         let seated = self.vacates.asked.keys().copied().filter(has_turns).collect();

@@ -566,9 +566,17 @@ WORLD_SIZE=2";
 
         let mut known: Vec<&str> =
             VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
-        // This job has no counted resource, is no batch script, of no array, and has one node.
+        // This job has no counted resource and no device, is no batch script, of no array, was never
+        // asked to save its state, wants no notice, and has one node.
         let others = [
             "TMPDIR",
+            "CUDA_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "ZE_AFFINITY_MASK",
+            "CUDA_DEVICE_ORDER",
+            "TUTTI_DEVICES",
+            "TUTTI_RESUMES",
+            "TUTTI_VACATE",
             "TUTTI_RESOURCE_...",
             "TUTTI_SCRIPT",
             "TUTTI_LINE",
