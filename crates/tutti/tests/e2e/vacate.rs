@@ -360,6 +360,11 @@ fn steps_of_a_batch_job_register_for_it() {
 fn commands_run_for_a_program_that_does_not_know_of_notices() {
     let instance = up();
     let python = root_of_sources().join("python");
+    // Without notices, before other jobs use the processors; and a program that is not there.
+    for (words, code) in [("true", 0), ("sh -c 'kill -9 $$'", 137), ("./nosuch", 127)] {
+        let line = format!("PYTHONPATH={} python3 -Bm tutti.vacate -- {words}", python.display());
+        instance.shell(&line).expect(code);
+    }
     let line = format!(
         "export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={}; exec python3 -m tutti.vacate \
          --release 'echo vacate $PROGRAM_PID >> heard' --acquire 'echo resume >> heard' -- \
@@ -372,11 +377,6 @@ fn commands_run_for_a_program_that_does_not_know_of_notices() {
     let notice = format!("vacate {}", program.trim());
     assert!(heard_times(&instance, &notice) >= 2, "{}", heard(&instance));
     assert!(heard_times(&instance, "resume") >= 2, "{}", heard(&instance));
-    // The same without notices, and a program that is not there.
-    for (words, code) in [("true", 0), ("sh -c 'kill -9 $$'", 137), ("./nosuch", 127)] {
-        let line = format!("PYTHONPATH={} python3 -Bm tutti.vacate -- {words}", python.display());
-        instance.shell(&line).expect(code);
-    }
 }
 
 #[test]
