@@ -566,8 +566,8 @@ WORLD_SIZE=2";
 
         let mut known: Vec<&str> =
             VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
-        // This job has no counted resource and no device, is no batch script, of no array, was never
-        // asked to save its state, wants no notice, and has one node.
+        // This job has no counted resource and no device, is no batch script, of no array, was
+        // never asked to save its state, wants no notice, and has one node.
         let others = [
             "TMPDIR",
             "CUDA_VISIBLE_DEVICES",
