@@ -41,7 +41,9 @@ impl Core {
     /// How long before a change takes effect the nodes must know of it.
     pub(crate) fn lead(&self) -> Nanos {
         let most = Nanos(self.params.quantum().0 / 2);
-        let seated = self.vacates.seated.iter();
+        // One whose tasks have all ended loses nothing, and others run in its place already.
+        let is_there = |job: &&JobId| self.residence(**job).is_some_and(|it| it.present());
+        let seated = self.vacates.seated.iter().filter(is_there);
         let longest = seated.filter_map(|job| self.vacates.asked.get(job)).max();
         let longest = longest.filter(|_| self.plans.rows.is_empty());
         longest.map_or(self.params.lead(), |&lead| lead.min(most).max(self.params.lead()))

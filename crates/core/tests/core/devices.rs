@@ -253,11 +253,7 @@ proptest! {
         });
         let ids: Vec<JobId> = submitted.collect();
         for _ in &ids {
-            let runs = ids.iter().find(|&&job| {
-                let view = c.core.job(job, ClusterTime(c.now));
-                view.is_some_and(|view| matches!(view.state, JobState::Running { .. }))
-            });
-            let runs = *runs.expect("one of those that are left runs");
+            let runs = c.first_running(&ids).expect("one of those that are left runs");
             prop_assert!(!has(&c, runs).is_empty());
             c.finish(runs);
         }
