@@ -97,8 +97,8 @@ pub struct Cluster {
     /// Whether jobs were given other classes by request.
     has_reclassed: bool,
     /// By how much changes took effect later for jobs that are asked to vacate, in all, in
-    /// nanoseconds. Nodes run others in place of an ended job at once, and the ledger counts that from
-    /// the change on, so it may be off by so much.
+    /// nanoseconds. Nodes run others in place of an ended job at once, and the ledger counts that
+    /// from the change on, so it may be off by so much.
     put_off_ns: u64,
     /// The latest launch of each job that was launched again, in whole or in part.
     launches: BTreeMap<JobId, u32>,
