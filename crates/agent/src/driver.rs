@@ -687,7 +687,8 @@ impl Agent {
         self.external.load = LoadReports::default();
         self.external.taken.forget_told(clock::monotonic_ns());
         self.take_settings(settings);
-        for launch in self.all_launches() {
+        let held = self.all_launches();
+        for &launch in &held {
             if launch.is_further() {
                 self.meet_step(launch, known.contains(&launch));
             } else if known.contains(&launch) {
@@ -698,10 +699,11 @@ impl Agent {
             }
         }
         // What ended between two joins is not reported on the later one, which still names it: a
-        // node that was lost would be waited for.
+        // node that was lost would be waited for. One that was just reported is not reported twice:
+        // the second time would be taken for a launch of the same number that came meanwhile.
         let joined_with = std::mem::take(&mut self.service.joined_with);
         for &launch in &joined_with {
-            if !known.contains(&launch) && !self.is_here(launch) {
+            if !known.contains(&launch) && !held.contains(&launch) {
                 self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
             }
         }

@@ -42,14 +42,6 @@ impl Agent {
         jobs.chain(self.steps.values().map(|step| step.launch)).collect()
     }
 
-    /// Whether a launch of a job or of a step is here.
-    pub(super) fn is_here(&mut self, launch: LaunchId) -> bool {
-        match launch.is_further() {
-            true => self.step_launched(launch).is_some(),
-            false => self.launched(launch).is_some(),
-        }
-    }
-
     fn step_launched(&mut self, launch: LaunchId) -> Option<&mut Step> {
         self.steps.get_mut(&launch.key()).filter(|step| step.launch == launch)
     }

@@ -46,7 +46,8 @@ const NEW: u64 = 200;
 /// holding its group, so that it ran out of its turn; an agent that was stopped below another one
 /// while the controller's machine was restarted, whose time the world took for being gone by though
 /// its lease was over; a head's agent that had just begun, which the check took for one that knows
-/// the time of before the restart.
+/// the time of before the restart; an unknown launch whose end was reported twice, so that the
+/// second time was taken for the end of the launch that had got its number.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -106,6 +107,7 @@ const FOUND: &[u64] = &[
     90_107_450,
     90_149_566,
     90_161_162,
+    1_795_922_576,
 ];
 
 /// The same for clusters of some size in a calm time.
