@@ -3,11 +3,11 @@
 
 use anyhow::Context;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, setsockopt, socket,
-    sockopt,
+    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, getpeername,
+    setsockopt, socket, sockopt,
 };
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use tutti_linux::tcp::limit_unsent;
@@ -69,6 +69,17 @@ impl Carrier {
             #[cfg(feature = "simulation")]
             Self::Simulated(_, member) => Some((member, Fingerprint::from_bytes([0; 32]))),
         }
+    }
+}
+
+impl Carrier {
+    /// The address of the peer's machine, as the kernel has it; `None` on this machine.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let Self::Far(stream) = self else { return None };
+        let peer = getpeername::<SockaddrStorage>(stream.as_fd().as_raw_fd()).ok()?;
+        let v4 = peer.as_sockaddr_in().map(|peer| IpAddr::V4(peer.ip()));
+        v4.or_else(|| peer.as_sockaddr_in6().map(|peer| IpAddr::V6(peer.ip())))
+            .map(|address| address.to_canonical())
     }
 }
 

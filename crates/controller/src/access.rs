@@ -3,12 +3,19 @@
 use super::bank::{account_name, group_of_name, user_of_name};
 use super::driver::Driver;
 use super::error::Problem;
+use super::host_names::IsOne;
+use nix::ifaddrs::getifaddrs;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
 use tutti_core::Event;
-use tutti_types::{Access, BankAccount, Grantee, GroupId, NodeSetName, Origin, UserId};
+use tutti_types::{Access, BankAccount, Grantee, GroupId, NodeId, NodeSetName, Origin, UserId};
 use tutti_wire::code::Code;
-use tutti_wire::host_list::{HostItem, parse_host_list};
+use tutti_wire::host_list::HostItem;
 use tutti_wire::launch::Credentials;
 use tutti_wire::local::Reply;
+use tutti_wire::origins::{OriginItem, parse_origins};
 use tutti_wire::report::AccessReport;
 
 /// How all users are written, and every machine.
@@ -47,6 +54,7 @@ impl Driver {
         for (grantee, origin) in grants {
             self.apply(&Event::SetAccess { grantee, origin });
         }
+        self.ask_host_names(None, true);
         self.reply_access(token);
     }
 
@@ -62,18 +70,70 @@ impl Driver {
             ANYWHERE => Some(Origin::Anywhere),
             list => {
                 // A name without a user would shut out the users that are meant.
-                self.named(list)?;
+                self.check_origins(list)?;
                 Some(Origin::Machines(list.into()))
             }
         };
         Ok((grantee, origin))
     }
 
-    /// Why a user may not hand in jobs from the machine that this connection is from, if so.
+    /// Whether all nodes and sets of a list are there, and the rest can be read.
+    fn check_origins(&self, list: &str) -> Result<(), Problem> {
+        for item in parse_origins(list).map_err(|error| Problem::from(error.to_string()))? {
+            match item {
+                OriginItem::Nodes(HostItem::Set(name)) => {
+                    self.named(&format!("set:{name}"))?;
+                }
+                OriginItem::Nodes(HostItem::Names(names)) => {
+                    for name in names {
+                        self.named(&name)?;
+                    }
+                }
+                OriginItem::Addresses(_) | OriginItem::Hosts(_) | OriginItem::Netgroup(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Has name servers asked for the machine of a node, or for all, if any list needs that.
+    pub(super) fn ask_host_names(&self, node: Option<NodeId>, anew: bool) {
+        let lists = self.core.access().values().filter_map(|origin| match origin {
+            Origin::Anywhere => None,
+            Origin::Machines(list) => parse_origins(list).ok(),
+        });
+        let (mut needs_names, mut netgroups) = (false, BTreeSet::new());
+        for item in lists.flatten() {
+            match item {
+                OriginItem::Hosts(_) => needs_names = true,
+                OriginItem::Netgroup(name) => drop(netgroups.insert(name)),
+                OriginItem::Nodes(_) | OriginItem::Addresses(_) => {}
+            }
+        }
+        if needs_names || !netgroups.is_empty() {
+            let nodes = self.nodes.keys().copied().filter(|it| node.is_none_or(|node| node == *it));
+            let addresses: Vec<IpAddr> = nodes.flat_map(|node| self.addresses_of(node)).collect();
+            self.cluster.host_names.ask(addresses, &Arc::new(netgroups), anew);
+        }
+    }
+
+    /// The addresses of a node's machine, as far as they are known: that from which its agent has
+    /// connected, and all that this machine has.
+    fn addresses_of(&self, node: NodeId) -> Vec<IpAddr> {
+        match self.nodes.get(&node) {
+            Some(entry) if !entry.is_here => entry.place.address.parse().into_iter().collect(),
+            _ => own_addresses(),
+        }
+    }
+
+    /// Why a user may not submit jobs from the machine that this connection is from, if so.
     pub(super) fn no_access(&self, token: u64, who: &Credentials) -> Option<Problem> {
-        let machine = self.machine_of(token);
+        if self.core.access().is_empty() {
+            return None;
+        }
+        let (machine, addresses) = (self.machine_of(token), self.client_addresses(token));
+        let is_unknown = Cell::new(false);
         let groups = || who.groups.iter().copied().chain([who.gid]).map(GroupId);
-        let is_there = |list: &str| self.is_in(&machine, list);
+        let is_there = |list: &str| self.is_in((&machine, &addresses), list, &is_unknown);
         if self.core.may_submit(UserId(who.uid), groups(), is_there) {
             return None;
         }
@@ -85,10 +145,21 @@ impl Driver {
                  {user}={ANYWHERE}`"
             ),
             false => {
-                format!("{user} may submit jobs from {}, not from {machine}", others.join(","))
+                let (others, address) = (others.join(","), shown(&addresses));
+                let more = match is_unknown.get() {
+                    true => "; its host name is being looked up, so try again in some seconds",
+                    false => "",
+                };
+                format!("{user} may submit jobs from {others}, not from {machine}{address}{more}")
             }
         };
         Some(Problem::new(Code::NoAccess, reason))
+    }
+
+    /// The addresses of the machine that a client is on.
+    fn client_addresses(&self, token: u64) -> Vec<IpAddr> {
+        let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
+        vouch.map_or_else(own_addresses, |vouch| self.addresses_of(vouch.node))
     }
 
     /// The name of the machine that a client is on.
@@ -103,20 +174,51 @@ impl Driver {
         }
     }
 
-    /// Whether a machine is in a list of nodes, some of which may not be there any more.
-    fn is_in(&self, machine: &str, list: &str) -> bool {
-        let is_machine = |item: HostItem| match item {
-            HostItem::Names(names) => names.iter().any(|name| name == machine),
-            HostItem::Set(set) => {
+    /// Whether a machine is in a list, of which some nodes may not be there any more; notes if that
+    /// is unknown.
+    fn is_in(
+        &self,
+        (machine, addresses): (&str, &[IpAddr]),
+        list: &str,
+        is_unknown: &Cell<bool>,
+    ) -> bool {
+        let is_machine = |item: OriginItem| match item {
+            OriginItem::Nodes(HostItem::Names(names)) => names.iter().any(|name| name == machine),
+            OriginItem::Nodes(HostItem::Set(set)) => {
                 let nodes = self.core.node_sets().get(&NodeSetName::new(&set));
                 nodes.is_some_and(|nodes| nodes.iter().any(|&node| self.node_name(node) == machine))
             }
+            // Nodes may have such names, too.
+            OriginItem::Hosts(pattern) if pattern.eq_ignore_ascii_case(machine) => true,
+            item @ (OriginItem::Addresses(_) | OriginItem::Hosts(_) | OriginItem::Netgroup(_)) => {
+                let is_one = self.cluster.host_names.is_one(&item, addresses);
+                is_unknown.set(is_unknown.get() || is_one == IsOne::Unknown);
+                is_one == IsOne::Yes
+            }
         };
-        parse_host_list(list).is_ok_and(|items| items.into_iter().any(is_machine))
+        parse_origins(list).is_ok_and(|items| items.into_iter().any(is_machine))
     }
 }
 
-/// From where a user may hand in jobs.
+/// The addresses of this machine.
+fn own_addresses() -> Vec<IpAddr> {
+    let all = getifaddrs().into_iter().flatten().filter_map(|it| it.address);
+    let ip = all.filter_map(|address| {
+        let v4 = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
+    });
+    ip.collect()
+}
+
+/// An address behind the name of its machine; nothing of this machine, which has several.
+fn shown(addresses: &[IpAddr]) -> String {
+    match addresses {
+        [address] => format!(" ({address})"),
+        _ => String::new(),
+    }
+}
+
+/// From where a user may submit jobs.
 fn elsewhere(access: &Access, user: UserId, groups: impl Iterator<Item = GroupId>) -> Vec<String> {
     let all = [Grantee::Everybody, Grantee::User(user)].into_iter();
     let mut lists: Vec<String> = all

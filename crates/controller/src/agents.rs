@@ -554,9 +554,9 @@ impl Driver {
         entry.attach.clone_from(&join.attach);
         entry.address.clone_from(&join.address);
         entry.tasks_max = join.tasks_max;
-        entry.absence.missed = None;
-        entry.absence.residue = None;
+        (entry.absence.missed, entry.absence.residue) = (None, None);
         self.note_keeper(node);
+        self.ask_host_names(Some(node), false);
         if is_here {
             self.count_anew(node);
         }

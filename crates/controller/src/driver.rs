@@ -75,6 +75,8 @@ pub(super) struct Cluster {
     pub(super) removals: super::removal::Removals,
     /// What agents were told of parameters.
     pub(super) told_settings: Option<tutti_wire::tree::Settings>,
+    /// Host names and netgroups of the machines that requests come from.
+    pub(super) host_names: super::host_names::HostNames,
 }
 
 /// The poller, and the bounds on connections.
@@ -282,6 +284,7 @@ impl Driver {
                 next_node: 0,
                 removals: super::removal::Removals::default(),
                 told_settings: None,
+                host_names: super::host_names::HostNames::default(),
             },
             memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
             clock: Clock { clock_ahead, has_clock_file: false, started: now, active: now },

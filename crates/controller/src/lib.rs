@@ -29,6 +29,7 @@ mod exchange;
 mod failures;
 mod forecasts;
 mod history;
+mod host_names;
 mod idempotency;
 mod jobs;
 mod launch_store;

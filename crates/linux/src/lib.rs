@@ -25,6 +25,7 @@ mod error;
 pub mod file_locks;
 pub mod fionread;
 pub mod heap;
+pub mod host_names;
 pub mod inherited;
 pub mod ipc_namespace;
 pub mod kernel;

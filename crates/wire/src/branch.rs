@@ -94,6 +94,8 @@ pub struct Joining {
     /// The fingerprint of the key that it has shown to its parent. The parent says so: whatever
     /// else stands here counts for nothing.
     pub key: [u8; 32],
+    /// The address from which it has connected, likewise; empty at the root.
+    pub address: String,
 }
 
 /// A report on its way.

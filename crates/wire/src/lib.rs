@@ -40,6 +40,7 @@ pub mod limits;
 pub mod local;
 pub mod metrics;
 pub mod notify;
+pub mod origins;
 pub mod parameter;
 pub mod pattern;
 pub mod pmi;

@@ -25,6 +25,10 @@ pub const TASKS_PER_NODE_MAX: u32 = 50_000;
 /// Moments of changes at times, in one answer: as many as one would read.
 pub const TIMED_COMING_MAX: usize = 1000;
 
+/// A list of machines from which users may submit jobs, in bytes: longer ones are sets' or
+/// netgroups' affair.
+pub const ORIGINS_BYTES_MAX: usize = 4096;
+
 /// The name of a job or of a class, in bytes: lists of thousands of jobs fit into a frame.
 pub const NAME_BYTES_MAX: usize = 255;
 

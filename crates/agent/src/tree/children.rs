@@ -201,7 +201,7 @@ impl Tree {
     /// The answer to an agent that asks to join and can't; of one that can, the key that it has
     /// shown is recorded. Another than the child itself has shown it to an agent in its branch,
     /// which is part of the tree only if the child has asked to be; where all are the head's own
-    /// children, there is no other.
+    /// children, there is no other. So is the address from which it has come.
     fn refusal(&self, child: Child, report: &mut Report) -> Option<Order> {
         let (Origin::Joiner(joining), FromAgent::Join(join)) = (&mut report.from, &report.report)
         else {
@@ -210,6 +210,8 @@ impl Tree {
         let (below, name) = (self.branch.children.get(&child)?, &join.spec.name);
         if below.is_named(name) {
             joining.key = *below.key.as_bytes();
+            let address = below.neighbour.link.transport().address();
+            joining.address = address.map_or_else(String::new, |address| address.to_string());
             return None;
         }
         if !self.is_star() && self.routes.knows(&below.name, child) {

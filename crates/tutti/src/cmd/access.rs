@@ -15,11 +15,14 @@ Examples:
   tutti access                            show the list
   tutti access ada=anywhere               ada may submit jobs from every machine
   tutti access '@physics=login[1-2]'      a group, from two machines
+  tutti access ada='10.1.0.0/16,*.lab'    by address, and by host name
+  tutti access ada=@staff                 from the machines of a netgroup
   tutti access ada=none                   remove ada from the list
 
 While the list is empty, all users may submit jobs, from every machine. \
 Otherwise only listed users and root may. A user listed by name and by groups \
-may use the machines of all these entries. Jobs submitted before go on.";
+may use the machines of all these entries. Jobs submitted before go on. A host \
+name counts only if it leads back to the address of the machine.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
@@ -28,8 +31,9 @@ pub(crate) struct AccessArgs {
     #[arg(long)]
     json: bool,
 
-    /// User, group (@physics) or all, and the machines: anywhere, a list of nodes such as
-    /// a[1-8],set:login, or none to remove the entry [default: show all]
+    /// User, group (@physics) or all, and the machines: anywhere, a list of nodes (a[1-8],
+    /// set:login), addresses (10.1.0.0/16), host names (*.lab) and netgroups (@staff), or none to
+    /// remove the entry [default: show all]
     #[arg(value_name = "USER=MACHINES")]
     settings: Vec<String>,
 }

@@ -4,8 +4,10 @@ use crate::cluster::Bed;
 use crate::harness::{Done, Instance, NOBODY, Running, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::{Permissions, set_permissions};
+use std::fs::{self, Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 /// Another user.
 const SOMEBODY: u32 = 1234;
@@ -100,6 +102,82 @@ fn a_list_may_say_from_which_machines() {
     submit(1).expect(0);
     submit(3).expect(0);
     bed.tutti(2, &["run", "true"]).expect(0);
+}
+
+/// A copy of `/etc` in which machines have other names, and netgroups are in a file.
+fn etc_with(directory: &Path, hosts: &str, netgroups: &str) {
+    let copied = Command::new("cp").args(["-a", "/etc"]).arg(directory).status().unwrap();
+    assert!(copied.success());
+    let etc = directory.join("etc");
+    for (file, text) in [
+        ("hosts", hosts),
+        ("netgroup", netgroups),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nnetgroup: files\n"),
+    ] {
+        fs::write(etc.join(file), text).unwrap();
+    }
+}
+
+#[test]
+fn a_list_may_have_addresses_host_names_and_netgroups() {
+    let bed = Bed::of(3, &[0]);
+    let ip = |number: usize| {
+        let address = bed.node(number).address();
+        address.split_once(':').map_or(address.clone(), |(ip, _)| ip.to_owned())
+    };
+    let hosts = format!("127.0.0.1 localhost\n{} n2.lab\n{} n3.other.example\n", ip(2), ip(3));
+    etc_with(&bed.audit.work, &hosts, "far (n3.other.example,,)\nnone (elsewhere,,)\n");
+    let mut up = bed.node(1).command("unshare");
+    up.args(["-m", "sh", "-c", "mount --bind \"$0\" /etc && exec \"$@\""]);
+    up.arg(bed.audit.work.join("etc")).arg(&bed.audit.program);
+    up.args(["up", "--listen", &bed.node(1).address(), "--name", "n1"]);
+    Running::start(up).wait().expect(0);
+    for (number, name) in [(2, "n2"), (3, "n3")] {
+        let token = bed.tutti(1, &["invite", "--parsable"]).expect(0).text();
+        let head = bed.node(1).address();
+        bed.tutti(number, &["join", &head, token.trim(), "--name", name]).expect(0);
+    }
+    (1..=3).for_each(|number| bed.open_to_all(number));
+    let submit = |number: usize| -> Done {
+        let mut command = bed.node(number).command("setpriv");
+        command.args(["--reuid=1234", "--regid=1234", "--clear-groups"]).arg(&bed.audit.program);
+        command.args(["submit", "-o", "/dev/null", "true"]).current_dir(&bed.audit.work);
+        Running::start(command).wait()
+    };
+    let set = |list: &str| bed.tutti(1, &["access", &format!("1234={list}")]).expect(0);
+    // It is asked for when the list is set, beside the loop.
+    let known = |number: usize| {
+        eventually("its host name", || {
+            (!submit(number).err.contains("is being looked up")).then_some(())
+        });
+    };
+    set(&format!("{}/32", ip(2)));
+    submit(2).expect(0);
+    submit(3).expect(120).says(&format!("not from n3 ({})", ip(3))).says("[T039]");
+    submit(1).expect(120);
+    set("*.lab,127.0.0.1");
+    known(2);
+    known(3);
+    submit(2).expect(0);
+    submit(3).expect(120).says("may submit jobs from *.lab,127.0.0.1, not from n3");
+    submit(1).expect(0);
+    set("@far");
+    known(3);
+    submit(3).expect(0);
+    submit(2).expect(120);
+    set("@none,n3");
+    submit(3).expect(0);
+    known(2);
+    submit(2).expect(120);
+    for (list, says) in [
+        ("10.0.0.0/33", "no mask"),
+        ("10.0.0.1/8", "write 10.0.0.0/8"),
+        ("*.l b", "no host name"),
+        ("@", "no netgroup"),
+        ("nowhere", "there is no node nowhere"),
+    ] {
+        bed.tutti(1, &["access", &format!("1234={list}")]).expect(1).says(says);
+    }
 }
 
 /// A verb of a user on a node, in these groups.
