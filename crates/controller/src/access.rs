@@ -8,7 +8,6 @@ use nix::ifaddrs::getifaddrs;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use tutti_core::Event;
 use tutti_types::{Access, BankAccount, Grantee, GroupId, NodeId, NodeSetName, Origin, UserId};
 use tutti_wire::code::Code;
@@ -109,10 +108,12 @@ impl Driver {
                 OriginItem::Nodes(_) | OriginItem::Addresses(_) => {}
             }
         }
-        if needs_names || !netgroups.is_empty() {
+        let needs_names = needs_names || !netgroups.is_empty();
+        self.cluster.host_names.need(needs_names.then_some(netgroups));
+        if needs_names {
             let nodes = self.nodes.keys().copied().filter(|it| node.is_none_or(|node| node == *it));
             let addresses: Vec<IpAddr> = nodes.flat_map(|node| self.addresses_of(node)).collect();
-            self.cluster.host_names.ask(addresses, &Arc::new(netgroups), anew);
+            self.cluster.host_names.ask(&addresses, anew);
         }
     }
 
@@ -131,6 +132,7 @@ impl Driver {
             return None;
         }
         let (machine, addresses) = (self.machine_of(token), self.client_addresses(token));
+        self.cluster.host_names.ask(&addresses, false);
         let is_unknown = Cell::new(false);
         let groups = || who.groups.iter().copied().chain([who.gid]).map(GroupId);
         let is_there = |list: &str| self.is_in((&machine, &addresses), list, &is_unknown);

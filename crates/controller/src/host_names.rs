@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tutti_linux::host_names::{confirmed_name, is_in_netgroup};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_node::workers::{Bounds, Workers};
@@ -22,14 +22,16 @@ const KEPT_NS: u64 = 300_000_000_000;
 /// submit from.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// One thread asks: all wait for the same name servers.
-const BOUNDS: Bounds = Bounds { of_user: 1, all: 1 };
+/// Threads that ask at once: a name server that does not answer takes each of them some seconds.
+const BOUNDS: Bounds = Bounds { of_user: 8, all: 8 };
 
 /// What is known of an address.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// When it was asked for last.
     asked_ns: u64,
+    /// Whether it is yet to be asked for.
+    waits: bool,
     /// Whether there was an answer yet.
     is_known: bool,
     /// Its host name, if that leads back to it.
@@ -41,9 +43,17 @@ struct Known {
 /// Finds the host name of an address, and which of some netgroups it is in.
 type LookUp = fn(IpAddr, &BTreeSet<String>) -> (Option<String>, BTreeSet<String>);
 
+/// What is known of addresses, and what is to be known.
+#[derive(Default)]
+struct Names {
+    known: BTreeMap<IpAddr, Known>,
+    /// The netgroups of the list; `None` where no item of it needs a host name.
+    netgroups: Option<Arc<BTreeSet<String>>>,
+}
+
 /// What is known of addresses.
 pub(super) struct HostNames {
-    known: Arc<Mutex<BTreeMap<IpAddr, Known>>>,
+    names: Arc<Mutex<Names>>,
     workers: Workers,
     look_up: LookUp,
 }
@@ -67,14 +77,14 @@ pub(super) enum IsOne {
 
 impl HostNames {
     fn by(look_up: LookUp) -> Self {
-        Self { known: Arc::default(), workers: Workers::new(BOUNDS), look_up }
+        Self { names: Arc::default(), workers: Workers::new(BOUNDS), look_up }
     }
 
     /// Whether one of the addresses of a machine is one of an item, which is not of nodes.
     pub(super) fn is_one(&self, item: &OriginItem, addresses: &[IpAddr]) -> IsOne {
         let has = |is_one: &dyn Fn(&Known) -> bool| {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut all = addresses.iter().map(|address| known.get(address));
+            let names = locked(&self.names);
+            let mut all = addresses.iter().map(|address| names.known.get(address));
             if all.clone().flatten().any(|known| known.is_known && is_one(known)) {
                 return IsOne::Yes;
             }
@@ -98,44 +108,63 @@ impl HostNames {
         }
     }
 
-    /// Has name servers asked for these addresses, where what is known of one is old or nothing, or
-    /// is to be asked for `anew`.
-    pub(super) fn ask(
-        &self,
-        addresses: impl IntoIterator<Item = IpAddr>,
-        netgroups: &Arc<BTreeSet<String>>,
-        anew: bool,
-    ) {
+    /// From now on, the host names and these netgroups of machines are needed; `None`: neither is.
+    pub(super) fn need(&self, netgroups: Option<BTreeSet<String>>) {
+        locked(&self.names).netgroups = netgroups.map(Arc::new);
+    }
+
+    /// Has name servers asked for these addresses, if that is needed: where what is known of one is
+    /// old or nothing, or is to be asked for `anew`.
+    pub(super) fn ask(&self, addresses: &[IpAddr], anew: bool) {
         let now_ns = monotonic_ns();
-        for address in addresses {
-            {
-                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                if known.len() >= ADDRESSES_MAX && !known.contains_key(&address) {
-                    known.retain(|_, it| now_ns.saturating_sub(it.asked_ns) < KEPT_NS);
-                    if known.len() >= ADDRESSES_MAX {
-                        return;
-                    }
-                }
-                let is_new = !known.contains_key(&address);
-                let it = known.entry(address).or_default();
-                let is_old = now_ns.saturating_sub(it.asked_ns) >= KEPT_NS;
-                if !(is_new || is_old || anew) {
-                    continue;
-                }
-                it.asked_ns = now_ns;
+        for &address in addresses {
+            if locked(&self.names).is_to_be_asked_for(address, now_ns, anew) {
+                let (names, look_up) = (Arc::clone(&self.names), self.look_up);
+                self.workers.start(0, Box::new(move || ask(&names, address, look_up)));
             }
-            let (known, netgroups) = (Arc::clone(&self.known), Arc::clone(netgroups));
-            let look_up = self.look_up;
-            let work = move || {
-                let (name, netgroups) = look_up(address, &netgroups);
-                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(it) = known.get_mut(&address) {
-                    (it.is_known, it.name, it.netgroups) = (true, name, netgroups);
-                }
-            };
-            self.workers.start(0, Box::new(work));
         }
     }
+}
+
+impl Names {
+    /// Whether an address is to be asked for, which is noted.
+    fn is_to_be_asked_for(&mut self, address: IpAddr, now_ns: u64, anew: bool) -> bool {
+        if self.netgroups.is_none() {
+            return false;
+        }
+        let is_old = |it: &Known| now_ns.saturating_sub(it.asked_ns) >= KEPT_NS;
+        if self.known.len() >= ADDRESSES_MAX && !self.known.contains_key(&address) {
+            self.known.retain(|_, it| it.waits || !is_old(it));
+            if self.known.len() >= ADDRESSES_MAX {
+                return false;
+            }
+        }
+        let is_new = !self.known.contains_key(&address);
+        let it = self.known.entry(address).or_default();
+        let asks = !it.waits && (is_new || is_old(it) || anew);
+        if asks {
+            (it.asked_ns, it.waits) = (now_ns, true);
+        }
+        asks
+    }
+}
+
+/// Asks for an address, and notes the answer.
+fn ask(names: &Mutex<Names>, address: IpAddr, look_up: LookUp) {
+    let netgroups = {
+        let mut names = locked(names);
+        // What the list needs from here on is asked for again.
+        names.known.entry(address).or_default().waits = false;
+        names.netgroups.clone().unwrap_or_default()
+    };
+    let (name, netgroups) = look_up(address, &netgroups);
+    if let Some(it) = locked(names).known.get_mut(&address) {
+        (it.is_known, it.name, it.netgroups) = (true, name, netgroups);
+    }
+}
+
+fn locked(names: &Mutex<Names>) -> MutexGuard<'_, Names> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn look_up(address: IpAddr, netgroups: &BTreeSet<String>) -> (Option<String>, BTreeSet<String>) {
@@ -152,10 +181,10 @@ fn look_up(address: IpAddr, netgroups: &BTreeSet<String>) -> (Option<String>, BT
 
 #[cfg(test)]
 mod tests {
-    use super::{HostNames, IsOne};
+    use super::{HostNames, IsOne, KEPT_NS, Names};
     use std::collections::BTreeSet;
     use std::net::IpAddr;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
     use tutti_wire::origins::{OriginItem, parse_origins};
 
@@ -176,6 +205,15 @@ mod tests {
         (name, netgroups.iter().filter(|name| name.starts_with('a')).cloned().collect())
     }
 
+    /// Waits until something is so of what is known.
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_name_counts_once_it_is_known_and_a_mask_at_once() {
         let names = HostNames::by(one_has_a_name);
@@ -184,18 +222,29 @@ mod tests {
         assert_eq!(names.is_one(&item("10.0.0.0/31"), &other), IsOne::No);
         assert_eq!(names.is_one(&item("*.lab"), &named), IsOne::Unknown);
         assert_eq!(names.is_one(&item("*.lab"), &[]), IsOne::No, "it has no address");
-        let netgroups = Arc::new(BTreeSet::from(["all".to_owned(), "none".to_owned()]));
-        names.ask([named[0], other[0]], &netgroups, false);
-        let begun = Instant::now();
-        while names.is_one(&item("*.lab"), &other) == IsOne::Unknown
-            || names.is_one(&item("*.lab"), &named) == IsOne::Unknown
-        {
-            assert!(begun.elapsed() < Duration::from_secs(30), "no answer");
-            std::thread::yield_now();
-        }
+        names.need(Some(BTreeSet::from(["all".to_owned(), "none".to_owned()])));
+        names.ask(&[named[0], other[0]], false);
+        until("no answer", || {
+            [named, other].iter().all(|it| names.is_one(&item("*.lab"), it) != IsOne::Unknown)
+        });
         assert_eq!(names.is_one(&item("*.lab"), &named), IsOne::Yes);
         assert_eq!(names.is_one(&item("*.lab"), &other), IsOne::No);
         assert_eq!(names.is_one(&item("@all"), &other), IsOne::Yes);
         assert_eq!(names.is_one(&item("@none"), &other), IsOne::No);
+    }
+
+    #[test]
+    fn only_what_is_old_is_asked_for_again_and_only_once_at_a_time() {
+        let (mut names, address) = (Names::default(), address("10.0.0.1"));
+        assert!(!names.is_to_be_asked_for(address, 5, true), "no item needs it");
+        names.netgroups = Some(Arc::default());
+        assert!(names.is_to_be_asked_for(address, 5, false), "it is new");
+        assert!(!names.is_to_be_asked_for(address, 5, true), "it waits already");
+        let names = Mutex::new(names);
+        super::ask(&names, address, one_has_a_name);
+        let mut names = names.into_inner().unwrap();
+        assert!(names.known[&address].is_known);
+        assert!(!names.is_to_be_asked_for(address, 4 + KEPT_NS, false), "it is not old");
+        assert!(names.is_to_be_asked_for(address, 5 + KEPT_NS, false), "it is old");
     }
 }
