@@ -119,7 +119,7 @@ impl ScratchInstance {
     /// Ends it and waits until nothing of it is left.
     pub fn end(mut self) -> anyhow::Result<()> {
         self.ended = true;
-        self.ask(&Request::Down)?;
+        self.ask(&Request::Down { roll_out: None })?;
         wait_until_gone(&self.instance);
         // What it was prepared with is not its own to remove.
         let _ = std::fs::remove_dir_all(self.instance.directory());
@@ -142,7 +142,7 @@ impl Drop for ScratchInstance {
         if !self.ended {
             // On the way out because of another error, which is the one to tell; perhaps that there
             // is no controller.
-            if self.ask(&Request::Down).is_err() {
+            if self.ask(&Request::Down { roll_out: None }).is_err() {
                 let _ = tutti_node::presence::end(&self.instance);
             }
         }
@@ -163,7 +163,7 @@ impl Leftover {
         match self {
             Self::Instance(instance) => {
                 if let Ok(mut link) = dial(instance) {
-                    link.send(&Request::Down);
+                    link.send(&Request::Down { roll_out: None });
                     let _ = link.call::<Reply>();
                 }
                 wait_until_gone(instance);

@@ -6,6 +6,7 @@ pub(super) use connections::{Connection, Kind};
 
 use super::agents::NodeEntry;
 use super::durability::Memory;
+use super::error::Problem;
 use super::jobs::{EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::launch_store::{Kept, Shelf};
 use super::policy::POLICY;
@@ -31,6 +32,7 @@ use tutti_types::{
     ClusterTime, EndReason, FirstStep, JobId, Nanos, NodeId, Outcome, Params, Refusal, RequestId,
     StepId, StepKey, Timetable, default_classes,
 };
+use tutti_wire::code::Code;
 use tutti_wire::event::What;
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::local::Reply;
@@ -41,6 +43,8 @@ use tutti_wire::tree::{ToAgent, timetable_orders};
 pub struct ControllerOptions {
     /// Where it lives.
     pub instance: Instance,
+    /// Whether it goes on with what one of the same supervisor was about that has failed.
+    pub is_successor: bool,
 }
 
 /// How old the last entry of the journal may be while there are jobs.
@@ -222,6 +226,7 @@ pub fn main(options: ControllerOptions) -> anyhow::Result<()> {
     let private = options.instance.private;
     let mut driver = Driver::new(options.instance)?;
     driver.want_notifier_again();
+    driver.follow_roll_out(options.is_successor);
     let listener = state_dir::listen(&path, !private)?;
     driver.intake.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
@@ -808,16 +813,62 @@ impl Driver {
 
     // ------------------------------------------------------------------ the end
 
+    /// An administrator ends the instance: at once, or when jobs are rolled out.
+    pub(super) fn on_down(&mut self, token: u64, uid: u32, roll_out: Option<Nanos>) {
+        if let Err(error) = self.admin(uid) {
+            return self.fail(token, error);
+        }
+        if roll_out.is_some() && !self.instance.keeps_journal() {
+            let reason = "this instance keeps no journal when it ends, so no job could be rolled \
+                          in; `tutti checkpoint` has jobs save their state";
+            return self.fail(token, Problem::new(Code::Improper, reason));
+        }
+        match roll_out {
+            Some(patience) => self.roll_out(Some(token), patience),
+            None => self.stop(Some(token)),
+        }
+    }
+
     /// Begins to end the instance; `asker` is told when it has ended.
     pub(super) fn stop(&mut self, asker: Option<u64>) {
-        let patience = self.now() + tutti_types::Nanos(STOP_PATIENCE_NS);
+        let patience = self.now() + Nanos(STOP_PATIENCE_NS);
+        // The journal of a user's own goes with it.
+        let event = if self.instance.private { Event::ShutDown } else { Event::GoDown };
+        match &mut self.due.stopping {
+            Some((askers, until)) => {
+                askers.extend(asker);
+                if self.core.is_rolling_out() && !self.core.is_stopping() {
+                    *until = patience;
+                    self.apply(&event);
+                }
+            }
+            None => {
+                self.due.stopping = Some((asker.into_iter().collect(), patience));
+                self.apply(&event);
+            }
+        }
+    }
+
+    /// Goes on with a roll-out that an earlier controller was about; or has its jobs come back, if
+    /// the instance begins anew.
+    pub(super) fn follow_roll_out(&mut self, is_successor: bool) {
+        match self.core.is_rolling_out() {
+            true if is_successor => self.roll_out(None, Nanos::ZERO),
+            true => self.apply(&Event::RollIn),
+            false => {}
+        }
+    }
+
+    /// Begins to roll all jobs out, and to end the instance then. One that is about it goes on.
+    pub(super) fn roll_out(&mut self, asker: Option<u64>, patience: Nanos) {
         match &mut self.due.stopping {
             Some((askers, _)) => askers.extend(asker),
             None => {
-                self.due.stopping = Some((asker.into_iter().collect(), patience));
-                // The journal of a user's own goes with it.
-                let event = if self.instance.private { Event::ShutDown } else { Event::GoDown };
-                self.apply(&event);
+                if !self.core.is_rolling_out() {
+                    self.apply(&Event::RollOut { patience });
+                }
+                let until = self.core.roll_out_until() + Nanos(STOP_PATIENCE_NS);
+                self.due.stopping = Some((asker.into_iter().collect(), until));
             }
         }
     }
@@ -831,6 +882,9 @@ impl Driver {
         let is_over = self.core.jobs(now).all(|view| matches!(view.state, JobState::Queued { .. }));
         if !self.due.stop_sent && (is_over || impatient) {
             self.due.stop_sent = true;
+            if self.core.is_rolling_out() && !self.core.is_stopping() {
+                self.apply(&Event::GoDown);
+            }
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.tell_node(node, ToAgent::Stop);
             }

@@ -152,6 +152,8 @@ const fn patience(event: &Event) -> Nanos {
         | Event::NodeMeasured { .. }
         | Event::NodeFeatures { .. }
         | Event::Cancel { .. }
+        | Event::RollOut { .. }
+        | Event::RollIn
         | Event::Checkpoint { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }

@@ -319,7 +319,9 @@ impl Driver {
             CoreEvent::MoveJob { job, before } => {
                 self.job_event(*job, What::JobMoved { before: *before });
             }
-            CoreEvent::ShutDown | CoreEvent::GoDown => {
+            // It was said when that began.
+            CoreEvent::GoDown | CoreEvent::RollOut { .. } if self.core.is_rolling_out() => {}
+            CoreEvent::ShutDown | CoreEvent::GoDown | CoreEvent::RollOut { .. } => {
                 self.happened(None, What::InstanceEnding {});
             }
             CoreEvent::TimedDue { due } => self.timed_due(due),

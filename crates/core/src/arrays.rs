@@ -349,7 +349,7 @@ impl Core {
 
     /// Whether an array has elements that may come into line now.
     pub(crate) fn can_fill_arrays(&self) -> bool {
-        !self.arrays.ready.is_empty() && !self.is_stopping() && self.jobs.len() < JOBS_MAX
+        !self.arrays.ready.is_empty() && !self.is_closed() && self.jobs.len() < JOBS_MAX
     }
 
     /// Brings elements into line where their arrays let them.
@@ -629,7 +629,7 @@ impl Core {
                 return Some("has another job than it knows");
             }
         }
-        let is_open = !self.after.waits(id) && !self.is_stopping();
+        let is_open = !self.after.waits(id) && !self.is_closed();
         if is_open && self.takes_more(array) && self.jobs.len() < JOBS_MAX {
             return Some("could bring an element into line");
         }

@@ -405,14 +405,17 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return };
-        if let Some(Ask { stage: Stage::Ends { force: forces, hold: holds, .. }, .. }) =
-            &mut saver.ask
+        let latest = self.roll_out.until();
+        if let Some(Ask {
+            stage: Stage::Ends { force: forces, hold: holds, until: ends }, ..
+        }) = &mut saver.ask
         {
             *forces |= force;
             *holds |= hold;
-            return;
+            *ends = latest.min(*ends);
+            return self.checkpoints.set_due(job);
         }
-        let (spec, until) = (saver.spec, now + saver.spec.grace);
+        let (spec, until) = (saver.spec, latest.min(now + saver.spec.grace));
         let suspended = self.jobs.get(&job).is_some_and(|record| record.suspended);
         let stage = Stage::Ends { until, force, hold };
         saver.ask = Some(Ask { stage, suspended, died: false, failing: false });
@@ -423,6 +426,22 @@ impl Core {
         self.signal_run(job, spec.signal, spec.only_shell, actions);
         self.queue.disturbed = true;
         actions.push(Action::Checkpoint { job, news: CheckpointNews::AskedToEnd { until } });
+    }
+
+    /// Whether a job can save its state and end.
+    pub(crate) fn can_be_asked(&self, job: JobId) -> bool {
+        let order = CheckpointOrder::End { force: true, hold: false };
+        self.why_no_checkpoint(job, order).is_none()
+    }
+
+    /// Asks a job to save its state and end, and ends it after its grace.
+    pub(crate) fn save_by_force(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        actions: &mut Vec<Action>,
+    ) {
+        self.ask_to_end(now, job, (true, false), actions);
     }
 
     /// Sends a signal to the run of a job: to all tasks, but in a batch job to the steps; or only

@@ -39,6 +39,7 @@ use crate::queues::Queues;
 use crate::reserved_rows::Quick;
 use crate::resources::Resources;
 use crate::respawn::Respawns;
+use crate::roll_out::RollOut;
 use crate::state::digest::Digest;
 use crate::state::nodes::Nodes;
 use crate::state::record::{Deaths, Phase, Record, Residence, TaskEnd};
@@ -162,6 +163,8 @@ pub struct Core {
     pub(crate) timed: Timed,
     /// Devices of nodes, and which job has which.
     pub(crate) devices: Devices,
+    /// The jobs that are rolled out, or were.
+    pub(crate) roll_out: RollOut,
 }
 
 impl Core {
@@ -224,6 +227,7 @@ impl Core {
             checkpoints: Checkpoints::default(),
             timed: Timed::default(),
             devices: Devices::default(),
+            roll_out: RollOut::default(),
         };
         core.follow_settings();
         core
@@ -246,6 +250,7 @@ impl Core {
     /// Takes in one event that happened at `now` and appends what must be done to `actions`.
     ///
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
+    #[expect(clippy::too_many_lines, reason = "one arm for each event")]
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         let (now, at_stake) = (self.advance(now, event), self.promises_at_stake(event));
         match event {
@@ -284,8 +289,6 @@ impl Core {
             Event::Release { job, by } => self.on_release_order(now, (*job, *by), actions),
             Event::SetJobClass { job, class } => self.on_set_job_class(*job, class),
             Event::SetClassAfter { class, rule } => self.on_set_class_after(class, rule.as_ref()),
-            Event::SetBankPeriod { account, renewal } => self.renew_bank(*account, *renewal),
-            Event::BankPeriod { period, began_ms } => self.on_bank_period(*period, *began_ms),
             Event::SetBegin { job, at } => self.on_set_begin(*job, *at),
             Event::MoveJob { job, before } => self.on_move_job(*job, *before),
             Event::MovedOut { job } => self.on_moved_out(*job),
@@ -300,6 +303,8 @@ impl Core {
                 self.on_timed_event(now, event, actions);
             }
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
+            Event::SetBankPeriod { account, renewal } => self.renew_bank(*account, *renewal),
+            Event::BankPeriod { period, began_ms } => self.on_bank_period(*period, *began_ms),
             Event::SetResource { name, spec } => self.on_set_resource(*name, *spec),
             Event::DevicesFound { .. } | Event::SetDevice { .. } => self.on_device_event(event),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
@@ -312,7 +317,9 @@ impl Core {
             Event::PolicyOrder { order } => self.on_order(order, actions),
             Event::Began => self.on_began(now),
             Event::ShutDown => self.on_end_for_good(now, actions),
-            Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
+            Event::GoDown => self.on_go_down(now, actions),
+            Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
+            Event::RollIn => self.on_roll_in(now),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
@@ -341,6 +348,7 @@ impl Core {
     /// Carries out what is due, seats jobs where there is room now, and publishes the difference.
     fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         self.carry_out_due(now, event, actions);
+        self.follow_roll_out(now, actions);
         self.follow_respawns(now, event, actions);
         self.give_away_due(now);
         self.reclassify();
@@ -383,6 +391,13 @@ impl Core {
     fn on_end_for_good(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         self.on_shut_down(now, |_| false, actions);
         self.end_arrays(now, actions);
+    }
+
+    /// Jobs may begin again.
+    pub(crate) fn open_again(&mut self, now: ClusterTime) {
+        self.stopping = false;
+        self.open_or_close_all(now);
+        self.queue.reconsider();
     }
 
     /// A job is to end: after its grace, or at once.
@@ -433,6 +448,7 @@ impl Core {
     /// What an earlier driver was told to end has ended, and none of its nodes is in reach yet.
     fn on_began(&mut self, now: ClusterTime) {
         self.stopping = false;
+        self.roll_out.pause();
         // Its program is no more.
         self.on_policy_in_charge(false);
         self.miss_all(now);
@@ -556,6 +572,7 @@ impl Core {
             // What the driver asked for, not what happened.
             tells_nodes: _,
             checkpoints,
+            roll_out,
             kills: _,
         } = self;
         let mut digest = Digest::new();
@@ -567,7 +584,7 @@ impl Core {
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         respawns.hash(&mut digest);
-        (freed, timed, devices, checkpoints, vacates).hash(&mut digest);
+        (freed, timed, devices, checkpoints, roll_out, vacates).hash(&mut digest);
         features.hash(&mut digest);
         digest.finish()
     }
@@ -611,7 +628,7 @@ impl Core {
         options: &SubmitOptions,
         count: u32,
     ) -> Result<(), Refusal> {
-        if self.stopping {
+        if self.is_closed() {
             Err(Refusal::ShuttingDown)
         } else if self.jobs.len() + self.arrays.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
@@ -942,7 +959,7 @@ impl Core {
         }
     }
 
-    fn on_shut_down(
+    pub(crate) fn on_shut_down(
         &mut self,
         now: ClusterTime,
         stays: impl Fn(&Record) -> bool,

@@ -476,6 +476,15 @@ pub enum Event {
         /// What it is; `None`: there is to be none of that name and number.
         device: Option<Device>,
     },
+    /// The instance is to end for a while: no job is accepted or begun any more, and those that run
+    /// leave as they can. Those that have not when the time is over are ended as by `GoDown`.
+    RollOut {
+        /// How long it may take.
+        patience: Nanos,
+    },
+    /// Jobs that were rolled out come back. Sent by a driver that is no successor of the one that
+    /// rolled them out, after `Began`.
+    RollIn,
 }
 
 /// What may be asked for a job beside its specification.
@@ -571,6 +580,8 @@ impl Event {
             | Self::MovedOut { .. }
             | Self::MovedIn { .. }
             | Self::PolicyInCharge { .. }
+            | Self::RollOut { .. }
+            | Self::RollIn
             | Self::SetParams { .. }
             | Self::SetQueue { .. }
             | Self::SetClass { .. }

@@ -68,6 +68,7 @@ mod reserve;
 mod reserved_rows;
 pub mod resources;
 mod respawn;
+mod roll_out;
 pub mod share;
 pub mod slices;
 pub mod state;

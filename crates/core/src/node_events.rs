@@ -132,6 +132,7 @@ impl Core {
     /// What happened last may not be known, jobs up to this number included.
     pub(crate) fn on_forgot(&mut self, now: ClusterTime, job: JobId) {
         self.leave_out(job);
+        self.roll_out.pause();
         self.nodes.doubt();
         self.open_or_close_all(now);
     }
@@ -172,7 +173,7 @@ impl Core {
 
     /// Whether new jobs are placed on a node.
     pub(crate) fn takes_jobs(&self, node: NodeId) -> bool {
-        self.nodes.takes_jobs(node) && !self.is_stopping()
+        self.nodes.takes_jobs(node) && !self.is_closed()
     }
 
     /// New jobs are placed on a node from now on, or none.

@@ -382,7 +382,7 @@ impl Core {
             && let Some(job) = self.queue.first()
             && let Some(record) = self.jobs.get(&job)
         {
-            let Some(decision) = self.decide(&record.spec) else { return };
+            let Some(decision) = self.decide_where_it_was(record) else { return };
             match decision {
                 Decision::Start { row, parts } => self.start(now, job, row, parts),
                 // It must not block those that do fit until, perhaps, a node comes back.
@@ -649,6 +649,7 @@ impl Core {
         self.after.note_start(job);
         self.warnings.note_start(job);
         self.checkpoints.note_start(now, job);
+        self.roll_out.forget(job);
         self.note_element_start(job);
         self.count_start(job, owner.user, processors);
     }

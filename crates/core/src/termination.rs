@@ -172,6 +172,7 @@ impl Core {
             self.warnings.forget(job);
             self.checkpoints.forget(job);
             self.vacates.forget(job);
+            self.roll_out.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
             self.outside.forget(job);
@@ -218,7 +219,10 @@ impl Core {
         self.outside.preempted.remove(&job);
         let answer = self.checkpoints.answer(job, residence, service);
         let saved = answer.and_then(|it| it.requeue).filter(|_| !record.asked_to_end);
-        if saved.is_some() || record.goes_on_in_line(residence) {
+        let is_lost = matches!(residence.reason(), Some(EndReason::NodeLost(_)));
+        let is_out = is_lost && self.roll_out.has_taken(job) && !record.asked_to_end;
+        if saved.is_some() || is_out || record.goes_on_in_line(residence) {
+            self.roll_out.note_out(job, residence.parts.iter().map(|part| part.node));
             let hold = residence.reason() == Some(EndReason::Requeued { hold: true });
             let hold = hold || saved == Some(true);
             self.drop_promise(job);
@@ -239,6 +243,7 @@ impl Core {
         self.vacates.forget(job);
         self.respawns.forget(job);
         self.checkpoints.forget(job);
+        self.roll_out.forget(job);
         let outcome = residence.outcome(service);
         self.after.note_end(job, outcome);
         actions.push(Action::Ended { job, outcome });
@@ -310,6 +315,7 @@ impl Core {
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
         at = at.min(self.settings_until).min(self.begins.next()).min(self.freed.next());
         at = at.min(self.next_warning()).min(self.respawns.next()).min(self.checkpoints.next());
+        at = at.min(self.next_of_roll_out());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {

@@ -542,6 +542,8 @@ const fn is_about_nodes(event: &Event) -> bool {
             | Event::Forgot { .. }
             | Event::ShutDown
             | Event::GoDown
+            | Event::RollOut { .. }
+            | Event::RollIn
     )
 }
 

@@ -39,12 +39,15 @@ use tutti_node::presence::has_keeper;
 use tutti_node::service;
 use tutti_node::state_dir;
 use tutti_node::{limits, log};
-use tutti_types::NodeId;
+use tutti_types::{Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
 /// How long a daemon must have run for its failure not to count as part of a series.
 const STEADY: Duration = Duration::from_secs(10);
+
+/// How long jobs may take to be rolled out when the supervisor is asked to end, such as 10m.
+const ROLL_OUT: &str = "TUTTI_ROLL_OUT";
 
 /// How long the controller may take to end the jobs and the other daemons, and these to end by
 /// themselves then.
@@ -334,6 +337,8 @@ struct Supervisor<'a> {
     has_told_all: bool,
     /// Whether it ended because it was told to.
     ended_well: bool,
+    /// Whether jobs are rolled out before the end: daemons that fail meanwhile are started again.
+    rolls_out: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -392,9 +397,12 @@ impl<'a> Supervisor<'a> {
             asked: None,
             has_told_all: false,
             ended_well: false,
+            rolls_out: false,
         })
     }
 
+    /// Starts a daemon. A controller that follows one which has failed goes on with what that was
+    /// about.
     fn launch(instance: &Instance, log: Option<&File>, daemon: &mut Daemon) -> anyhow::Result<()> {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new(own_program()?);
@@ -405,6 +413,9 @@ impl<'a> Supervisor<'a> {
             .current_dir("/")
             .stdin(Stdio::null())
             .process_group(0);
+        if daemon.role == "controller" && daemon.failures > 0 {
+            command.arg("--successor");
+        }
         if daemon.role == NOTIFIER {
             // It is a client of this instance, and of no other.
             command.env("TUTTI_DIR", instance.directory()).env_remove("TUTTI_CLUSTER");
@@ -500,12 +511,15 @@ impl<'a> Supervisor<'a> {
 
     /// The controller ends the jobs first; if there is none to ask, all are told to end.
     fn ask_for_the_end(&mut self) {
-        self.ending = Some(Instant::now() + PATIENCE);
+        let roll_out = roll_out_asked();
+        self.rolls_out = roll_out.is_some() && self.has_controller();
+        let patience = Duration::from_nanos(roll_out.map_or(0, |patience| patience.0));
+        self.ending = Some(Instant::now() + PATIENCE + patience);
         if !self.has_controller() {
             // It tells the keeper, once the controller knows.
             return self.terminate(&["agent"]);
         }
-        self.asked = self.ask_controller().ok();
+        self.asked = self.ask_controller(roll_out).ok();
         // Where there is none, its journal may be damaged, and is left to be looked at.
         self.ended_well = self.asked.is_some();
         if self.asked.is_none() {
@@ -513,10 +527,10 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn ask_controller(&self) -> anyhow::Result<Link> {
+    fn ask_controller(&self, roll_out: Option<Nanos>) -> anyhow::Result<Link> {
         let mut link = Link::new(UnixStream::connect(self.instance.controller_socket())?)?;
         link.greet(tutti_wire::Role::Client);
-        link.send(&Request::Down);
+        link.send(&Request::Down { roll_out });
         link.flush()?;
         Ok(link)
     }
@@ -524,7 +538,7 @@ impl<'a> Supervisor<'a> {
     /// Whatever is killed has no time to clear away what it holds: each is told first.
     fn tell_all(&mut self, why: &str) {
         warn!(code = %Code::PartEnded, "{why}: each daemon gets SIGTERM");
-        self.has_told_all = true;
+        (self.has_told_all, self.rolls_out) = (true, false);
         self.ending = Some(Instant::now() + LAST_PATIENCE);
         self.terminate(&ROLES);
         self.terminate(&[NOTIFIER]);
@@ -553,7 +567,9 @@ impl<'a> Supervisor<'a> {
             let role = daemon.role;
             if status.is_success() && self.decides(index) {
                 self.on_orderly_end();
-            } else if self.ending.is_none() && (!status.is_success() || role == NOTIFIER) {
+            } else if (self.ending.is_none() || self.rolls_out)
+                && (!status.is_success() || role == NOTIFIER)
+            {
                 // One that ends well was told to, by a controller that is ending itself.
                 self.on_failure(index, status);
             } else if self.decides(index) && !self.has_told_all {
@@ -579,7 +595,7 @@ impl<'a> Supervisor<'a> {
 
     /// The controller has ended the jobs and told the agent to stop, which told the keeper.
     fn on_orderly_end(&mut self) {
-        self.ended_well = true;
+        (self.ended_well, self.rolls_out) = (true, false);
         self.ending.get_or_insert_with(|| Instant::now() + Duration::from_secs(5));
         for daemon in &mut self.daemons {
             daemon.start_at = None;
@@ -609,6 +625,18 @@ impl<'a> Supervisor<'a> {
                 warn!(code = %Code::System, "the {} can't be started: {error:#}; trying again", daemon.role);
                 daemon.start_at = (!is_ending).then(|| Instant::now() + wait);
             }
+        }
+    }
+}
+
+/// How long the unit's stop may take to roll jobs out, if the environment says so.
+fn roll_out_asked() -> Option<Nanos> {
+    let text = std::env::var(ROLL_OUT).ok().filter(|text| !text.is_empty())?;
+    match tutti_wire::units::parse_duration(&text) {
+        Ok(patience) => Some(patience),
+        Err(error) => {
+            warn!(code = %Code::BadValue, "{ROLL_OUT}={text}: {error}; jobs are ended at once");
+            None
         }
     }
 }

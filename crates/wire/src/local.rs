@@ -208,7 +208,10 @@ pub enum Request {
     /// `Status`.
     Status,
     /// End all jobs and the instance: `Done`, then the connection closes when all is gone.
-    Down,
+    Down {
+        /// How long it may take to roll jobs out before that; `None`: they are ended at once.
+        roll_out: Option<Nanos>,
+    },
     /// `Done` when a task of the job has begun, at once if one has already; `Ended` if the job ends before.
     WaitBegun {
         /// Which job.
@@ -527,7 +530,7 @@ impl Request {
             | Self::ForgetPeriod { .. }
             | Self::Measured { .. }
             | Self::Configure { .. }
-            | Self::Down => false,
+            | Self::Down { .. } => false,
         }
     }
 }

@@ -193,7 +193,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Metrics
         | Request::FindElements { .. }
         | Request::UsageByNode { .. }
-        | Request::Down => None,
+        | Request::Down { .. } => None,
     }
 }
 
@@ -309,10 +309,7 @@ impl Driver {
             Request::FindElements { array, indices } => {
                 self.on_find_elements(token, array, indices.as_ref());
             }
-            Request::Down => match self.admin(uid) {
-                Ok(()) => self.stop(Some(token)),
-                Err(error) => self.fail(token, error),
-            },
+            Request::Down { roll_out } => self.on_down(token, uid, roll_out),
         }
     }
 

@@ -77,6 +77,7 @@ impl From<FormerCore> for Core {
             timed: Timed::default(),
             features: BTreeMap::new(),
             devices: Devices::default(),
+            roll_out: RollOut::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -31,6 +31,7 @@ mod queues;
 mod requeue;
 mod resources;
 mod respawn;
+mod roll_out;
 mod rooms;
 mod scenarios;
 mod sharing;

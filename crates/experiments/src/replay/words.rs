@@ -291,6 +291,8 @@ fn of_settings(event: &Event) -> String {
         }
         Event::Began => "a controller began".into(),
         Event::ShutDown => "the instance is to end".into(),
+        Event::RollOut { patience } => format!("jobs are rolled out, within {}", short(*patience)),
+        Event::RollIn => "jobs that were rolled out come back".into(),
         Event::GoDown => "the instance is to end; what waits stays in line".into(),
         Event::ForgetClass { class } => format!("there is no class {class} any more"),
         Event::Tick => "time passed".into(),

@@ -94,6 +94,8 @@ pub struct Cluster {
     pub requeued: BTreeMap<JobId, u32>,
     /// How often that was asked for.
     requeue_orders: BTreeMap<JobId, u32>,
+    /// How often all jobs were rolled out.
+    pub roll_outs: u32,
     /// Whether jobs were given other classes by request.
     has_reclassed: bool,
     /// By how much changes took effect later for jobs that are asked to vacate, in all, in
@@ -142,6 +144,7 @@ impl Cluster {
             runs: BTreeMap::new(),
             requeued: BTreeMap::new(),
             requeue_orders: BTreeMap::new(),
+            roll_outs: 0,
             has_reclassed: false,
             put_off_ns: 0,
             launches: BTreeMap::new(),
@@ -699,7 +702,8 @@ impl Cluster {
         let again = self.requeued.entry(job).or_default();
         *again += 1;
         let orders = self.requeue_orders.get(&job).copied().unwrap_or(0);
-        assert!(*again <= REQUEUES_MAX + orders, "job {job} goes round");
+        let most = REQUEUES_MAX + orders + self.roll_outs;
+        assert!(*again <= most, "job {job} goes round");
         let number = self.core.launch_of(job).number;
         let before = self.launches.insert(job, number).unwrap_or(0);
         assert!(number > before, "launch {number} of job {job} is old");
@@ -889,6 +893,7 @@ impl Cluster {
         for array in self.core.arrays().map(|view| view.id).collect::<Vec<JobId>>() {
             self.cancel(array, true);
         }
+        self.event(Event::RollIn);
         for _ in 0..4 {
             self.arrive();
             let jobs: Vec<JobId> =

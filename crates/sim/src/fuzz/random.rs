@@ -131,6 +131,8 @@ const KINDS: &[Kind] = &[
         Step::SubmitSaver(spec, random.below(200 * MS), batch, shell, random.one_in(3))
     }),
     (48, Who::Users, |random| Step::Checkpoint(random.place(), random.below(4))),
+    (6, Who::Everybody, |random| Step::RollOut(random.below(400 * MS))),
+    (36, Who::Everybody, |_| Step::RollIn),
     (12, Who::Users, |random| Step::MoveBegin(random.place(), random.below(100 * MS))),
     (48, Who::Users, |random| {
         let spec = Box::new(spec(random));

@@ -149,6 +149,8 @@ impl Step {
             | Self::SubmitWarned(..)
             | Self::SubmitSaver(..)
             | Self::Checkpoint(..)
+            | Self::RollOut(_)
+            | Self::RollIn
             | Self::MoveBegin(..)
             | Self::StartStep(..)
             | Self::EndStep(..)

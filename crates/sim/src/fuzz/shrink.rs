@@ -168,6 +168,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Checkpoint(job, order) => {
             vec![Step::Checkpoint(0, order), Step::Checkpoint(job % 8, order)]
         }
+        Step::RollOut(ns) => vec![Step::RollOut(ns / 2)],
         Step::MoveBegin(job, ns) => vec![Step::MoveBegin(job % 8, ns), Step::MoveBegin(job, 0)],
         Step::StartStep(job, tasks, each, overlap) => {
             vec![Step::StartStep(0, 1, 1, false), Step::StartStep(job % 8, tasks, each, overlap)]
@@ -255,6 +256,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Timed(..)
         | Step::TimedDue(..)
         | Step::MoveTimed(..)
+        | Step::RollIn
         | Step::Nonsense(..) => Vec::new(),
     };
     // Only what comes before the step itself is simpler.

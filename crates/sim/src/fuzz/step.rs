@@ -135,6 +135,10 @@ pub enum Step {
     SubmitSaver(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool, bool),
     /// A job is asked to save its state: 0 to go on, else to end; 2 by force, 3 and held.
     Checkpoint(usize, u64),
+    /// All jobs are rolled out, within so many nanoseconds.
+    RollOut(u64),
+    /// They come back.
+    RollIn,
     /// The moment of a job is so many nanoseconds after now.
     MoveBegin(usize, u64),
     /// A user asks for an array of so many elements, so many of them at once; whether it is held,
@@ -347,6 +351,11 @@ impl Step {
                 };
                 cluster.event(Event::Checkpoint { job, order });
             }
+            Self::RollOut(ns) => {
+                cluster.roll_outs += 1;
+                cluster.event(Event::RollOut { patience: Nanos(*ns) });
+            }
+            Self::RollIn => cluster.event(Event::RollIn),
             Self::MoveBegin(job, ns) => {
                 let (job, at) = (pick(cluster, *job), ClusterTime(cluster.now) + Nanos(*ns));
                 cluster.event(Event::SetBegin { job, at });

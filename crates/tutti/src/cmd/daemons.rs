@@ -22,6 +22,16 @@ pub(crate) struct DaemonArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct ControllerArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+
+    /// Go on with what a controller of the same supervisor was about that has failed
+    #[arg(long)]
+    successor: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct KeeperArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -50,11 +60,11 @@ pub(crate) struct AgentArgs {
     node: Option<String>,
 }
 
-pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
+pub(crate) fn controller(args: ControllerArgs) -> anyhow::Result<Exit> {
     limits::prepare_daemon();
-    let instance = Instance::at(args.directory);
+    let instance = Instance::at(args.daemon.directory);
     let _sole = Sole::claim(&instance, "controller")?;
-    tutti_controller::main(ControllerOptions { instance })?;
+    tutti_controller::main(ControllerOptions { instance, is_successor: args.successor })?;
     Ok(Exit::OK)
 }
 

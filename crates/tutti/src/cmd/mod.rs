@@ -194,7 +194,7 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Work(tutti_client::work::WorkArgs),
     #[command(hide = true)]
-    Controller(daemons::DaemonArgs),
+    Controller(daemons::ControllerArgs),
     #[command(hide = true)]
     Agent(daemons::AgentArgs),
     #[command(hide = true)]

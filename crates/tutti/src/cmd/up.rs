@@ -22,6 +22,7 @@ use tutti_secure::Role;
 use tutti_types::Nanos;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
+use tutti_wire::units::format_duration_short;
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -32,7 +33,9 @@ Examples:
 const DOWN_EXAMPLES: &str = "\
 Examples:
   tutti down                           asks before it ends jobs
-  tutti down --yes                     does not ask, for scripts";
+  tutti down --yes                     does not ask, for scripts
+  tutti down --roll-out --grace 10m    jobs save their state, and come back with
+                                       `tutti up`";
 
 #[derive(Args, Debug)]
 #[command(after_help = UP_EXAMPLES)]
@@ -294,6 +297,15 @@ pub(crate) struct DownArgs {
     #[arg(short, long)]
     yes: bool,
 
+    /// Roll jobs out before: they save their state or start again after `tutti up`, as each can
+    #[arg(long, conflicts_with = "forget")]
+    roll_out: bool,
+
+    /// How long that may take; jobs that are left are ended then
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(requires = "roll_out")]
+    grace: Nanos,
+
     /// Delete queued jobs, history and parameters of your private instance, also after it has ended
     #[arg(long)]
     forget: bool,
@@ -309,11 +321,16 @@ pub(crate) fn down(args: &DownArgs) -> anyhow::Result<Exit> {
         return Err(coded(Code::NotAllowed, reason));
     }
     let loses_queue = args.forget || !instance.keeps_journal();
-    if !args.yes && !may_end(&instance, loses_queue)? {
+    if !args.yes && !args.roll_out && !may_end(&instance, loses_queue)? {
         say!("tutti: nothing was ended");
         return Ok(Exit::FAILED);
     }
-    let exit = end(&instance, loses_queue)?;
+    let roll_out = args.roll_out.then_some(args.grace);
+    let exit = end(&instance, loses_queue, roll_out)?;
+    if roll_out.is_some() {
+        // A machine that starts again is to have its jobs again.
+        return Ok(exit);
+    }
     if args.forget {
         supervise::forget(&instance)?;
     }
@@ -399,7 +416,35 @@ fn end_without_controller(instance: &Instance) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
-fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
+/// What is said before jobs are rolled out.
+fn say_roll_out(before: Option<Jobs>, patience: Nanos) {
+    let running = before.map_or(0, |jobs| jobs.resident);
+    if running > 0 {
+        say!(
+            "tutti: {} rolled out, within {}; `tutti ps` shows those that are left",
+            counted_are(running),
+            format_duration_short(patience)
+        );
+    }
+}
+
+fn counted_are(running: u32) -> String {
+    let verb = if running == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(u64::from(running), "running job"))
+}
+
+/// What became of the jobs that ran.
+fn rolled_out(before: Option<Jobs>, left: u64) -> Option<String> {
+    let Jobs { resident, queued } = before?;
+    let out = left.saturating_sub(u64::from(queued)).min(u64::from(resident));
+    let ended = u64::from(resident) - out;
+    let ended = (ended > 0).then(|| format!("{} ended", counted(ended, "job")));
+    let out = (out > 0).then(|| format!("{} rolled out", counted(out, "job")));
+    let all: Vec<String> = out.into_iter().chain(ended).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn end(instance: &Instance, loses_queue: bool, roll_out: Option<Nanos>) -> anyhow::Result<Exit> {
     // What lies in another's directory says nothing of processes of ours.
     instance.open()?;
     if !instance.answers() {
@@ -415,8 +460,12 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
-    let ended = jobs_of(instance).and_then(|jobs| jobs.named(loses_queue));
-    let patience = Instant::now() + PATIENCE;
+    let before = jobs_of(instance);
+    let ended = before.and_then(|jobs| jobs.named(loses_queue)).filter(|_| roll_out.is_none());
+    if let Some(patience) = roll_out {
+        say_roll_out(before, patience);
+    }
+    let mut patience = Instant::now() + PATIENCE;
     loop {
         let may_begin = await_controller(instance, patience);
         if !may_begin {
@@ -432,8 +481,13 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
             print(&format!("no instance runs in {}\n", instance.directory().display()))?;
             return Ok(Exit::OK);
         }
-        match order(&Request::Down) {
+        let asked = Instant::now();
+        match order(&Request::Down { roll_out }) {
             Ok(()) => break,
+            // Jobs are rolled out by the next one: it may take as long to begin.
+            Err(error) if is_away(code_of(&error)) && asked.elapsed() > PATIENCE => {
+                patience = Instant::now() + PATIENCE;
+            }
             // One that is being killed, or can't begin, takes connections until it is gone.
             Err(error) if !is_away(code_of(&error)) => return Err(error),
             Err(_) if Instant::now() < patience => {}
@@ -448,8 +502,10 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
     }
     supervise::clean_up_for_dead(instance);
     let ended = ended.map_or_else(String::new, |ended| format!("; ended with it: {ended}"));
-    print(&format!("the instance in {} is down{ended}\n", instance.directory().display()))?;
     let waiting = if loses_queue { 0 } else { instance.jobs_left() };
+    let out = roll_out.and_then(|_| rolled_out(before, waiting));
+    let out = out.map_or_else(String::new, |out| format!("; {out}"));
+    print(&format!("the instance in {} is down{ended}{out}\n", instance.directory().display()))?;
     if waiting > 0 {
         let waiting = counted(waiting, "job");
         print(&format!("{waiting} queued; `tutti up` goes on with what is left\n"))?;

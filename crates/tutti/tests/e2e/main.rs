@@ -80,6 +80,7 @@ mod report;
 mod requeue;
 mod resources;
 mod respawn;
+mod roll_out;
 mod run;
 mod schemas;
 mod service;

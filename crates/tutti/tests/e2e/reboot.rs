@@ -29,7 +29,7 @@ fn up_ahead(instance: &Instance) {
 }
 
 /// Ends all that runs of it, as a loss of power would.
-fn lose_power(instance: &Instance) {
+pub(crate) fn lose_power(instance: &Instance) {
     let lock = std::fs::read_to_string(instance.dir.join("lock")).unwrap();
     let daemons = ["controller", "agent", "keeper"].map(|role| instance.daemon(role));
     for pid in [lock.trim().parse().unwrap()].into_iter().chain(daemons) {
