@@ -30,6 +30,8 @@ mod pmi;
 mod pmix;
 #[path = "../../../fuzz/checks/policy.rs"]
 mod policy;
+#[path = "../../../fuzz/checks/pvm.rs"]
+mod pvm;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
 #[path = "../../../fuzz/checks/site.rs"]
@@ -46,7 +48,7 @@ use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("branch", branch::branch),
     ("config", config::config),
     ("elf", elf::elf),
@@ -57,6 +59,7 @@ const CHECKS: [(&str, Check); 15] = [
     ("pmi", pmi::pmi),
     ("pmix", pmix::pmix),
     ("policy", policy::policy),
+    ("pvm", pvm::pvm),
     ("request", request::request),
     ("site", site::site),
     ("swf", swf::swf),

@@ -10,6 +10,7 @@
 //! - [`vacate`]: notices before the end of a slot, in text, for programs of users
 //! - [`writer`]: what a keeper tells the process that writes files for several tasks
 //! - [`pmix`]: what a keeper and a job's PMIx server tell each other
+//! - [`pvm`]: what PVM's daemons and the resource manager of `tutti pvm` tell each other
 //! - [`handover`]: what a keeper leaves to the program that takes its place
 //! - [`history`]: jobs that have ended, page by page
 //! - [`show`]: one job by its number
@@ -45,6 +46,7 @@ pub mod parameter;
 pub mod pattern;
 pub mod pmi;
 pub mod pmix;
+pub mod pvm;
 pub mod report;
 pub mod script;
 pub mod show;
