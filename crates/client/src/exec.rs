@@ -80,5 +80,6 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
     };
     let (terminal, inside) = (options.terminal, Inside::default());
     let output = OutputOptions { terminal, ..OutputOptions::default() };
-    run_step(step, RunOptions { output, input, summary: false, inside, terminal, panes: false })
+    let (summary, panes, tells_ends) = (false, false, false);
+    run_step(step, RunOptions { output, input, summary, inside, terminal, panes, tells_ends })
 }

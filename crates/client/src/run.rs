@@ -9,6 +9,7 @@ use super::panes::{self, Act, Panes, PanesOptions};
 use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
+use super::task_ends::{self, TaskEnds};
 use super::terminal::{Purpose, Terminal};
 use super::unenforced_limits::Asked;
 use crate::output::{account, ended};
@@ -44,6 +45,8 @@ pub struct RunOptions {
     pub terminal: bool,
     /// Whether each rank has a pane. All ranks read input then, unless `input` is for none.
     pub panes: bool,
+    /// Whether the process at the other end of standard input hears how each task ends.
+    pub tells_ends: bool,
 }
 
 /// What a run inside a job asks for.
@@ -95,6 +98,8 @@ struct Front {
     failed: Option<Exit>,
     /// Whether output of tasks on another node did not come through.
     output_lost: bool,
+    /// Where the ends of tasks are reported.
+    ends: Option<TaskEnds>,
 }
 
 /// Runs a job to its end and gives the exit code of the whole.
@@ -108,7 +113,10 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
     let (size, name) = (request.first.tasks(request.tasks), request.launch.name.clone());
     let grace = request.grace;
     let (request, of_its_own) = match step_of(&request, options.inside)? {
-        Some(step) => {
+        Some(mut step) => {
+            if options.tells_ends {
+                task_ends::take_slots(&mut step);
+            }
             let own = (!options.inside.only_step).then_some(Request::Run(request));
             (Request::RunStep(Box::new(step)), own)
         }
@@ -262,6 +270,7 @@ impl Work {
             wants_summary: options.summary,
             failed: None,
             output_lost: false,
+            ends: options.tells_ends.then(TaskEnds::of_stdin).transpose()?,
         };
         front.serve()
     }
@@ -736,6 +745,7 @@ impl Front {
             }
             Trouble::TaskEnded(rank, status) => {
                 self.input.on_task_ended(*rank);
+                self.ends.iter_mut().for_each(|ends| ends.tell(*rank, *status));
                 if let Some(panes) = &mut self.intake.output.panes {
                     panes.on_task_ended(*rank, *status);
                 }

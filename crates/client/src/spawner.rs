@@ -85,6 +85,7 @@ pub fn spawn() -> anyhow::Result<Exit> {
         inside: Inside::default(),
         terminal: false,
         panes: false,
+        tells_ends: false,
     };
     let patience = if order.may_wait { SLOTS_WAIT } else { Duration::ZERO };
     run_spawned(step, options, (Box::new(tell), patience))

@@ -10,6 +10,7 @@ extern crate tutti_node;
 
 mod cmd;
 mod notifier;
+mod pvm;
 mod slurm;
 mod supervise;
 

@@ -70,16 +70,18 @@ pub(crate) fn execute(args: AllocArgs) -> anyhow::Result<Exit> {
     let count = given.len().saturating_sub(args.command.len());
     let mut options = given[..count].to_vec();
     options.retain(|word| word != "--");
-    alloc(&options, &args.job, &args.command)
+    alloc(&options, &args.job, "alloc", &args.command)
 }
 
-/// Runs a command beside a job of these options, which were read before.
+/// Runs a command beside a job of these options, which were read before. The job has this name,
+/// unless its options name it.
 ///
 /// # Errors
 /// If the front end or the command can't be started.
 pub(crate) fn alloc(
     options: &[OsString],
     job: &JobOptions,
+    name: &str,
     command: &[OsString],
 ) -> anyhow::Result<Exit> {
     if job.signal.as_ref().is_some_and(|it| it.only_shell) {
@@ -89,7 +91,7 @@ pub(crate) fn alloc(
     }
     // Before any thread: all of them are to leave these to the one that reads them.
     let (signals, events) = (taken_signals()?, channel());
-    let mut front = front_end(options, job)?;
+    let mut front = front_end(options, job, name)?;
     let front_pid = Pid::from_raw(i32::try_from(front.id())?);
     // What the job's task waits for; it is closed when this process ends.
     let held = front.stdin.take().context("the front end has no input")?;
@@ -135,14 +137,14 @@ fn taken_signals() -> anyhow::Result<SignalFd> {
 }
 
 /// Starts the front end of the job, out of the terminal's foreground: `^C` is for the command.
-fn front_end(options: &[OsString], job: &JobOptions) -> anyhow::Result<Child> {
+fn front_end(options: &[OsString], job: &JobOptions, name: &str) -> anyhow::Result<Child> {
     let mut front = Command::new(std::env::current_exe()?);
     front.arg("run").args(options);
     if outer_job().is_some() {
         front.arg("--outside");
     }
     if job.name.is_none() {
-        front.args(["--name", "alloc"]);
+        front.args(["--name", name]);
     }
     front.args(["--hold-slots", "--raw", "--input", "0", "--", "sh", "-c", WAITER]);
     front.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);

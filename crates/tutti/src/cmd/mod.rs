@@ -32,6 +32,7 @@ mod metrics;
 mod nodes;
 mod orders;
 mod params;
+mod pvm;
 mod queue;
 mod quick;
 mod reference;
@@ -91,6 +92,8 @@ pub(crate) enum Verb {
     Batch(batch::BatchArgs),
     /// Hold processors for a command or shell that runs here
     Alloc(alloc::AllocArgs),
+    /// Run a program of PVM in a virtual machine of its own, as a job
+    Pvm(pvm::PvmArgs),
     /// Run a command in a running job, beside one of its tasks
     Exec(exec::ExecArgs),
     /// Make running processes a job, with their descendants
@@ -208,6 +211,10 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     PmixServer(daemons::PmixArgs),
     #[command(hide = true)]
+    PvmManager(pvm::ManagerArgs),
+    #[command(hide = true)]
+    PvmDaemon(pvm::DaemonArgs),
+    #[command(hide = true)]
     Supervise(upgrade::SuperviseArgs),
     #[command(hide = true)]
     MakeStartable,
@@ -220,6 +227,7 @@ impl Verb {
             Self::Run(_) | Self::Alloc(_) | Self::Exec(_) | Self::Wait(_) | Self::Attach(_) => {
                 Exit::TUTTI_FAILED
             }
+            Self::Pvm(_) | Self::PvmManager(_) => Exit::TUTTI_FAILED,
             Self::Logs(args) if args.follows() => Exit::TUTTI_FAILED,
             _ => Exit::FAILED,
         }
@@ -280,6 +288,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Submit(args) => submit::execute(args),
         Verb::Batch(args) => batch::execute(args),
         Verb::Alloc(args) => alloc::execute(args),
+        Verb::Pvm(args) => pvm::execute(args),
         Verb::Exec(args) => exec::execute(args),
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
@@ -336,6 +345,8 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Writer => daemons::writer(),
         Verb::Spawner => daemons::spawner(),
         Verb::PmixServer(args) => daemons::pmix_server(&args),
+        Verb::PvmManager(args) => pvm::manage(&args),
+        Verb::PvmDaemon(args) => pvm::daemon(&args),
         Verb::Supervise(args) => upgrade::supervise(args),
         Verb::MakeStartable => daemons::make_startable(),
     }

@@ -84,6 +84,10 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, conflicts_with = "overlap")]
     hold_slots: bool,
 
+    /// The socket at standard input gets a line for each task that ends; no task gets input
+    #[arg(long, hide = true, conflicts_with_all = ["input", "pty", "panes"])]
+    tell_ends: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -167,6 +171,7 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     // The ranks that get input are chosen while it runs.
     let input = match args.input {
         InputTo::Rank(_) | InputTo::All if args.panes => InputTo::Tagged,
+        _ if args.tell_ends => InputTo::Nobody,
         input => input,
     };
     let stdio = Stdio::FrontEnd { input };
@@ -192,11 +197,12 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
         request,
         RunOptions {
             output,
-            input: args.input,
+            input: if args.tell_ends { input } else { args.input },
             summary: args.summary,
             inside,
             terminal: args.pty,
             panes: args.panes,
+            tells_ends: args.tell_ends,
         },
     )
 }

@@ -301,7 +301,9 @@ pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
         .args_override_self(true);
     let job = command.try_get_matches_from(&words).and_then(|it| JobOptions::from_arg_matches(&it));
     match job {
-        Ok(job) => alloc::alloc(&words, &job, &line.rest).map(tutti_node::exit::Exit::code),
+        Ok(job) => {
+            alloc::alloc(&words, &job, "alloc", &line.rest).map(tutti_node::exit::Exit::code)
+        }
         Err(error) => Ok(wrong(NAME, &[crate::cmd::usage::what_is_wrong(&error, NAME)])),
     }
 }

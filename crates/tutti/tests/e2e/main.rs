@@ -72,6 +72,7 @@ mod policy;
 mod port;
 mod priority;
 mod private;
+mod pvm;
 mod python;
 mod queues;
 mod reboot;

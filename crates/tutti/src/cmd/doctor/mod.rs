@@ -88,5 +88,6 @@ fn diagnose() -> Diagnosis {
     }
     findings.extend(site::on_request());
     findings.extend(site::mpi());
+    findings.push(site::pvm());
     Diagnosis::of(findings, is_running)
 }

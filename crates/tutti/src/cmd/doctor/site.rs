@@ -103,6 +103,21 @@ pub(super) fn mpi() -> Vec<Finding> {
     findings
 }
 
+/// Whether programs of PVM can be run.
+pub(super) fn pvm() -> Finding {
+    match crate::pvm::find_daemon() {
+        Some(path) => {
+            let text = "PVM programs start under `tutti pvm`, on one node";
+            Finding::good("PVM", text).detail(path.display().to_string())
+        }
+        None => {
+            let text = "PVM is not installed, so `tutti pvm` can't start its programs";
+            let detail = "Debian 12 has it: apt-get install pvm";
+            Finding::good("PVM", text).detail(detail).implied(true)
+        }
+    }
+}
+
 /// Which PMIx library serves Open MPI. Another process loads it: it may crash.
 fn pmix_version() -> Result<String, String> {
     let library = tutti_client::pmix_library()?;

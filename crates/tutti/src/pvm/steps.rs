@@ -1,0 +1,186 @@
+//! Front ends of what runs in a virtual machine: `tutti run` inside the job, for the user's program
+//! and for each batch of spawned tasks.
+
+use super::daemon::Daemon;
+use super::manager::Batch;
+use anyhow::Context;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
+use nix::unistd::Pid;
+use serde_bytes::ByteBuf;
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The status of a process that was not started, as `wait` gives it.
+pub(super) const NOT_STARTED: i32 = 126 << 8;
+
+/// Maximum length of a line of a front end.
+const LINE_BYTES_MAX: usize = 64;
+
+/// The variable with the variables that each task has for itself.
+const OWN: &str = "PVM_OF_TASKS";
+
+/// What each spawned task is at first: it sets the variable that is its own.
+const SETS_OWN: &str = "n=0; for own in $PVM_OF_TASKS; do [ $n = $TUTTI_RANK ] && export \"$own\"; \
+    n=$((n + 1)); done; unset PVM_OF_TASKS n own; exec \"$0\" \"$@\"";
+
+/// The user's program.
+pub(super) struct Program<'a> {
+    /// Its path and arguments.
+    pub(super) command: &'a [OsString],
+    /// The daemon of its host.
+    pub(super) daemon: &'a Daemon,
+}
+
+/// Spawned tasks that run.
+#[derive(Debug)]
+pub(super) struct Step {
+    front: Child,
+    ends: UnixStream,
+    text: Vec<u8>,
+    /// By rank; `None`: it has ended.
+    tasks: Vec<Option<u32>>,
+    is_server: bool,
+    is_open: bool,
+}
+
+/// Starts the program, which reads what this process would.
+///
+/// # Errors
+/// If there can be no further process.
+pub(super) fn start_program(program: &Program<'_>) -> anyhow::Result<Child> {
+    let mut front = Command::new(std::env::current_exe()?);
+    front.args(["run", "--only-step", "-n", "1", "--"]).args(program.command);
+    front.envs(program.daemon.variables());
+    spawn(&mut front)
+}
+
+/// Starts a batch of tasks.
+///
+/// # Errors
+/// If there can be no further process, or arguments and environment are too long.
+pub(super) fn start(batch: &Batch, daemon: &Daemon) -> anyhow::Result<Step> {
+    let (ends, theirs) = UnixStream::pair()?;
+    ends.set_nonblocking(true)?;
+    let path = batch.argv.first().context("no program")?;
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut front = Command::new(std::env::current_exe()?);
+    front.args(["run", "--only-step", "--tell-ends", "--keep-going", "-n"]);
+    front.arg(batch.tasks.len().to_string());
+    front.args(batch.is_server.then_some("--overlap"));
+    if let Some(directory) = &batch.directory {
+        front.arg("-D").arg(OsStr::from_bytes(directory));
+    }
+    front.arg("--name").arg(OsStr::from_bytes(name)).args(["--", "/bin/sh", "-c", SETS_OWN]);
+    front.args(batch.argv.iter().map(|word| OsStr::from_bytes(word)));
+    front.envs(daemon.variables());
+    front.envs(batch.environment.iter().filter_map(variable));
+    let own: Vec<&[u8]> = batch.tasks.iter().map(|(_, own)| own.as_slice()).collect();
+    front.env(OWN, OsStr::from_bytes(&own.join(&b' ')));
+    front.stdin(Stdio::from(OwnedFd::from(theirs)));
+    if batch.is_server {
+        // It never ends by itself, and how it was ended is no news.
+        front.stderr(Stdio::null());
+    }
+    Ok(Step {
+        front: spawn(&mut front)?,
+        ends,
+        text: Vec::new(),
+        tasks: batch.tasks.iter().map(|(task, _)| Some(*task)).collect(),
+        is_server: batch.is_server,
+        is_open: true,
+    })
+}
+
+/// Name and value, if it has both.
+fn variable(text: &ByteBuf) -> Option<(&OsStr, &OsStr)> {
+    let at = text.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
+    Some((OsStr::from_bytes(&text[..at]), OsStr::from_bytes(&text[at + 1..])))
+}
+
+/// Starts a process that has no signals held, which this one reads instead.
+fn spawn(command: &mut Command) -> anyhow::Result<Child> {
+    let mut held = SigSet::empty();
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), Some(&mut held))?;
+    let child = command.spawn();
+    held.thread_set_mask()?;
+    child.context("cannot start a front end of the job")
+}
+
+/// Has a front end end what it shows.
+pub(super) fn ask_to_end(front: &Child) {
+    if let Ok(pid) = i32::try_from(front.id()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+}
+
+/// The exit code that a shell would show.
+pub(super) fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+impl Step {
+    /// The tasks that have ended since, with their statuses. All have when the front end has.
+    pub(super) fn read_ends(&mut self) -> Vec<(u32, i32)> {
+        let mut found = Vec::new();
+        let mut room = [0; 1024];
+        while self.is_open {
+            match self.ends.read(&mut room) {
+                Ok(0) => self.is_open = false,
+                Ok(count) => self.text.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.is_open = error.kind() == ErrorKind::WouldBlock;
+                    break;
+                }
+            }
+            while let Some(end) = self.text.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=end).collect();
+                found.extend(self.end_of(&line));
+            }
+            self.is_open &= self.text.len() <= LINE_BYTES_MAX;
+        }
+        if !self.is_open {
+            found
+                .extend(self.tasks.iter_mut().filter_map(Option::take).map(|it| (it, NOT_STARTED)));
+        }
+        found
+    }
+
+    fn end_of(&mut self, line: &[u8]) -> Option<(u32, i32)> {
+        let (rank, status) = std::str::from_utf8(line).ok()?.trim_end().split_once(' ')?;
+        let task = self.tasks.get_mut(rank.parse::<usize>().ok()?)?.take()?;
+        Some((task, status.parse().ok()?))
+    }
+
+    /// Whether its front end has ended, which is waited for then.
+    pub(super) fn is_over(&mut self) -> bool {
+        !self.is_open && !matches!(self.front.try_wait(), Ok(None))
+    }
+
+    /// Whether its front end may tell more.
+    pub(super) const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether it only serves other tasks.
+    pub(super) const fn is_server(&self) -> bool {
+        self.is_server
+    }
+
+    /// Has its tasks end.
+    pub(super) fn ask_to_end(&mut self) {
+        ask_to_end(&self.front);
+    }
+}
+
+impl AsFd for Step {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ends.as_fd()
+    }
+}
