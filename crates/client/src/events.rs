@@ -13,7 +13,7 @@ use tutti_wire::event::{EVENTS_VERSION, EventQuery, EventRecord, JobOf};
 use tutti_wire::local::{Reply, Request};
 
 /// The words of all events, as JSON has them.
-pub const EVENT_WORDS: [&str; 33] = [
+pub const EVENT_WORDS: [&str; 34] = [
     "controller_started",
     "instance_ending",
     "job_checkpoint_failed",
@@ -23,6 +23,7 @@ pub const EVENT_WORDS: [&str; 33] = [
     "job_ended",
     "job_ending",
     "job_held",
+    "job_limit_changed",
     "job_moved",
     "job_node_back",
     "job_node_lost",

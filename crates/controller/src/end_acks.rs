@@ -161,6 +161,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Release { .. }
         | Event::Elements { .. }
         | Event::SetJobClass { .. }
+        | Event::SetTimeLimit { .. }
         | Event::SetPolicyProgram { .. }
         | Event::SetTimed { .. }
         | Event::TimedDue { .. }

@@ -51,13 +51,18 @@ impl From<Forbidden> for Problem {
             }
             Forbidden::TooManyParts(_) | Forbidden::TooManyMoved => Code::TooMuchAsked,
             Forbidden::NotEnded(_) => Code::JobNotEnded,
-            Forbidden::NotYours(..) | Forbidden::NotAdmin | Forbidden::HeldByAdministrator(_) => {
-                Code::NotAllowed
-            }
+            Forbidden::NotYours(..)
+            | Forbidden::NotAdmin
+            | Forbidden::HeldByAdministrator(_)
+            | Forbidden::LongerLimit(..) => Code::NotAllowed,
             Forbidden::HasBegun(_)
             | Forbidden::NotHeld(_)
             | Forbidden::NoPlace(_)
-            | Forbidden::Overrun(_) => Code::NotInThatState,
+            | Forbidden::Overrun(_)
+            | Forbidden::LimitEnds(_)
+            | Forbidden::LimitPlanned(_)
+            | Forbidden::NoLimit(_)
+            | Forbidden::LimitPassed(..) => Code::NotInThatState,
             Forbidden::BeforeItself(_) | Forbidden::IsArray(_) => Code::Improper,
         };
         Self::new(code, error)

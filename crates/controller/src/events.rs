@@ -316,6 +316,10 @@ impl Driver {
             CoreEvent::SetJobClass { job, class } => {
                 self.job_event(*job, What::JobClassChanged { class: class.to_string() });
             }
+            CoreEvent::SetTimeLimit { job, limit } => {
+                let time_limit_ms = limit.map(|limit| limit.0 / 1_000_000);
+                self.job_event(*job, What::JobLimitChanged { time_limit_ms });
+            }
             CoreEvent::MoveJob { job, before } => {
                 self.job_event(*job, What::JobMoved { before: *before });
             }

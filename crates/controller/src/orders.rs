@@ -1,13 +1,15 @@
-//! Orders of owners and administrators about jobs: hold, release, another class or place in line.
+//! Orders of owners and administrators about jobs: hold, release, another class, time limit or
+//! place in line.
 
 use super::driver::Driver;
 use super::error::Problem;
 use super::requests::Forbidden;
-use tutti_core::{Action, Core, Event, HeldBy, JobState};
-use tutti_types::limits::MOVED_MAX;
-use tutti_types::{ClassName, ClusterTime, EndReason, JobId, Refusal};
+use tutti_core::{Action, Core, Event, HeldBy, JobState, LimitStays};
+use tutti_types::limits::{MOVED_MAX, TIME_LIMIT_MIN};
+use tutti_types::{ClassName, ClusterTime, EndReason, JobId, Nanos, Refusal};
 use tutti_wire::code::Code;
-use tutti_wire::local::{BrokenPromise, Reply};
+use tutti_wire::local::{BrokenPromise, LimitChange, Reply};
+use tutti_wire::units::format_duration_short;
 
 impl Driver {
     /// The part in which a user acts on a job: its owner as that, others as administrators.
@@ -212,5 +214,68 @@ impl Driver {
         }
         self.apply(&Event::SetJobClass { job, class });
         self.reply(token, &Reply::Done);
+    }
+
+    pub(super) fn on_set_time_limit(
+        &mut self,
+        token: u64,
+        uid: u32,
+        job: JobId,
+        change: LimitChange,
+    ) {
+        match self.limit_of(uid, job, change) {
+            Ok(limit) => {
+                let elements = self.live_elements(job).unwrap_or_default();
+                for job in elements.into_iter().chain([job]) {
+                    if let Some(entry) = self.entry_mut(job) {
+                        entry.time_limit = limit;
+                    }
+                }
+                self.apply(&Event::SetTimeLimit { job, limit });
+                self.reply(token, &Reply::Done);
+            }
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// The limit that a job gets; its owner may have it end earlier, administrators also later.
+    fn limit_of(
+        &self,
+        uid: u32,
+        job: JobId,
+        change: LimitChange,
+    ) -> Result<Option<Nanos>, Problem> {
+        self.owned(uid, job)?;
+        self.core.may_change_limit(job).map_err(|why| match why {
+            LimitStays::Planned => Forbidden::LimitPlanned(job),
+            LimitStays::Overrun => Forbidden::Overrun(job),
+            LimitStays::Ending => Forbidden::LimitEnds(job),
+        })?;
+        let before = self.entry(job).and_then(|entry| entry.time_limit);
+        let by = |change: fn(u64, u64) -> u64, by: Nanos| {
+            before.map(|before| Some(Nanos(change(before.0, by.0)))).ok_or(Forbidden::NoLimit(job))
+        };
+        let limit = match change {
+            LimitChange::To(limit) => limit,
+            LimitChange::Longer(more) => by(u64::saturating_add, more)?,
+            LimitChange::Shorter(less) => by(u64::saturating_sub, less)?,
+        };
+        let length = |limit: Option<Nanos>| limit.map_or(u64::MAX, |limit| limit.0);
+        if length(limit) > length(before) && self.admin(uid).is_err() {
+            let most = before.map(format_duration_short).unwrap_or_default();
+            return Err(Forbidden::LongerLimit(job, most).into());
+        }
+        let service = self.core.job(job, self.now()).map_or(Nanos::ZERO, |view| view.service);
+        if limit.is_some_and(|limit| limit <= service) {
+            let ran = format_duration_short(service);
+            return Err(Forbidden::LimitPassed(job, ran).into());
+        }
+        match limit {
+            Some(limit) if limit < TIME_LIMIT_MIN => {
+                let refusal = Refusal::NoTime { shortest: TIME_LIMIT_MIN };
+                Err(Problem::new(tutti_node::codes::code_of_refusal(&refusal), refusal))
+            }
+            limit => Ok(limit),
+        }
     }
 }

@@ -564,6 +564,14 @@ impl Core {
         live.into_iter().for_each(|job| self.on_set_job_class(job, class));
     }
 
+    /// An array gets another time limit: its elements that wait, and those that live.
+    pub(crate) fn set_array_limit(&mut self, id: JobId, limit: Option<Nanos>) {
+        let Some(array) = self.arrays.arrays.get_mut(&id) else { return };
+        array.spec.time_limit = limit;
+        let live: Vec<JobId> = array.queued.iter().chain(&array.started).copied().collect();
+        live.into_iter().for_each(|job| self.on_set_time_limit(job, limit));
+    }
+
     /// The instance ends for good: nothing of an array waits for another.
     pub(crate) fn end_arrays(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         let order = ElementOrder::Cancel { reason: EndReason::ShutDown, at_once: false };

@@ -250,9 +250,15 @@ impl Core {
     /// Takes in one event that happened at `now` and appends what must be done to `actions`.
     ///
     /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
-    #[expect(clippy::too_many_lines, reason = "one arm for each event")]
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         let (now, at_stake) = (self.advance(now, event), self.promises_at_stake(event));
+        self.take_in(now, event, actions);
+        self.settle(now, event, actions);
+        self.note_overridden(event, &at_stake, actions);
+    }
+
+    /// What an event by itself makes otherwise.
+    fn take_in(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.leave_out(*job),
@@ -283,16 +289,17 @@ impl Core {
             }
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
             Event::Checkpoint { job, order } => self.on_checkpoint(now, (*job, *order), actions),
-            Event::Suspend { job } => self.on_suspend(*job),
-            Event::Resume { job } => self.on_resume(*job),
             Event::Hold { job, by } => self.on_hold_order(now, (*job, *by), actions),
             Event::Release { job, by } => self.on_release_order(now, (*job, *by), actions),
-            Event::SetJobClass { job, class } => self.on_set_job_class(*job, class),
+            Event::SetJobClass { .. }
+            | Event::SetTimeLimit { .. }
+            | Event::SetBegin { .. }
+            | Event::MoveJob { .. }
+            | Event::MovedOut { .. }
+            | Event::MovedIn { .. }
+            | Event::Suspend { .. }
+            | Event::Resume { .. } => self.on_job_change(event),
             Event::SetClassAfter { class, rule } => self.on_set_class_after(class, rule.as_ref()),
-            Event::SetBegin { job, at } => self.on_set_begin(*job, *at),
-            Event::MoveJob { job, before } => self.on_move_job(*job, *before),
-            Event::MovedOut { job } => self.on_moved_out(*job),
-            Event::MovedIn { job } => self.on_moved_in(*job),
             Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
             Event::SetParams { params } => self.on_set_params(now, params),
             Event::SetClass { class, spec } => self.on_set_class(now, class, *spec),
@@ -323,8 +330,6 @@ impl Core {
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
-        self.settle(now, event, actions);
-        self.note_overridden(event, &at_stake, actions);
     }
 
     /// Moves the accounts on to the time of an event, which is returned, and notes what it may change.

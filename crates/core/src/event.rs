@@ -485,6 +485,13 @@ pub enum Event {
     /// Jobs that were rolled out come back. Sent by a driver that is no successor of the one that
     /// rolled them out, after `Began`.
     RollIn,
+    /// A request to give a job another time limit.
+    SetTimeLimit {
+        /// Which job, or array.
+        job: JobId,
+        /// The limit, in its turns; `None`: it has none.
+        limit: Option<Nanos>,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -576,6 +583,7 @@ impl Event {
             | Self::Release { .. }
             | Self::Elements { .. }
             | Self::SetJobClass { .. }
+            | Self::SetTimeLimit { .. }
             | Self::MoveJob { .. }
             | Self::MovedOut { .. }
             | Self::MovedIn { .. }

@@ -92,7 +92,7 @@ pub use forecast::{CutShort, Forecast, Foreseen, Unknown};
 pub use forget_class::ClassStays;
 pub use ledger::Moved;
 pub use line::{InLine, Overridden};
-pub use orders::HeldBy;
+pub use orders::{HeldBy, LimitStays};
 pub use outside::{Home, Order, OrderRefusal, Request, RowChoice};
 pub use policy::Expected;
 pub use policy::{ShortestSlot, WaitReason, leaves_before, shortest_slot};

@@ -210,6 +210,18 @@ impl Queues {
         self.freed.insert(queue);
     }
 
+    /// A job that may count has another time limit than this one.
+    pub(crate) fn recount(&mut self, job: JobId, before: Option<Nanos>, spec: &JobSpec) {
+        let Some(member) = self.members.get(&job).filter(|member| member.counted) else { return };
+        let queue = member.queue.clone();
+        let former = Tally::of(&JobSpec { time_limit: before, ..spec.clone() });
+        self.change(&queue, spec, |tally| {
+            tally.add(Tally::of(spec));
+            tally.subtract(former);
+        });
+        self.freed.insert(queue);
+    }
+
     /// A job waits, or does not any more.
     fn set_waiting(&mut self, job: JobId, spec: &JobSpec, waits: bool) {
         let Some(member) = self.members.get_mut(&job).filter(|member| member.waits != waits) else {

@@ -86,6 +86,11 @@ pub enum What {
         /// The class.
         class: String,
     },
+    /// A job has another time limit.
+    JobLimitChanged {
+        /// The limit, in its turns, in milliseconds; `None`: it has none.
+        time_limit_ms: Option<u64>,
+    },
     /// The tasks of a job are being started.
     JobStarted {
         /// The number of the launch, from 0: higher after a node was lost.

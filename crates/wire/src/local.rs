@@ -260,6 +260,13 @@ pub enum Request {
         /// The class.
         class: ClassName,
     },
+    /// Give a job another time limit: `Done`.
+    SetTimeLimit {
+        /// Which job, or array.
+        job: JobId,
+        /// The limit.
+        limit: LimitChange,
+    },
     /// `Resources`.
     Resources,
     /// Set counted resources: `Resources`.
@@ -412,6 +419,17 @@ pub enum CheckpointEnd {
     Unknown,
 }
 
+/// Another time limit for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitChange {
+    /// This one, in the job's turns; `None`: none.
+    To(Option<Nanos>),
+    /// So much more than it has.
+    Longer(Nanos),
+    /// So much less than it has.
+    Shorter(Nanos),
+}
+
 /// What is to become of elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArrayOrder {
@@ -518,6 +536,7 @@ impl Request {
             | Self::Hold { .. }
             | Self::Release { .. }
             | Self::SetJobClass { .. }
+            | Self::SetTimeLimit { .. }
             | Self::Move { .. }
             | Self::SetResources { .. }
             | Self::SetDevices { .. }

@@ -10,7 +10,7 @@
 
 mod sbatch;
 
-pub use sbatch::{Value as SbatchValue, options as sbatch_options};
+pub use sbatch::{Value as SbatchValue, options as sbatch_options, slurm_limit};
 
 use crate::limits::SCRIPT_BYTES_MAX;
 use crate::pattern::PatternError;

@@ -90,6 +90,16 @@ pub(super) enum Forbidden {
         "job {0} is over its time limit and stays of class standby; cancel it, or let it go on"
     )]
     Overrun(JobId),
+    #[error("job {0} is ending, and has no other time limit any more")]
+    LimitEnds(JobId),
+    #[error("job {0} is planned by its time limit (policy deadline), and keeps it")]
+    LimitPlanned(JobId),
+    #[error("job {0} has no time limit that could be longer or shorter; name one, such as 2h")]
+    NoLimit(JobId),
+    #[error("a longer time limit is for administrators to give; job {0} may run {1}")]
+    LongerLimit(JobId, String),
+    #[error("job {0} has run {1} already; `tutti cancel {0}` ends it")]
+    LimitPassed(JobId, String),
     #[error("job {0} can't stand before itself; name another job, or --first")]
     BeforeItself(JobId),
     #[error(
@@ -152,6 +162,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Release { .. }
         | Request::Elements { .. }
         | Request::SetJobClass { .. }
+        | Request::SetTimeLimit { .. }
         | Request::Move { .. } => Some(Change::Job),
         Request::Run(_)
         | Request::RunStep(_)
@@ -257,6 +268,7 @@ impl Driver {
             Request::Hold { job } => self.on_hold(token, uid, job),
             Request::Release { job } => self.on_release(token, uid, job),
             Request::SetJobClass { job, class } => self.on_set_job_class(token, uid, job, class),
+            Request::SetTimeLimit { job, limit } => self.on_set_time_limit(token, uid, job, limit),
             Request::Move { job, before, dry_run } => {
                 self.on_move(token, uid, (job, before), dry_run);
             }

@@ -180,6 +180,19 @@ impl Ledger {
         self.limited += usize::from(is_new);
     }
 
+    /// The job has another limit, or none.
+    pub(crate) fn set_limit(&mut self, job: JobId, limit: Option<Nanos>) {
+        let mut had_one = false;
+        let mut is_there = false;
+        self.change(job, |account, _| {
+            is_there = true;
+            had_one = account.limit.is_some();
+            account.limit = limit.map(|limit| limit.0);
+        });
+        self.limited += usize::from(is_there && limit.is_some());
+        self.limited -= usize::from(had_one);
+    }
+
     /// The job has no limit any more.
     pub fn unlimit(&mut self, job: JobId) {
         let mut had_one = false;

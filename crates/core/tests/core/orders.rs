@@ -1,4 +1,4 @@
-//! Orders about jobs: hold, release, another class.
+//! Orders about jobs: hold, release, another class or time limit.
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, HeldBy, JobState, SubmitOptions, WaitReason};
@@ -171,5 +171,63 @@ fn a_new_class_of_a_job_that_counts_as_standby_is_what_it_goes_back_to() {
     assert_eq!(class(&c, waits), "standby");
     allow(&mut c, 1000);
     assert_eq!([runs, waits].map(|it| class(&c, it)), ["interactive", "standby"]);
+    c.drain();
+}
+
+fn set_limit(c: &mut Cluster, job: JobId, seconds: Option<u64>) {
+    c.event(Event::SetTimeLimit { job, limit: seconds.map(Nanos::from_secs) });
+}
+
+fn limited(seconds: u64) -> JobSpec {
+    JobSpec { time_limit: Some(Nanos::from_secs(seconds)), ..job(2) }
+}
+
+#[test]
+fn a_running_job_ends_by_the_limit_that_it_has_now() {
+    for (before, now) in [(None, Some(30)), (Some(20), Some(30)), (Some(50), Some(30))] {
+        let mut c = line("easy");
+        let runs = c.submit(JobSpec { time_limit: before.map(Nanos::from_secs), ..job(2) });
+        c.advance_ms(10_000);
+        set_limit(&mut c, runs, now);
+        c.advance_ms(19_000);
+        let state = |c: &Cluster| c.core.job(runs, ClusterTime(c.now)).map(|view| view.state);
+        assert!(matches!(state(&c), Some(JobState::Running { .. })), "{before:?}: {:?}", state(&c));
+        c.advance_ms(2_000);
+        assert!(matches!(state(&c), Some(JobState::Ending { .. })), "{before:?}: {:?}", state(&c));
+        // What ends keeps its limit.
+        assert!(c.core.may_change_limit(runs).is_err());
+        set_limit(&mut c, runs, None);
+        assert!(matches!(state(&c), Some(JobState::Ending { .. })));
+        c.drain();
+    }
+}
+
+#[test]
+fn a_waiting_job_is_planned_by_the_limit_that_it_has_now() {
+    let mut c = line("sjbf");
+    let runs = c.submit(limited(100));
+    let [long, short] = [90, 80].map(|seconds| c.submit(limited(seconds)));
+    set_limit(&mut c, long, Some(10));
+    c.finish(runs);
+    assert_eq!(why(&c, long), None, "it is the shorter one now");
+    assert!(why(&c, short).is_some());
+    c.finish(long);
+    c.drain();
+}
+
+#[test]
+fn a_longer_limit_delays_promised_starts_and_a_shorter_one_brings_them_forward() {
+    let mut c = line("conservative");
+    let runs = c.submit(limited(100));
+    let waits = c.submit(limited(100));
+    let promised =
+        |c: &Cluster| c.core.promised_start(waits).map(|at| at.0.div_ceil(1_000_000_000));
+    let first = promised(&c).unwrap();
+    set_limit(&mut c, runs, Some(300));
+    assert!(promised(&c).unwrap() >= first + 190, "{first}, {:?}", promised(&c));
+    set_limit(&mut c, runs, Some(20));
+    assert!(promised(&c).unwrap() <= first - 70, "{first}, {:?}", promised(&c));
+    c.finish(runs);
+    assert_eq!(why(&c, waits), None);
     c.drain();
 }

@@ -188,6 +188,10 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::Hold { job, by } => format!("job {job} is to be held by {}", holder(*by)),
         Event::Release { job, by } => format!("job {job} is to be released by {}", holder(*by)),
         Event::SetJobClass { job, class } => format!("job {job} is to be of class {class}"),
+        Event::SetTimeLimit { job, limit: Some(limit) } => {
+            format!("job {job} is to run at most {}", short(*limit))
+        }
+        Event::SetTimeLimit { job, limit: None } => format!("job {job} is to have no time limit"),
         Event::SetBegin { job, .. } => {
             format!("job {job}: when it begins is another moment of cluster time")
         }

@@ -95,6 +95,9 @@ const KINDS: &[Kind] = &[
     (24, Who::Users, |random| Step::HoldJob(random.place(), random.one_in(2))),
     (36, Who::Users, |random| Step::Release(random.place(), random.one_in(2))),
     (24, Who::Everybody, |random| Step::JobClass(random.place(), random.place())),
+    (48, Who::Users, |random| {
+        Step::JobLimit(random.place(), (!random.one_in(4)).then(|| random.below(400 * MS)))
+    }),
     (48, Who::Everybody, |random| {
         let job = random.place();
         Step::MoveJob(job, (!random.one_in(3)).then(|| random.place()))

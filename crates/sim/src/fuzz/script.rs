@@ -162,6 +162,7 @@ impl Step {
             | Self::WholeArray(..)
             | Self::HoldJob(..)
             | Self::Release(..)
+            | Self::JobLimit(..)
             | Self::MoveJob(..)
             | Self::Signal(..)
             | Self::FrontEndLost(_)

@@ -204,6 +204,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::JobClass(job, class) => {
             vec![Step::JobClass(0, class), Step::JobClass(job % 8, class % CLASSES.len())]
         }
+        Step::JobLimit(job, limit) => vec![Step::JobLimit(0, limit), Step::JobLimit(job % 8, None)],
         Step::AfterUse(class, rule) => {
             let places = CLASSES.len();
             let rule = rule.map(|(used, other)| (used, other % places));

@@ -101,6 +101,8 @@ pub enum Step {
     Release(usize, bool),
     /// A job gets the class in this place.
     JobClass(usize, usize),
+    /// Give a job or an array another time limit, in nanoseconds, or none.
+    JobLimit(usize, Option<u64>),
     /// An administrator moves a job before another, or before all.
     MoveJob(usize, Option<usize>),
     /// A class gets a rule by use: so many nanoseconds of a processor, and the class in this place.
@@ -402,6 +404,10 @@ impl Step {
                 let (job, class) = (pick(cluster, *job), class_name(*class));
                 cluster.event(Event::SetJobClass { job, class });
             }
+            Self::JobLimit(job, limit) => {
+                let job = pick(cluster, *job);
+                cluster.event(Event::SetTimeLimit { job, limit: limit.map(Nanos) });
+            }
             Self::AfterUse(class, rule) => {
                 let rule = rule
                     .map(|(used, class)| AfterUse { used: Nanos(used), class: class_name(class) });
@@ -651,6 +657,8 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
         Event::Hold { job, by: HeldBy::Owner },
         Event::Release { job, by: HeldBy::Administrator },
         Event::SetJobClass { job, class: class_name(0) },
+        Event::SetTimeLimit { job, limit: None },
+        Event::SetTimeLimit { job, limit: Some(Nanos(1 << 30)) },
         Event::MoveJob { job, before: Some(job) },
         Event::MoveJob { job, before: None },
         Event::MovedOut { job },

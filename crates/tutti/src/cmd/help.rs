@@ -22,6 +22,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 9] = [
             "requeue",
             "checkpoint",
             "class",
+            "limit",
             "move",
         ],
     ),

@@ -146,6 +146,8 @@ pub(crate) enum Verb {
     Checkpoint(checkpoint::CheckpointArgs),
     /// Give jobs another class, whether they wait or run
     Class(orders::ClassArgs),
+    /// Give jobs another time limit, whether they wait or run
+    Limit(orders::LimitArgs),
     /// Move a waiting job in line, as an administrator
     Move(orders::MoveArgs),
     /// Show and change parameters and classes, while jobs run
@@ -314,6 +316,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Requeue(args) => orders::requeue(&args),
         Verb::Checkpoint(args) => checkpoint::execute(&args),
         Verb::Class(args) => orders::class(&args),
+        Verb::Limit(args) => orders::limit(&args),
         Verb::Move(args) => orders::move_job(&args),
         Verb::Params(args) => params::execute(args),
         Verb::Queue(args) => queue::execute(&args),

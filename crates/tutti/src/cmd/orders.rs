@@ -1,4 +1,4 @@
-//! Verbs that change jobs in line: `class`, `hold`, `release`, `move`.
+//! Verbs that change jobs in line: `class`, `limit`, `hold`, `release`, `move`.
 
 use super::job_range::{Several, targets_of, whole_jobs};
 use super::jobs::{each, order_elements, split_elements};
@@ -10,8 +10,8 @@ use tutti_node::exit::Exit;
 use tutti_node::say;
 use tutti_types::ClassName;
 use tutti_wire::code::Code;
-use tutti_wire::local::{ArrayOrder, BrokenPromise, Reply, Request};
-use tutti_wire::units::format_seconds;
+use tutti_wire::local::{ArrayOrder, BrokenPromise, LimitChange, Reply, Request};
+use tutti_wire::units::{format_seconds, parse_duration};
 
 const CLASS_EXAMPLES: &str = "\
 Examples:
@@ -34,6 +34,46 @@ pub(crate) fn class(args: &ClassArgs) -> anyhow::Result<Exit> {
     let class = ClassName::new(&args.class);
     each(&targets_of(&args.jobs, false)?, |target| {
         order(&Request::SetJobClass { job: target.job, class: class.clone() })
+    })
+}
+
+const LIMIT_EXAMPLES: &str = "\
+Examples:
+  tutti limit 7 2h             job 7 may run for two hours in all
+  tutti limit 7 +30m           half an hour more than before
+  tutti limit 3-9 -10m         jobs 3 to 9: ten minutes less each
+  tutti limit last none        my last job may run as long as it likes
+
+The time is that of the job's own turns, what it has run included. Shorter limits \
+are for owners, too, longer ones for administrators. Promised starts that a longer \
+limit breaks are shown to the owners of the jobs.";
+
+#[derive(Args, Debug)]
+#[command(after_help = LIMIT_EXAMPLES)]
+pub(crate) struct LimitArgs {
+    /// Jobs or ranges of jobs: 7, 3-9
+    // A time behind them may begin with a minus.
+    #[arg(required = true, value_name = "JOB", value_parser = whole_jobs, allow_hyphen_values = true)]
+    jobs: Vec<Several>,
+
+    /// The limit that they get: 2h, +30m, -10m or none
+    #[arg(value_name = "TIME", value_parser = limit_change, allow_hyphen_values = true)]
+    limit: LimitChange,
+}
+
+fn limit_change(text: &str) -> Result<LimitChange, String> {
+    let of = |rest: &str| parse_duration(rest).map_err(|error| error.to_string());
+    match (text.strip_prefix('+'), text.strip_prefix('-')) {
+        (Some(more), _) => Ok(LimitChange::Longer(of(more)?)),
+        (_, Some(less)) => Ok(LimitChange::Shorter(of(less)?)),
+        _ if text == "none" => Ok(LimitChange::To(None)),
+        _ => Ok(LimitChange::To(Some(of(text)?))),
+    }
+}
+
+pub(crate) fn limit(args: &LimitArgs) -> anyhow::Result<Exit> {
+    each(&targets_of(&args.jobs, false)?, |target| {
+        order(&Request::SetTimeLimit { job: target.job, limit: args.limit })
     })
 }
 

@@ -3,6 +3,7 @@
 use super::after::AfterOptions;
 use super::batch::{batch_request, wrapped};
 use anyhow::Context;
+use clap::error::ErrorKind;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
@@ -503,7 +504,7 @@ pub(crate) fn options_read(
 }
 
 /// What is wrong with a script, by its lines: what its reader has found, and what the verb's own parser
-/// finds in each option.
+/// finds in each option by itself.
 fn problems_of(
     (verb, command): (&'static str, &clap::Command),
     script: &script::Script,
@@ -512,7 +513,10 @@ fn problems_of(
         script.problems.iter().map(|problem| (problem.line, problem.problem.to_string())).collect();
     for directive in &script.directives {
         for option in options_of(command, &directive.words) {
-            if let Err(error) = command.clone().try_get_matches_from(option) {
+            if let Err(error) = command.clone().try_get_matches_from(option)
+                // Another line, or the command line, may have what an option goes with.
+                && error.kind() != ErrorKind::MissingRequiredArgument
+            {
                 let what = super::usage::what_is_wrong(&error, verb);
                 problems.push((directive.line, what));
             }

@@ -12,10 +12,12 @@ use crate::cmd::job_range::{find_elements, parted, say_left_out};
 use std::ffi::OsString;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
-use tutti_types::{ClassName, Indices, JobId};
+use tutti_types::{ClassName, Indices, JobId, Nanos};
 use tutti_wire::host_list::format_host_list;
-use tutti_wire::local::{ArrayOrder, NodeChange, Reply, Request};
+use tutti_wire::local::{ArrayOrder, LimitChange, NodeChange, Reply, Request};
 use tutti_wire::report::{NodeReport, Target};
+use tutti_wire::script::slurm_limit;
+use tutti_wire::units::UnitError;
 
 const NAME: &str = "scontrol";
 
@@ -51,6 +53,7 @@ scontrol; `tutti show`, `tutti nodes` and `tutti params` show more.
   scontrol hold 7                    also release, suspend, resume
   scontrol requeue 7                 queue a job that runs again; requeuehold holds it
   scontrol update JobId=7 Partition=standby
+  scontrol update JobId=7 TimeLimit=+30
   scontrol update NodeName=a1 State=DRAIN Reason='new memory'
   scontrol ping
 ";
@@ -677,26 +680,48 @@ fn update(words: &[&str]) -> anyhow::Result<u8> {
     let Some(list) = value("jobid").or_else(|| value("job")) else {
         return failed("update: name JobId= or NodeName=");
     };
-    let known = ["jobid", "job", "partition"];
+    let known = ["jobid", "job", "partition", "timelimit"];
     if let Some((name, _)) = settings.iter().find(|(name, _)| !known.contains(&name.as_str())) {
         return failed(&format!(
-            "update: a job's {name} can't be changed here; its Partition can, to another class"
+            "update: a job's {name} can't be changed here; its TimeLimit can, and its Partition, to \
+             another class"
         ));
     }
-    let Some(class) = value("partition") else { return failed("update: nothing to change") };
-    let is_class = partitions().iter().any(|it| it.name == class && !it.is_queue);
-    if !is_class {
+    let (class, limit) = (value("partition"), value("timelimit"));
+    if class.is_none() && limit.is_none() {
+        return failed("update: nothing to change");
+    }
+    let is_class = |class: &str| partitions().iter().any(|it| it.name == class && !it.is_queue);
+    if let Some(class) = class.filter(|class| !is_class(class)) {
         return failed(&format!("update: {class} is no class; a job keeps its queue"));
     }
+    let limit = match limit.map(limit_change).transpose() {
+        Ok(limit) => limit,
+        Err(error) => return failed(&format!("update: TimeLimit: {error}")),
+    };
     let mut exit = 0;
     for word in list.split(',') {
         let Some(job) = jobs::number(word) else {
             return failed(&format!("Invalid job id {word}"));
         };
-        let request = Request::SetJobClass { job, class: ClassName::new(class) };
-        exit = exit.max(order(&request, &Line::default())?);
+        let class = class.map(|class| Request::SetJobClass { job, class: ClassName::new(class) });
+        let limit = limit.map(|limit| Request::SetTimeLimit { job, limit });
+        for request in [class, limit].into_iter().flatten() {
+            exit = exit.max(order(&request, &Line::default())?);
+        }
     }
     Ok(exit)
+}
+
+/// A limit as `scontrol update` reads it: as sbatch does, behind `+` or `-` so much more or less.
+fn limit_change(text: &str) -> Result<LimitChange, UnitError> {
+    let nanos = |text| Ok(slurm_limit(text)?.map(Nanos::from_secs));
+    let by = |text| Ok::<Nanos, UnitError>(nanos(text)?.unwrap_or(Nanos::ZERO));
+    match (text.strip_prefix('+'), text.strip_prefix('-')) {
+        (Some(more), _) => Ok(LimitChange::Longer(by(more)?)),
+        (_, Some(less)) => Ok(LimitChange::Shorter(by(less)?)),
+        _ => Ok(LimitChange::To(nanos(text)?)),
+    }
 }
 
 fn update_nodes(list: &str, settings: &[(String, &str)]) -> anyhow::Result<u8> {

@@ -1,6 +1,7 @@
 //! Orders about jobs in line: hold, release, another class or place.
 
 use crate::harness::{Instance, NOBODY, Running, eventually};
+use crate::recovery::kill_daemon;
 
 #[test]
 fn a_held_job_begins_when_it_is_released() {
@@ -142,6 +143,45 @@ fn promises_that_a_move_breaks_are_named_to_the_administrator_and_the_owner() {
     assert_eq!(instance.job(promised)["reason"], "");
     instance.tutti(&["cancel", "--now", &before]).expect(0);
     front.wait().expect(137).says(&format!("fell to job {last}, which an administrator moved"));
+}
+
+#[test]
+fn a_job_gets_another_time_limit_while_it_runs() {
+    let instance = Instance::of_the_system().up();
+    let as_owner = |words: &[&str]| Running::start(instance.command_as(Some(NOBODY), words)).wait();
+    let submit = ["submit", "--parsable", "-t", "1h", "-o", "/dev/null", "sleep", &instance.nap];
+    let job = as_owner(&submit).expect(0).text().trim().to_owned();
+    let number: u64 = job.parse().unwrap();
+    instance.wait_for_state(number, "running");
+    let limit = |instance: &Instance| instance.job(number)["time_limit_ms"].as_u64();
+    // The owner may have less, and only administrators more.
+    as_owner(&["limit", &job, "-10m"]).expect(0);
+    assert_eq!(limit(&instance), Some(50 * 60_000));
+    for longer in ["+1m", "2h", "none"] {
+        as_owner(&["limit", &job, longer]).expect(1).says("for administrators").says("[T020]");
+    }
+    instance.tutti(&["limit", &job, "+70m"]).expect(0);
+    assert_eq!(limit(&instance), Some(2 * 3_600_000));
+    instance.tutti(&["limit", &job, "none"]).expect(0);
+    assert_eq!(limit(&instance), None);
+    as_owner(&["limit", &job, "+1m"]).expect(1).says("has no time limit").says("[T");
+    for (wrong, says) in [("30", "no unit"), ("soon", "[T"), ("", "[T")] {
+        as_owner(&["limit", &job, wrong]).expect(2).says(says);
+    }
+    as_owner(&["limit", &job, "1ns"]).expect(1).says("has run");
+    as_owner(&["limit", &job, "90m"]).expect(0);
+    // It is what the next controller knows.
+    kill_daemon(&instance, "controller");
+    eventually("the limit outlives the controller", || {
+        (limit(&instance) == Some(90 * 60_000)).then_some(())
+    });
+    let events = instance.tutti(&["events", "--job", &job]).expect(0).text();
+    assert!(events.contains(r#""event":"job_limit_changed""#), "{events}");
+    assert!(events.contains(r#""time_limit_ms":5400000"#), "{events}");
+    let service = instance.job(number)["service_ms"].as_u64().unwrap();
+    as_owner(&["limit", &job, &format!("{}ms", service + 1500)]).expect(0);
+    instance.tutti(&["wait", &job]).expect(124);
+    instance.expect_no_nappers();
 }
 
 #[test]

@@ -191,6 +191,13 @@ fn a_job_out_of_its_turn_runs_and_one_that_a_user_suspended_does_not() {
     for _ in 0..5 {
         assert_eq!(states(), "R\nR\n");
     }
+    for (limit, shown) in [("TimeLimit=1:00:00", "01:00:00"), ("timelimit=+30", "01:30:00")] {
+        slurm(&instance, &["scontrol", "update", "JobId=1", limit]).expect(0);
+        let job = slurm(&instance, &["scontrol", "show", "job", "-o", "1"]).expect(0).text();
+        assert!(job.contains(&format!("TimeLimit={shown}")), "{job}");
+    }
+    let wrong = slurm(&instance, &["scontrol", "update", "JobId=1", "TimeLimit=soon"]);
+    wrong.expect(1).says("TimeLimit: ");
     slurm(&instance, &["scontrol", "suspend", "1"]).expect(0);
     eventually("one is suspended", || (states() == "S\nR\n").then_some(()));
     slurm(&instance, &["scontrol", "resume", "1"]).expect(0);

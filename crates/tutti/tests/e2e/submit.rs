@@ -283,6 +283,17 @@ fn a_script_may_carry_its_options() {
 }
 
 #[test]
+fn options_that_need_each_other_may_stand_in_lines_of_their_own() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "policy=deadline"]).expect(0);
+    instance.script("job", "#!/bin/sh\n#TUTTI -o /dev/null\n#TUTTI -d 1h\n#TUTTI -t 2m\ntrue\n");
+    finish(&instance, instance.submit(&["./job"]), 0);
+    instance.script("job", "#!/bin/sh\n#TUTTI -o /dev/null -d 1h\ntrue\n");
+    finish(&instance, instance.submit(&["-t", "2m", "./job"]), 0);
+    instance.tutti(&["submit", "./job"]).expect(1).says("./job: submit needs --time");
+}
+
+#[test]
 fn a_script_runs_as_it_was_when_it_was_submitted() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "rows=1"]).expect(0);

@@ -134,6 +134,7 @@ export function words(event) {
     case 'job_started': return `${of} started on ${event.nodes.map((it) => it.node).join(', ')}`;
     case 'job_ended': return `${of} ended: ${event.ending}, exit ${event.exit_code}`;
     case 'tasks_ended': return `${of}: ranks ${event.ranks} ${event.status}, exit ${event.exit_code}`;
+    case 'job_limit_changed': return `${of} has ${event.time_limit_ms === null ? 'no time limit' : 'another time limit'}`;
     case 'job_class_changed': return `${of} has class ${event.class}`;
     case 'setting_changed': return `setting changed: ${event.kind} ${event.name} ${event.values.join(' ')}`;
     case 'node_drained': return `${node} drained${event.reason ? `: ${event.reason}` : ''}`;

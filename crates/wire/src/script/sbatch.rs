@@ -498,13 +498,22 @@ fn file_pattern(value: &str) -> String {
 /// A limit as `sbatch` reads it: minutes, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`, each number
 /// of any size. Zero and `UNLIMITED` are no limit.
 fn time_limit(value: &str) -> Result<Vec<String>, UnitError> {
+    let seconds = slurm_limit(value)?;
+    Ok(seconds.map_or(Vec::new(), |seconds| pair("--time", format!("{seconds}s"))))
+}
+
+/// A limit in Slurm's words, in seconds; `None`: there is none.
+///
+/// # Errors
+/// If it is no time, or longer than a job can run.
+pub fn slurm_limit(value: &str) -> Result<Option<u64>, UnitError> {
     if value.eq_ignore_ascii_case("unlimited") || value.eq_ignore_ascii_case("infinite") {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     match seconds_of(value) {
-        Some(0) => Ok(Vec::new()),
+        Some(0) => Ok(None),
         // More than ten thousand years would not fit into what the option takes.
-        Some(seconds) if seconds < 1 << 34 => Ok(pair("--time", format!("{seconds}s"))),
+        Some(seconds) if seconds < 1 << 34 => Ok(Some(seconds)),
         Some(_) => Err(UnitError::TooLarge { text: shown(value), most: "500 years" }),
         None => Err(UnitError::NotASlurmTime { text: shown(value) }),
     }
