@@ -475,5 +475,6 @@ fn jobs_are_cancelled_by_their_state() {
     let done = instance.tutti(&["cancel", "--state", "queued", &format!("{runs}.0")]);
     done.expect(1).says("--state is about whole jobs");
     instance.tutti(&["cancel", "--state", "running", "--me"]).expect(0).says("1 job to end");
+    instance.tutti(&["wait", &runs.to_string()]).expect(143);
     instance.expect_no_nappers();
 }
