@@ -84,7 +84,8 @@ fn events_are_complete_and_in_order_over_a_killed_controller() {
 fn a_slow_reader_delays_no_other_and_hears_what_is_not_kept() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "events_kept=100"]).expect(0);
-    let slow = instance.start(&["events", "-f"]);
+    // From the first on: the job may have ended before it asks.
+    let slow = instance.start(&["events", "-f", "--since", "0"]);
     let done = instance.submit(&["-o", "/dev/null", "true"]).to_string();
     slow.wait_for("job_ended");
     slow.signal(Signal::SIGSTOP);

@@ -85,7 +85,7 @@ fn steps_of_a_job_meet_by_a_published_name_and_no_other_job_finds_it() {
     let (meet, program_of) = (program("meet"), instance.program.display().to_string());
     let text = format!(
         "#!/bin/sh\n{program_of} run -n 2 {meet} serve ocean > serve &\n\
-         while ! grep -q published serve; do sleep 0.1; done\n\
+         while ! grep -qs published serve; do sleep 0.1; done\n\
          while [ ! -e go ]; do sleep 0.05; done\n\
          {program_of} run --overlap -n 1 {meet} find ocean\n\
          {program_of} run --overlap -n 1 {meet} join ocean\nwait\ncat serve\n\
