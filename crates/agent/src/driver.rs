@@ -90,8 +90,8 @@ impl AgentOptions {
 
 /// How long to wait before another attempt to reach the controller or the keeper: soon at first,
 /// since at the start of an instance they are only milliseconds behind, then twice as long each time.
-const RETRY_MIN_NS: u64 = 2_000_000;
-const RETRY_MAX_NS: u64 = 1_000_000_000;
+pub(super) const RETRY_MIN_NS: u64 = 2_000_000;
+pub(super) const RETRY_MAX_NS: u64 = 1_000_000_000;
 
 /// The longest that a node which goes out of service waits for the controller to know.
 const LEAVE_NS: u64 = 2_000_000_000;
@@ -235,6 +235,9 @@ pub(super) fn first_settings() -> Settings {
 /// # Errors
 /// If it can't even begin: no descriptor, no thread.
 pub fn main(options: AgentOptions) -> anyhow::Result<()> {
+    if TreeOptions::of(&options).is_client() {
+        return super::client::run(&options, signals()?);
+    }
     let groups = match Hierarchy::find(&options.cgroup_name) {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
         Err(reason) => (None, reason.to_string()),

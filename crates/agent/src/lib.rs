@@ -19,6 +19,7 @@
 
 mod affinity;
 mod beside;
+mod client;
 mod clock;
 mod devices;
 mod driver;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use tutti_types::NodeId;
-use tutti_wire::branch::{Order, Origin, Place, Recipients, Report};
+use tutti_wire::branch::{Order, Origin, Place, Recipients, Report, is_client};
 use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// The number of a child's connection.
@@ -107,10 +107,23 @@ impl Routes {
     pub(super) fn counts(&self) -> BTreeMap<Child, usize> {
         let mut counts = BTreeMap::new();
         let joiners = self.joiners.values().map(|joiner| joiner.child);
-        for child in self.nodes.values().copied().chain(joiners) {
+        let nodes = self.nodes.iter().filter(|(node, _)| !is_client(**node));
+        for child in nodes.map(|(_, &child)| child).chain(joiners) {
             *counts.entry(child).or_default() += 1;
         }
         counts
+    }
+
+    /// A child is a client machine, and has this number from now on.
+    pub(super) fn add_client(&mut self, name: String, node: NodeId, child: Child) {
+        self.nodes.retain(|node, of| !(is_client(*node) && *of == child));
+        self.nodes.insert(node, child);
+        self.names.insert(name, Joined { node, life: 0 });
+    }
+
+    /// This machine is a client machine, and has this number from now on.
+    pub(super) const fn be_client(&mut self, node: NodeId) {
+        self.own = Some(node);
     }
 
     /// This node itself asks to join.

@@ -12,6 +12,7 @@
 
 mod candidates;
 mod children;
+mod clients;
 mod lease_from_head;
 mod parent;
 mod renewal;
@@ -100,6 +101,11 @@ impl TreeOptions {
     pub(super) fn is_root(&self) -> bool {
         self.membership.as_ref().is_none_or(|membership| membership.head.is_empty())
     }
+
+    /// Whether this is a client machine.
+    pub(super) fn is_client(&self) -> bool {
+        self.membership.as_ref().is_some_and(|membership| membership.is_client)
+    }
 }
 
 /// What the tree has for the agent itself.
@@ -171,6 +177,8 @@ struct Branch {
     /// Children that have asked what time it is, and have no answer.
     asking: BTreeSet<Child>,
     passing: Passing,
+    /// How many client machines were given a number here.
+    clients: u32,
 }
 
 /// Streams to other nodes, and the sockets at which users ask for them.
@@ -271,6 +279,7 @@ impl Tree {
                 orders: BTreeMap::new(),
                 asking: BTreeSet::new(),
                 passing: Passing::default(),
+                clients: 0,
             },
             lease: Vouched::default(),
             ways: Ways {

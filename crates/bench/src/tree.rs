@@ -230,6 +230,7 @@ impl Cluster {
             address: Some(address.clone()),
             head: Vec::new(),
             trusts_root,
+            is_client: false,
             certificates_s: None,
         };
         let mut cluster = Self { directory, head, members: Vec::new() };
@@ -250,6 +251,7 @@ impl Cluster {
                 address: None,
                 head: vec![address.clone()],
                 trusts_root: false,
+                is_client: false,
                 ..cluster.head.clone()
             };
             let instance = cluster.instance(&name);

@@ -11,17 +11,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tutti_linux::spawn::program_candidates;
 use tutti_node::codes::coded;
+use tutti_node::instance::Instance;
 use tutti_types::{JobId, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio};
 use tutti_wire::pattern::{PatternValues, expand, names_rank};
 use tutti_wire::script::interpreter;
 
-/// Checks what a launch names: its directory, its program, its files.
+/// Checks what a launch names: its directory, its program, its files. On a client machine, nothing:
+/// those of the nodes count.
 ///
 /// # Errors
 /// Names the first that is missing or may not be used.
 pub fn check_launch(launch: &LaunchSpec) -> anyhow::Result<()> {
+    if Instance::locate().is_client() {
+        return Ok(());
+    }
     let directory = path_of(&launch.directory);
     let shown = directory.display();
     check_access(directory, AccessFlags::X_OK, || format!("cannot start in '{shown}'"))?;

@@ -85,7 +85,9 @@ impl Driver {
                 }
                 OriginItem::Nodes(HostItem::Names(names)) => {
                     for name in names {
-                        self.named(&name)?;
+                        if !self.is_client_machine(&name) {
+                            self.named(&name)?;
+                        }
                     }
                 }
                 OriginItem::Addresses(_) | OriginItem::Hosts(_) | OriginItem::Netgroup(_) => {}
@@ -111,18 +113,24 @@ impl Driver {
         let needs_names = needs_names || !netgroups.is_empty();
         self.cluster.host_names.need(needs_names.then_some(netgroups));
         if needs_names {
-            let nodes = self.nodes.keys().copied().filter(|it| node.is_none_or(|node| node == *it));
+            let all = self.nodes.keys().copied().chain(self.cluster.clients.numbers());
+            let nodes = all.filter(|it| node.is_none_or(|node| node == *it));
             let addresses: Vec<IpAddr> = nodes.flat_map(|node| self.addresses_of(node)).collect();
             self.cluster.host_names.ask(&addresses, anew);
         }
     }
 
-    /// The addresses of a node's machine, as far as they are known: that from which its agent has
-    /// connected, and all that this machine has.
+    /// The addresses of the machine of a node or a client, as far as they are known: that from
+    /// which its agent has connected, and all that this machine has.
     fn addresses_of(&self, node: NodeId) -> Vec<IpAddr> {
+        if let Some(client) = self.cluster.clients.get(node) {
+            return client.address.parse().into_iter().collect();
+        }
         match self.nodes.get(&node) {
             Some(entry) if !entry.is_here => entry.place.address.parse().into_iter().collect(),
-            _ => own_addresses(),
+            Some(_) => own_addresses(),
+            // It has just gone.
+            None => Vec::new(),
         }
     }
 

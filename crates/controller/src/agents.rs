@@ -188,6 +188,7 @@ pub(super) fn ranks_of(placed: &PlacementView) -> impl Iterator<Item = Rank> + u
 impl Driver {
     pub(super) fn node_name(&self, node: NodeId) -> String {
         let known = self.nodes.get(&node).map(|entry| entry.name.as_str());
+        let known = known.or_else(|| self.cluster.clients.get(node).map(|client| &*client.name));
         let name = known.or_else(|| self.cluster.removals.name_of(node));
         name.map_or_else(|| format!("node-{node}"), str::to_owned)
     }
@@ -328,9 +329,11 @@ impl Driver {
             FromBranch::Exchange(passed) => self.on_exchange(token, passed),
             FromBranch::Gone(nodes) => {
                 for node in nodes {
+                    self.cluster.clients.lose(token, |client| client == node);
                     self.on_agent_gone(token, node);
                 }
             }
+            FromBranch::Client(client) => self.on_client_machine(token, client),
             FromBranch::Clock { asked_ns } => {
                 let now = self.now();
                 let reply = ClockReply {
@@ -732,6 +735,7 @@ impl Driver {
 
     /// A branch of the tree broke off.
     pub(super) fn on_branch_gone(&mut self, token: u64) {
+        self.cluster.clients.lose(token, |_| true);
         let of_branch =
             |(&node, entry): (&NodeId, &NodeEntry)| (entry.agent == Some(token)).then_some(node);
         for node in self.nodes.iter().filter_map(of_branch).collect::<Vec<_>>() {

@@ -81,6 +81,8 @@ pub(super) struct Cluster {
     pub(super) told_settings: Option<tutti_wire::tree::Settings>,
     /// Host names and netgroups of the machines that requests come from.
     pub(super) host_names: super::host_names::HostNames,
+    /// The client machines that are connected.
+    pub(super) clients: super::clients::Clients,
 }
 
 /// The poller, and the bounds on connections.
@@ -290,6 +292,7 @@ impl Driver {
                 removals: super::removal::Removals::default(),
                 told_settings: None,
                 host_names: super::host_names::HostNames::default(),
+                clients: super::clients::Clients::default(),
             },
             memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
             clock: Clock { clock_ahead, has_clock_file: false, started: now, active: now },

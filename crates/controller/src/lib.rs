@@ -19,6 +19,7 @@ mod agents;
 mod arrays;
 mod bank;
 mod checkpoint;
+mod clients;
 mod devices;
 mod driver;
 mod durability;

@@ -204,10 +204,15 @@ impl Driver {
         self.reply_nodes(token);
     }
 
-    /// Takes a member out that has not joined since the controller began; whether it is one.
-    fn strike_off_unseen(&self, name: &str) -> bool {
+    /// Takes a member out that has not joined since the controller began, or is a client machine;
+    /// whether it is one.
+    fn strike_off_unseen(&mut self, name: &str) -> bool {
         let is_seen = self.core.nodes().any(|view| view.spec.name == name);
-        !is_seen && Place::of(&self.instance).expel(name).unwrap_or(false)
+        let is_struck = !is_seen && Place::of(&self.instance).expel(name).unwrap_or(false);
+        if let Some(client) = self.cluster.clients.number_of(name).filter(|_| is_struck) {
+            self.say_removed(client);
+        }
+        is_struck
     }
 
     fn may_change(

@@ -2,14 +2,16 @@
 //!
 //! The user's machine says which user it is. Where the head trusts root of that machine, all of it
 //! counts. Where not, only the number of the user does, and never root's: groups and limits are
-//! rights that root there could make up, so they are what this machine knows of that user.
+//! rights that root there could make up, so they are what this machine knows of that user. A user
+//! that this machine does not know has one group by the word of a node, and no job from a client
+//! machine.
 
 use super::error::Problem;
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_wire::branch::Vouch;
+use tutti_wire::branch::{Vouch, is_client};
 use tutti_wire::code::Code;
 use tutti_wire::launch::Credentials;
 
@@ -48,7 +50,9 @@ impl Accounts {
             return Ok(Credentials { uid, gid, groups: vouch.groups.clone() });
         }
         let known = self.known(uid, monotonic_ns(), look_up)?;
-        let Some(Account { gid: own, groups }) = known else { return unknown(uid, gid) };
+        let Some(Account { gid: own, groups }) = known else {
+            return unknown(uid, gid, is_client(vouch.node));
+        };
         // The user may have chosen another of the user's groups.
         let gid = if groups.contains(&gid) { gid } else { own };
         Ok(Credentials { uid, gid, groups })
@@ -82,7 +86,14 @@ fn look_up(uid: u32) -> Result<Option<Account>, Problem> {
     Ok(Some(Account { gid: user.gid.as_raw(), groups }))
 }
 
-fn unknown(uid: u32, gid: u32) -> Result<Credentials, Problem> {
+fn unknown(uid: u32, gid: u32, is_client: bool) -> Result<Credentials, Problem> {
+    if is_client {
+        let reason = format!(
+            "the head knows no user {uid}, and takes no group from a client machine: make the user \
+             known at the head"
+        );
+        return Err(Problem::new(Code::NotAllowed, reason));
+    }
     if gid >= USERS_GID_MIN {
         return Ok(Credentials { uid, gid, groups: Vec::new() });
     }
@@ -116,6 +127,7 @@ pub(super) fn lower_limits(vouch: &Vouch, here: &[u64], limits: &mut [(u32, u64,
 mod tests {
     use super::*;
     use tutti_types::NodeId;
+    use tutti_wire::branch::client_number;
 
     fn vouch(uid: u32, gid: u32, is_trusted: bool) -> Vouch {
         let (node, groups, hard_limits) = (NodeId(1), vec![gid, 6, 42], Vec::new());
@@ -135,6 +147,8 @@ mod tests {
         assert_eq!(believed(UNKNOWN, 1000, false), Some((1000, vec![])));
         assert_eq!(believed(UNKNOWN, 999, false), None);
         assert_eq!(believed(UNKNOWN, 0, false), None);
+        let of_client = Vouch { node: client_number(0), ..vouch(UNKNOWN, 1000, false) };
+        assert!(Accounts::default().credentials(&of_client).is_err());
         // A user in the list of users here is in the groups that the list has.
         let here = User::from_uid(Uid::from_raw(65534)).unwrap();
         if let Some(nobody) = here {

@@ -108,7 +108,7 @@ impl Driver {
     }
 
     /// Its parent lets go of it.
-    fn say_removed(&mut self, node: NodeId) {
+    pub(super) fn say_removed(&mut self, node: NodeId) {
         for connection in self.connections.values_mut() {
             if let Connection { kind: Kind::Branch(branch), .. } = connection {
                 branch.removed.push(node);

@@ -100,7 +100,7 @@ pub(super) fn page(reports: impl Iterator<Item = JobReport>) -> Reply {
 }
 
 /// The items on the first page of a list, and the first that is not on it.
-fn first_page<T>(
+pub(super) fn first_page<T>(
     items: impl Iterator<Item = T>,
     bytes_of: impl Fn(&T) -> usize,
 ) -> (Vec<T>, Option<T>) {

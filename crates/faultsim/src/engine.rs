@@ -764,6 +764,7 @@ fn agent_options(site: usize) -> AgentOptions {
             address: Some(address),
             head: if site == HEAD { Vec::new() } else { vec![head] },
             trusts_root: true,
+            is_client: false,
             certificates_s: None,
         }),
         place: Place::of(&instance()),

@@ -131,6 +131,12 @@ impl Instance {
         self.directory.join("gate.sock")
     }
 
+    /// Whether this is a client machine of a cluster, as far as any user can see: front ends find
+    /// the way to nodes here, and no keeper.
+    pub fn is_client(&self) -> bool {
+        self.gate_socket().exists() && !self.keeper_socket().exists()
+    }
+
     /// Where processes of jobs register for notice before their slots end, at the agent.
     pub fn vacate_socket(&self) -> PathBuf {
         layout::vacate_socket(&self.directory)

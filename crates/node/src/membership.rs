@@ -5,7 +5,7 @@
 //! of the instance can read, and that outlives the instance.
 
 use crate::codes::coded;
-use crate::instance::Instance;
+use crate::instance::{Instance, may_run_instance};
 use crate::state_dir::Directory;
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -18,8 +18,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tutti_secure::{
-    Authority, Clock, Credentials, Endpoint, Fingerprint, Key, Name, Role, Secret, Token, Tokens,
-    UnixTime,
+    Admission, Authority, Clock, Credentials, Endpoint, Fingerprint, Key, Name, Role, Secret,
+    Token, Tokens, UnixTime, Users,
 };
 use tutti_wire::code::Code;
 use tutti_wire::limits::TRANSPORT_VERSION;
@@ -45,6 +45,9 @@ pub struct Membership {
     pub head: Vec<String>,
     /// Whether root of other machines is root in the cluster.
     pub trusts_root: bool,
+    /// Whether it is a client machine: users submit there, and no task runs there.
+    #[serde(default)]
+    pub is_client: bool,
     /// How long the certificates are good for that the head signs, in seconds, if not as long as
     /// usual.
     #[serde(default)]
@@ -60,6 +63,9 @@ struct Register {
     /// Those of them whose root is root in the cluster.
     #[serde(default)]
     admins: BTreeSet<String>,
+    /// Those of them that are client machines, and the users that each may speak for.
+    #[serde(default)]
+    clients: BTreeMap<String, Users>,
     /// The fingerprints of the keys that each may show: that of its certificate, and while that is
     /// renewed those before and after.
     #[serde(default)]
@@ -69,7 +75,11 @@ struct Register {
 impl Register {
     /// What a machine is to the cluster, if it is a member.
     fn role_of(&self, name: &str) -> Option<Role> {
-        let role = if self.admins.contains(name) { Role::Admin } else { Role::Node };
+        let role = match (self.admins.contains(name), self.clients.contains_key(name)) {
+            (_, true) => Role::Client,
+            (true, false) => Role::Admin,
+            (false, false) => Role::Node,
+        };
         self.members.contains_key(name).then_some(role)
     }
 
@@ -128,6 +138,29 @@ impl Members {
                  machine is that node; {rejoin}, by another name"
             )
         })
+    }
+
+    /// Whether a client machine may speak for a user of an instance that belongs to `owner`: never
+    /// for root. The owner is not one of all ordinary users, and must be named.
+    pub fn may_speak_for(&mut self, client: &str, uid: u32, owner: u32) -> bool {
+        self.read_again();
+        match self.register.clients.get(client) {
+            Some(Users::All) => !may_run_instance(uid, owner),
+            Some(Users::Only(users)) => uid != 0 && users.contains(&uid),
+            None => false,
+        }
+    }
+
+    /// The client machines, by name.
+    pub fn clients(&mut self) -> impl Iterator<Item = (&String, &Users)> {
+        self.read_again();
+        self.register.clients.iter()
+    }
+
+    /// Whether there is a client machine of this name.
+    pub fn is_client(&mut self, name: &str) -> bool {
+        self.read_again();
+        self.register.clients.contains_key(name)
     }
 
     fn read_again(&mut self) {
@@ -308,12 +341,12 @@ impl Place {
     }
 
     /// Gives out a token, for a machine that is to be this.
-    pub fn invite(&self, role: Role, lifetime: Duration) -> anyhow::Result<Token> {
+    pub fn invite(&self, admission: Admission, lifetime: Duration) -> anyhow::Result<Token> {
         let authority = Authority::load(&self.path)?;
         self.with_register(|register| {
             let now = Clock::system().now();
             let fingerprint = authority.fingerprint();
-            Ok(register.tokens.issue(&fingerprint, role, now, lifetime)?)
+            Ok(register.tokens.issue(&fingerprint, admission, now, lifetime)?)
         })
     }
 
@@ -333,7 +366,8 @@ impl Place {
         })
     }
 
-    /// Takes a token for a certificate: that, and the authority's.
+    /// Takes a token for a certificate: that, and the authority's. `as_client` is whether the
+    /// newcomer takes itself for a client machine.
     ///
     /// # Errors
     /// What the newcomer should know.
@@ -342,6 +376,7 @@ impl Place {
         secret: &[u8],
         name: &str,
         request: &[u8],
+        as_client: bool,
     ) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
         let name = Name::new(name)?;
         let secret: Secret = Secret::from_bytes(secret).context("the token is cut")?;
@@ -356,11 +391,24 @@ impl Place {
             let now = Clock::system().now();
             // A bad request must not cost the token.
             authority.sign(request, Role::Node, &name, now)?;
-            let role = register.tokens.redeem(&secret, now)?;
-            let certificate = authority.sign(request, role, &name, now)?;
+            match (register.tokens.admission(&secret, now)?, as_client) {
+                (Admission::Client(_), false) => {
+                    bail!("the token is for a client machine: join with `tutti join --client`");
+                }
+                (Admission::Node | Admission::Admin, true) => bail!(
+                    "the token is for a machine that runs tasks; `tutti invite --client` at the head                      prints one for a client machine"
+                ),
+                _ => {}
+            }
+            let admission = register.tokens.redeem(&secret, now)?;
+            let certificate = authority.sign(request, admission.role(), &name, now)?;
             register.enter(&name, &certificate, now)?;
-            if role == Role::Admin {
-                register.admins.insert(name.to_string());
+            match admission {
+                Admission::Node => {}
+                Admission::Admin => drop(register.admins.insert(name.to_string())),
+                Admission::Client(users) => {
+                    register.clients.insert(name.to_string(), users);
+                }
             }
             Ok((certificate, authority.certificate().to_vec()))
         })
@@ -393,6 +441,7 @@ impl Place {
         }
         self.with_register(|register| {
             register.admins.remove(name);
+            register.clients.remove(name);
             register.keys.remove(name);
             Ok(register.members.remove(name).is_some())
         })
@@ -503,6 +552,7 @@ mod tests {
                 address: None,
                 head: Vec::new(),
                 trusts_root: false,
+                is_client: false,
                 certificates_s: None,
             };
             place.found(&membership).unwrap();
@@ -510,9 +560,10 @@ mod tests {
         }
 
         /// A machine joins by a token; gives its key.
-        fn admit(&self, role: Role, name: &str) -> Fingerprint {
-            let token = self.place.invite(role, Duration::from_secs(60)).unwrap();
-            let signed = self.place.admit(token.secret().as_bytes(), name, &request());
+        fn admit(&self, admission: Admission, name: &str) -> Fingerprint {
+            let is_client = admission.role() == Role::Client;
+            let token = self.place.invite(admission, Duration::from_secs(60)).unwrap();
+            let signed = self.place.admit(token.secret().as_bytes(), name, &request(), is_client);
             Fingerprint::of_key_in(&signed.unwrap().0).unwrap()
         }
 
@@ -543,13 +594,13 @@ mod tests {
         let head = Head::new("removed");
         let mut members = Members::of(head.place.clone());
         let mut says = |role, key| members.objection("a", role, key).unwrap_or_default();
-        let first = head.admit(Role::Node, "a");
+        let first = head.admit(Admission::Node, "a");
         assert_eq!((says(Some(Role::Node), first), says(None, first)), Default::default());
         assert!(says(Some(Role::Admin), first).contains("another machine is that node"));
         assert!(head.place.expel("a").unwrap());
         assert!(says(None, first).contains("node a was removed from the cluster"));
         head.place.sign_again("a", [first; 2], &request()).unwrap_err();
-        let second = head.admit(Role::Node, "a");
+        let second = head.admit(Admission::Node, "a");
         assert_eq!(says(Some(Role::Node), second), "");
         assert!(says(Some(Role::Node), first).contains("another machine is that node"));
         for keys in [[first, first], [first, second], [second, first]] {
@@ -564,7 +615,7 @@ mod tests {
         let head = Head::new("renewed");
         let mut members = Members::of(head.place.clone());
         let mut may = |key| members.objection("a", Some(Role::Node), key).is_none();
-        let first = head.admit(Role::Node, "a");
+        let first = head.admit(Admission::Node, "a");
         // It never got that, and asks again.
         let lost = head.renew("a", first, first);
         assert!(may(first) && may(lost));
@@ -581,7 +632,7 @@ mod tests {
     #[test]
     fn of_who_joined_before_keys_were_kept_the_first_counts() {
         let head = Head::new("earlier");
-        let key = head.admit(Role::Node, "a");
+        let key = head.admit(Admission::Node, "a");
         let keys = head.place.with_register(|register| Ok(std::mem::take(&mut register.keys)));
         assert!(keys.unwrap().contains_key("a"));
         let mut members = Members::of(head.place.clone());
@@ -589,5 +640,52 @@ mod tests {
         let other = Fingerprint::from_bytes([7; 32]);
         assert!(members.objection("a", Some(Role::Node), other).is_some());
         assert_eq!(members.objection("a", Some(Role::Node), key), None);
+    }
+
+    #[test]
+    fn a_client_machine_speaks_for_the_users_of_its_token_and_never_for_root() {
+        let head = Head::new("client");
+        let mut members = Members::of(head.place.clone());
+        let some = Admission::Client(Users::Only([0, 7, 1000].into()));
+        let key = head.admit(some, "desk");
+        head.admit(Admission::Client(Users::All), "hall");
+        head.admit(Admission::Node, "a");
+        for (client, uid, owner, may) in [
+            ("desk", 7, 0, true),
+            ("desk", 8, 0, false),
+            ("desk", 0, 0, false),
+            ("desk", 1000, 1000, true),
+            ("hall", 8, 0, true),
+            ("hall", 0, 0, false),
+            ("hall", 1000, 1000, false),
+            ("a", 7, 0, false),
+            ("none", 7, 0, false),
+        ] {
+            assert_eq!(members.may_speak_for(client, uid, owner), may, "{client} for {uid}");
+        }
+        // By its certificate it is a client, and nothing else.
+        assert_eq!(members.objection("desk", Some(Role::Client), key), None);
+        for role in [Role::Node, Role::Admin] {
+            assert!(members.objection("desk", Some(role), key).is_some());
+        }
+        let signed = head.place.sign_again("desk", [key, key], &request()).unwrap();
+        let key = Fingerprint::of_key_in(&signed).unwrap();
+        assert_eq!(members.objection("desk", Some(Role::Client), key), None);
+        assert!(head.place.expel("desk").unwrap());
+        assert!(!members.may_speak_for("desk", 7, 0) && !members.is_client("desk"));
+    }
+
+    #[test]
+    fn a_token_of_the_other_kind_is_refused_and_stays_good() {
+        let head = Head::new("kinds");
+        let all = Admission::Client(Users::All);
+        for (admission, as_client) in [(Admission::Node, true), (all, false)] {
+            let token = head.place.invite(admission, Duration::from_secs(60)).unwrap();
+            let secret = token.secret().as_bytes();
+            let name = if as_client { "a" } else { "desk" };
+            let refused = head.place.admit(secret, name, &request(), as_client);
+            assert!(refused.unwrap_err().to_string().contains("client machine"));
+            head.place.admit(secret, name, &request(), !as_client).unwrap();
+        }
     }
 }

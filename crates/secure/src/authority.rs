@@ -182,13 +182,13 @@ fn requested_key(request: &[u8]) -> Result<impl PublicKeyData, AuthorityError> {
     Ok(request.public_key)
 }
 
-/// An admin's certificate lets no member connect to the admin.
+/// The certificate of an admin or a client lets no member connect to it.
 fn usages(role: Role) -> Vec<ExtendedKeyUsagePurpose> {
     match role {
         Role::Node => {
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
         }
-        Role::Admin => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        Role::Admin | Role::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
     }
 }
 

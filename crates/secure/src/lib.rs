@@ -48,7 +48,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use endpoint::{Endpoint, Newcomer};
 pub use key::{Key, KeyError};
 pub use key_file::FileError;
-pub use name::{Member, Name, NameError, Role};
+pub use name::{Admission, Member, Name, NameError, Role, Users};
 pub use random::{NoRandomness, random_number};
 pub use rustls::pki_types::UnixTime;
 pub use stream::{Peer, SecureStream};

@@ -5,6 +5,7 @@
 //! that nothing in a URI has to be escaped and no two spellings mean the same.
 
 use crate::limits::NAME_BYTES_MAX;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -67,10 +68,45 @@ pub enum Role {
     Node,
     /// An administrator's machine that directs the cluster. No member connects to it.
     Admin,
+    /// A machine from which users submit, look and cancel. It runs no task, and no member connects
+    /// to it.
+    Client,
+}
+
+/// The users that a client machine may speak for, by number. Root is never one of them.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Users {
+    /// Every ordinary user.
+    All,
+    /// These alone.
+    Only(BTreeSet<u32>),
+}
+
+/// What the owner of a token may become.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Admission {
+    /// A node.
+    Node,
+    /// An administrator's machine.
+    Admin,
+    /// A client machine that may speak for these users.
+    Client(Users),
+}
+
+impl Admission {
+    /// The role in the certificate.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        match self {
+            Self::Node => Role::Node,
+            Self::Admin => Role::Admin,
+            Self::Client(_) => Role::Client,
+        }
+    }
 }
 
 impl Role {
-    const ALL: [Self; 2] = [Self::Node, Self::Admin];
+    const ALL: [Self; 3] = [Self::Node, Self::Admin, Self::Client];
 
     /// The word for it.
     #[must_use]
@@ -78,6 +114,7 @@ impl Role {
         match self {
             Self::Node => "node",
             Self::Admin => "admin",
+            Self::Client => "client",
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::certificate::Fingerprint;
 use crate::clock::after;
 use crate::limits::{TOKEN_REMEMBERED, TOKENS_MAX};
-use crate::name::Role;
+use crate::name::Admission;
 use crate::random::NoRandomness;
 use crate::token::{Secret, Token};
 use rustls::pki_types::UnixTime;
@@ -40,7 +40,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Issued {
     hash: [u8; 32],
-    role: Role,
+    /// What its owner may become. By this name, since registers have it.
+    #[serde(rename = "role")]
+    admission: Admission,
     /// Seconds since 1970.
     expires_s: u64,
     used: bool,
@@ -59,14 +61,14 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Gives out a token that one machine can join by, or one admin, within `lifetime`.
+    /// Gives out a token that one machine can join by, within `lifetime`.
     ///
     /// # Errors
     /// If too many are given out, or none can be drawn.
     pub fn issue(
         &mut self,
         authority: &Fingerprint,
-        role: Role,
+        admission: Admission,
         now: UnixTime,
         lifetime: Duration,
     ) -> Result<Token, IssueError> {
@@ -76,7 +78,7 @@ impl Tokens {
         }
         let secret = Secret::draw()?;
         let expires_s = after(now, lifetime).as_secs();
-        self.issued.push(Issued { hash: secret.hash(), role, expires_s, used: false });
+        self.issued.push(Issued { hash: secret.hash(), admission, expires_s, used: false });
         Ok(Token::new(authority, secret))
     }
 
@@ -86,7 +88,21 @@ impl Tokens {
     ///
     /// # Errors
     /// If it is refused, with the reason.
-    pub fn redeem(&mut self, secret: &Secret, now: UnixTime) -> Result<Role, Refusal> {
+    pub fn redeem(&mut self, secret: &Secret, now: UnixTime) -> Result<Admission, Refusal> {
+        let issued = self.find(secret, now)?;
+        issued.used = true;
+        Ok(issued.admission.clone())
+    }
+
+    /// What the owner of a token may become, as [`Self::redeem`] would say. The token stays good.
+    ///
+    /// # Errors
+    /// If it would be refused, with the reason.
+    pub fn admission(&mut self, secret: &Secret, now: UnixTime) -> Result<Admission, Refusal> {
+        self.find(secret, now).map(|issued| issued.admission.clone())
+    }
+
+    fn find(&mut self, secret: &Secret, now: UnixTime) -> Result<&mut Issued, Refusal> {
         let hash = secret.hash();
         let mut found = None;
         for issued in &mut self.issued {
@@ -98,10 +114,7 @@ impl Tokens {
             None => Err(Refusal::Unknown),
             Some(issued) if issued.used => Err(Refusal::Used),
             Some(issued) if issued.is_over(now) => Err(Refusal::Expired),
-            Some(issued) => {
-                issued.used = true;
-                Ok(issued.role)
-            }
+            Some(issued) => Ok(issued),
         }
     }
 

@@ -255,8 +255,12 @@ fn wait_while(
 fn has_node(instance: &Instance) -> anyhow::Result<bool> {
     match ask_for_nodes(instance)? {
         Reply::Nodes { nodes, .. } => {
+            let own = membership_of_member(instance)?;
+            if own.as_ref().is_some_and(|membership| membership.is_client) {
+                return Ok(true);
+            }
             // Of a member, its own: the others are there without it.
-            let own = membership_of_member(instance)?.map(|membership| membership.name);
+            let own = own.map(|membership| membership.name);
             let is_meant = |name: &str| own.as_deref().is_none_or(|own| own == name);
             // One that is drained has its agent all the same.
             let is_there = |state: &str| matches!(state, "up" | "drained");
@@ -297,6 +301,18 @@ const NOTIFIER: &str = "notifier";
 
 /// Those of a machine whose controller is on another.
 const ROLES_OF_MEMBER: [&str; 2] = ["keeper", "agent"];
+
+/// That of a client machine, which runs no task.
+const ROLES_OF_CLIENT: [&str; 1] = ["agent"];
+
+/// The daemons of this machine, in the order of their start.
+fn roles_of(instance: &Instance) -> anyhow::Result<&'static [&'static str]> {
+    Ok(match membership_of_member(instance)? {
+        Some(membership) if membership.is_client => &ROLES_OF_CLIENT,
+        Some(_) => &ROLES_OF_MEMBER,
+        None => &ROLES,
+    })
+}
 
 fn is_member(instance: &Instance) -> anyhow::Result<bool> {
     Ok(membership_of_member(instance)?.is_some())
@@ -347,8 +363,7 @@ impl<'a> Supervisor<'a> {
         refuse_journal_in_use(instance)?;
         let mut supervisor = Self::over(instance, lock, log)?;
         found::end(instance, NOTIFIER)?;
-        let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
-        for &role in roles {
+        for &role in roles_of(instance)? {
             let mut daemon = Daemon::new(role, None);
             if role == "keeper" {
                 daemon.child = found::keeper(instance);

@@ -174,6 +174,12 @@ pub enum ToBranch {
         /// Why.
         reason: String,
     },
+    /// The agent is that of a client machine, and its streams begin at this number until another
+    /// one comes.
+    Client {
+        /// The number; see [`is_client`].
+        node: NodeId,
+    },
 }
 
 /// What the agent at the head of a branch tells its parent, or the controller.
@@ -210,11 +216,40 @@ pub enum FromBranch {
         /// That of the key that it has now, which may be a later one.
         current: [u8; 32],
     },
+    /// A client machine is connected. Only the agent of the head says so, to the controller.
+    Client(ClientMachine),
     /// What time is it?
     Clock {
         /// When it was asked, by the clock of the asking agent, in nanoseconds.
         asked_ns: u64,
     },
+}
+
+/// The first number of a client machine. Nodes have the numbers below.
+const CLIENTS_FROM: u32 = 1 << 31;
+
+/// The number of a client machine: the head's agent counts those that connect. It is good until the
+/// connection breaks, and no other part of the cluster keeps it.
+#[must_use]
+pub const fn client_number(count: u32) -> NodeId {
+    NodeId(CLIENTS_FROM | count)
+}
+
+/// Whether this is the number of a client machine, which is no node.
+#[must_use]
+pub const fn is_client(node: NodeId) -> bool {
+    node.0 >= CLIENTS_FROM
+}
+
+/// A client machine that is connected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientMachine {
+    /// Its number.
+    pub node: NodeId,
+    /// Its name, by its certificate.
+    pub name: String,
+    /// The address from which it has connected.
+    pub address: String,
 }
 
 /// What time it was, asked from one's parent.

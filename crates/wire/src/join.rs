@@ -16,6 +16,9 @@ pub struct Redeem {
     pub name: String,
     /// The request for its certificate.
     pub request: ByteBuf,
+    /// Whether it takes itself for a client machine. A token of the other kind is refused, and
+    /// stays good.
+    pub is_client: bool,
 }
 
 /// What it is answered.

@@ -8,9 +8,9 @@ use crate::launch::{LaunchSpec, Usage};
 use crate::metrics::MetricsReport;
 use crate::notify::Notify;
 use crate::report::{
-    AccessReport, BankReport, ClassReport, ForecastReport, HistoryReport, JobReport, NodeLife,
-    NodeReport, ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport, SwitchRecord,
-    Target, TaskReport, TimedMoment, TimedReport, TimetableReport, WeightReport,
+    AccessReport, BankReport, ClassReport, ClientReport, ForecastReport, HistoryReport, JobReport,
+    NodeLife, NodeReport, ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport,
+    SwitchRecord, Target, TaskReport, TimedMoment, TimedReport, TimetableReport, WeightReport,
 };
 use crate::show::ShowReport;
 use crate::spawn::Spawned;
@@ -387,6 +387,11 @@ pub enum Request {
         /// Within how many seconds; `None`: none of them.
         ahead_s: Option<u64>,
     },
+    /// The client machines of the cluster: a page of `Clients`.
+    Clients {
+        /// How many are on earlier pages.
+        from: u32,
+    },
 }
 
 /// What a job is asked to do with its state.
@@ -494,6 +499,7 @@ impl Request {
             | Self::Processes { .. }
             | Self::Nodes { .. }
             | Self::NodesClosely { .. }
+            | Self::Clients { .. }
             | Self::Runs { .. }
             | Self::Params
             | Self::Bank
@@ -872,6 +878,13 @@ pub enum Reply {
         changes: Vec<TimedReport>,
         /// What happens soon, in order.
         coming: Vec<TimedMoment>,
+    },
+    /// A page of client machines, by name.
+    Clients {
+        /// The machines.
+        clients: Vec<ClientReport>,
+        /// Where the next page begins, if others follow.
+        next: Option<u32>,
     },
 }
 

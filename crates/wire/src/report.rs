@@ -428,6 +428,20 @@ pub struct NodeReport {
     pub devices: Vec<DeviceReport>,
 }
 
+/// A client machine: users submit there, and no task runs there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// Its name.
+    pub name: String,
+    /// `up` while it is connected, or `away`.
+    pub state: String,
+    /// The address from which it is connected; `null` while it is not.
+    pub address: Option<String>,
+    /// The users that it may speak for: names, or numbers of users without one; `null` for all
+    /// ordinary users.
+    pub users: Option<Vec<String>>,
+}
+
 /// A parameter, as `tutti params` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParamReport {

@@ -7,6 +7,7 @@
 //! of reach is taken all the same.
 
 use super::Tree;
+use super::clients::ONLY_STREAMS;
 use crate::peer::Neighbour;
 use crate::routes::{Child, Way};
 use tracing::warn;
@@ -34,10 +35,10 @@ const DOUBT_NS: u64 = 1_000_000_000;
 /// The agent at the head of a branch.
 pub(super) struct Below {
     pub(super) neighbour: Neighbour,
-    /// The name of its node, and whether root there is root in the cluster, as its certificate
-    /// says.
+    /// The name and the role of its machine, as its certificate says. Root of an admin is root in
+    /// the cluster.
     name: String,
-    is_admin: bool,
+    pub(super) role: Role,
     /// The key that it has shown.
     pub(super) key: Fingerprint,
     /// Where it listens, or empty.
@@ -76,7 +77,7 @@ impl Below {
         Self {
             neighbour,
             name: member.name.to_string(),
-            is_admin: member.role == Role::Admin,
+            role: member.role,
             key,
             address: String::new(),
             stage: Stage::New,
@@ -94,12 +95,27 @@ impl Below {
         self.until_ns = Some(monotonic_ns() + PATIENCE_NS);
     }
 
+    /// The name of its machine.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is a client machine.
+    pub(super) fn is_client(&self) -> bool {
+        self.role == Role::Client
+    }
+
     /// Whether its own node has this name.
     pub(super) fn is_named(&self, name: &str) -> bool {
         self.name == name
     }
 
-    fn is_taken(&self) -> bool {
+    /// Whether it was told to go.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.stage == Stage::Leaving
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
         self.stage == Stage::Taken
     }
 
@@ -141,6 +157,9 @@ impl Tree {
     }
 
     fn on_word_from_below(&mut self, child: Child, message: FromBranch) {
+        if self.speaks_as_node(child, &message) {
+            return self.let_go(child, ONLY_STREAMS.into());
+        }
         let Some(below) = self.branch.children.get_mut(&child) else { return };
         match (&below.stage, message) {
             (Stage::New, FromBranch::Here { name, address, unreachable }) => {
@@ -148,7 +167,8 @@ impl Tree {
                     let reason = format!("its certificate is not that of a node named {name}");
                     return self.refuse(child, reason);
                 }
-                below.address = address;
+                // No other agent connects to a client machine.
+                below.address = if below.is_client() { String::new() } else { address };
                 below.stage = Stage::Waiting(unreachable);
                 self.find_place(child);
             }
@@ -256,6 +276,7 @@ impl Tree {
                 below.stage = Stage::Taken;
                 below.until_ns = None;
                 below.neighbour.send(&ToBranch::Taken { above });
+                self.number_client(child);
             }
         }
     }
@@ -264,8 +285,13 @@ impl Tree {
     fn elsewhere(&self, child: Child) -> Option<(Contact, Child)> {
         let newcomer = self.branch.children.get(&child)?;
         let Stage::Waiting(unreachable) = &newcomer.stage else { return None };
+        if newcomer.is_client() {
+            return None;
+        }
         let listens = |below: &Below| !below.address.is_empty();
-        let alike = |below: &&Below| below.is_taken() && listens(below) == listens(newcomer);
+        let alike = |below: &&Below| {
+            below.is_taken() && !below.is_client() && listens(below) == listens(newcomer)
+        };
         if self.branch.children.values().filter(alike).count() < self.fan_out() {
             return None;
         }
@@ -367,10 +393,15 @@ impl Tree {
 
     // ------------------------------------------------------------------ losing them
 
-    /// Whether root of a child's branch is root in the cluster. The head says so.
+    /// Whether root of a child's branch is root in the cluster. The head says so; of a client
+    /// machine it never is.
     fn trusts(&self, child: Child) -> bool {
-        self.options.membership.as_ref().is_some_and(|membership| membership.trusts_root)
-            || self.branch.children.get(&child).is_some_and(|below| below.is_admin)
+        let trusts_root = self.options.membership.as_ref().is_some_and(|it| it.trusts_root);
+        match self.branch.children.get(&child).map(|below| below.role) {
+            Some(Role::Admin) => true,
+            Some(Role::Node) => trusts_root,
+            Some(Role::Client) | None => false,
+        }
     }
 
     /// Whether the word of a node is that of a root that is root in the cluster.

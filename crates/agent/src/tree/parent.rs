@@ -106,6 +106,7 @@ impl Tree {
         for below in self.branch.children.values_mut() {
             below.neighbour.send(&ToBranch::JoinAgain { above: above.clone() });
         }
+        self.number_clients();
     }
 
     /// The agents above this one's children.
@@ -210,6 +211,8 @@ impl Tree {
             }
             ToBranch::Leaving => self.lose_parent("it goes out of service"),
             ToBranch::Refused { reason } => self.lose_parent(&reason),
+            ToBranch::Client { node } if self.options.is_client() => self.routes.be_client(node),
+            ToBranch::Client { .. } => {}
         }
     }
 
@@ -336,6 +339,10 @@ impl Tree {
     /// Sends all that has gathered for the parent.
     pub(super) fn send_up(&mut self) {
         let Some(up) = &mut self.above.up else { return self.branch.upward.clear() };
+        // Of a client machine the head wants no report, not even how well it knows the time.
+        if self.options.is_client() {
+            return self.branch.upward.clear();
+        }
         if self.branch.upward.is_empty() {
             return;
         }

@@ -185,9 +185,10 @@ impl Tree {
         let Some(membership) = &self.options.membership else {
             return format!("node {name} has not joined yet");
         };
+        let what = if self.options.is_client() { "client machine" } else { "node" };
         let (cluster, head) = (&membership.cluster, membership.head.join(", "));
         format!(
-            "node {name} cannot reach the head of cluster {cluster}, {head}; it tries again and again"
+            "{what} {name} cannot reach the head of cluster {cluster}, {head}; it tries again and again"
         )
     }
 
@@ -245,7 +246,7 @@ impl Tree {
 
     /// Why a part of a stream from this neighbour is not passed on, if it is not. A child speaks
     /// for its branch, the parent for all that is not below.
-    fn objection(&self, came: Way, part: &Tunnelled) -> Option<Refusal> {
+    fn objection(&mut self, came: Way, part: &Tunnelled) -> Option<Refusal> {
         let for_another = || refusal("its agent speaks for another node", Code::NotTrusted);
         if self.routes.way(part.from) != came {
             return Some(for_another());
@@ -260,6 +261,9 @@ impl Tree {
         let opener = part.tunnel.opener;
         if part.from != Place::Node(opener) || vouch.node != opener {
             return Some(for_another());
+        }
+        if let Some(reason) = self.client_objection(vouch, part.to) {
+            return Some(refusal(reason, Code::NotAllowed));
         }
         let is_believed = !self.options.is_root() || vouch.uid != 0 || self.trusts_node(opener);
         (!is_believed).then(|| {

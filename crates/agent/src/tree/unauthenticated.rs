@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use tutti_node::link::{Interest, Link, LinkError, Poller};
 use tutti_node::log::PROVOKED;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_secure::{Fingerprint, Member};
+use tutti_secure::{Fingerprint, Member, Role as MemberRole};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::join::{Redeem, Redeemed};
@@ -154,7 +154,8 @@ impl Tree {
         let Some(mut stranger) = self.entrance.strangers.remove(&token) else { return };
         let Some(membership) = &self.options.membership else { return };
         let signed = if self.options.is_root() {
-            self.options.place.admit(&asked.secret, &asked.name, &asked.request)
+            let Redeem { secret, name, request, is_client } = asked;
+            self.options.place.admit(secret, name, request, *is_client)
         } else {
             Err(anyhow::anyhow!("join at the head of the cluster: {}", membership.head.join(", ")))
         };
@@ -180,7 +181,13 @@ impl Tree {
         let (name, role) = (member.name.as_str(), Some(member.role));
         // Elsewhere it is unknown: there the controller has a say, when it asks to join.
         let is_root = self.options.is_root();
-        let objection = is_root.then(|| self.entrance.members.objection(name, role, key)).flatten();
+        let objection = match is_root {
+            true => self.entrance.members.objection(name, role, key),
+            false if member.role == MemberRole::Client => {
+                Some("a client machine connects to the head alone".into())
+            }
+            false => None,
+        };
         let Some(mut stranger) = self.entrance.strangers.remove(&token) else { return };
         stranger.link.limit(FRAME_BYTES_MAX);
         let neighbour = Neighbour::new(stranger.link, token);
@@ -280,6 +287,7 @@ mod tests {
             address: None,
             head: Vec::new(),
             trusts_root: true,
+            is_client: false,
             certificates_s: None,
         };
         std::fs::create_dir_all(directory).expect("a directory");

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use tutti_types::{Nanos, NodeId};
-use tutti_wire::branch::{FromBranch, Origin, Report};
+use tutti_wire::branch::{ClientMachine, FromBranch, Origin, Report};
 use tutti_wire::frame::pack;
 use tutti_wire::limits::{BATCH_BYTES_MAX, BATCH_MAX, ORIGINS_MAX};
 use tutti_wire::tree::FromAgent;
@@ -58,6 +58,11 @@ impl Upward {
             Some(FromBranch::Gone(gone)) => gone.extend(nodes),
             _ => self.0.push(FromBranch::Gone(nodes)),
         }
+    }
+
+    /// A client machine is connected.
+    pub(super) fn client(&mut self, client: ClientMachine) {
+        self.0.push(FromBranch::Client(client));
     }
 
     /// How far off the clocks of nodes may be. In which order that comes is nothing to anybody.

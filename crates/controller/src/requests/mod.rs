@@ -181,6 +181,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Processes { .. }
         | Request::Nodes { .. }
         | Request::NodesClosely { .. }
+        | Request::Clients { .. }
         | Request::Upgrade { .. }
         | Request::Runs { .. }
         | Request::Signal { .. }
@@ -245,6 +246,7 @@ impl Driver {
             }
             Request::Nodes { from } => self.reply_nodes_from(token, from),
             Request::NodesClosely { from } => self.on_nodes_closely(token, from),
+            Request::Clients { from } => self.reply_clients(token, from),
             Request::SetNodeSets { settings } => self.on_set_node_sets(token, uid, &settings),
             Request::ChangeNodes { nodes, change } => {
                 self.on_change_nodes(token, uid, &nodes, &change);

@@ -52,13 +52,15 @@ fn certificates_are_good_for_their_time_alone() {
 }
 
 #[test]
-fn nobody_connects_to_an_admin() {
+fn nobody_connects_to_an_admin_or_a_client() {
     let cluster = Cluster::new("c");
-    let (node, admin) = (cluster.node("a"), cluster.endpoint(&cluster.member(Role::Admin, "ann")));
-    let (_, seen) = meet(|socket| admin.connect(socket), |socket| node.accept(socket)).both();
-    assert_eq!(seen.peer().unwrap().member, cluster.named(Role::Admin, "ann"));
-    let met = meet(|socket| node.connect(socket), |socket| admin.accept(socket));
-    assert_eq!(met.client_error(), StreamError::WrongRole);
+    for role in [Role::Admin, Role::Client] {
+        let (node, ann) = (cluster.node("a"), cluster.endpoint(&cluster.member(role, "ann")));
+        let (_, seen) = meet(|socket| ann.connect(socket), |socket| node.accept(socket)).both();
+        assert_eq!(seen.peer().unwrap().member, cluster.named(role, "ann"));
+        let met = meet(|socket| node.connect(socket), |socket| ann.accept(socket));
+        assert_eq!(met.client_error(), StreamError::WrongRole);
+    }
 }
 
 #[test]

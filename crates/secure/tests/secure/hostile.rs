@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
-use tutti_secure::{Endpoint, Newcomer, Role, StreamError, Token};
+use tutti_secure::{Admission, Endpoint, Newcomer, StreamError, Token};
 
 /// A peer that says this and nothing more, and hears the answer.
 fn says(mut socket: TcpStream, bytes: &[u8]) -> Vec<u8> {
@@ -165,7 +165,7 @@ fn a_newcomer_learns_nothing_but_whom_it_speaks_with() {
     let (fingerprint, now) = (cluster.authority.fingerprint(), cluster.now());
     let hour = Duration::from_secs(3600);
     // Any text of this form does to connect; what the secret is worth is for the caller to say.
-    let token: Token = cluster.tokens.issue(&fingerprint, Role::Node, now, hour).unwrap();
+    let token: Token = cluster.tokens.issue(&fingerprint, Admission::Node, now, hour).unwrap();
     cluster.tokens.redeem(token.secret(), now).unwrap();
     let newcomer = Newcomer::new(&token, VERSION, cluster.clock()).unwrap();
     let (_, accepted) =

@@ -5,7 +5,8 @@ use crate::world::{Cluster, DAY, VERSION, meet, name};
 use std::io::{Read, Write};
 use std::time::Duration;
 use tutti_secure::{
-    Credentials, Distrust, Key, Newcomer, Refusal, Role, Secret, SecureStream, StreamError, Token,
+    Admission, Credentials, Distrust, Key, Newcomer, Refusal, Role, Secret, SecureStream,
+    StreamError, Token,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -16,7 +17,7 @@ fn newcomer(cluster: &Cluster, token: &Token) -> Newcomer {
 
 fn issue(cluster: &mut Cluster) -> Token {
     let (fingerprint, now) = (cluster.authority.fingerprint(), cluster.now());
-    cluster.tokens.issue(&fingerprint, Role::Node, now, HOUR).unwrap()
+    cluster.tokens.issue(&fingerprint, Admission::Node, now, HOUR).unwrap()
 }
 
 fn send(stream: &mut SecureStream, message: &[u8]) {
@@ -52,7 +53,8 @@ fn a_machine_joins_by_its_token_and_is_a_member_then() {
     let secret: Secret = postcard::from_bytes(&receive(&mut accepted)).unwrap();
     let request = receive(&mut accepted);
     let role = cluster.tokens.redeem(&secret, cluster.now()).unwrap();
-    let signed = cluster.authority.sign(&request, role, &name("second"), cluster.now()).unwrap();
+    let signed =
+        cluster.authority.sign(&request, role.role(), &name("second"), cluster.now()).unwrap();
     send(&mut accepted, &signed);
     send(&mut accepted, cluster.authority.certificate());
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 use tutti_secure::limits::{TOKEN_REMEMBERED, TOKENS_MAX};
 use tutti_secure::{
-    Authority, Fingerprint, IssueError, Name, Refusal, Role, Token, TokenError, Tokens,
+    Admission, Authority, Fingerprint, IssueError, Name, Refusal, Token, TokenError, Tokens, Users,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -15,7 +15,7 @@ fn fingerprint() -> Fingerprint {
 }
 
 fn issue(tokens: &mut Tokens, now_s: u64) -> Token {
-    tokens.issue(&fingerprint(), Role::Node, at(now_s), HOUR).unwrap()
+    tokens.issue(&fingerprint(), Admission::Node, at(now_s), HOUR).unwrap()
 }
 
 #[test]
@@ -23,11 +23,11 @@ fn a_token_is_taken_once_within_its_time() {
     let mut tokens = Tokens::default();
     let (one, other, late) = (issue(&mut tokens, 0), issue(&mut tokens, 0), issue(&mut tokens, 0));
     assert_eq!(tokens.waiting(at(0)), 3);
-    assert_eq!(tokens.redeem(one.secret(), at(5)), Ok(Role::Node));
+    assert_eq!(tokens.redeem(one.secret(), at(5)), Ok(Admission::Node));
     assert_eq!(tokens.redeem(one.secret(), at(5)), Err(Refusal::Used));
-    assert_eq!(tokens.redeem(other.secret(), at(3599)), Ok(Role::Node));
+    assert_eq!(tokens.redeem(other.secret(), at(3599)), Ok(Admission::Node));
     assert_eq!(tokens.redeem(late.secret(), at(3600)), Err(Refusal::Expired));
-    assert_eq!(tokens.redeem(late.secret(), at(0)), Ok(Role::Node));
+    assert_eq!(tokens.redeem(late.secret(), at(0)), Ok(Admission::Node));
     let unknown = issue(&mut Tokens::default(), 0);
     assert_eq!(tokens.redeem(unknown.secret(), at(5)), Err(Refusal::Unknown));
 }
@@ -42,7 +42,8 @@ fn a_token_that_was_taken_back_is_not_known_and_no_other_is_touched() {
     assert_eq!(tokens.redeem(one.secret(), at(1)), Err(Refusal::Unknown));
     assert_eq!(tokens.redeem(used.secret(), at(1)), Err(Refusal::Used));
     assert_eq!(tokens.waiting(at(1)), 1);
-    let late = tokens.issue(&fingerprint(), Role::Node, at(1), Duration::from_secs(1)).unwrap();
+    let late =
+        tokens.issue(&fingerprint(), Admission::Node, at(1), Duration::from_secs(1)).unwrap();
     assert_eq!(tokens.revoke_all(at(2)), 1);
     assert_eq!(tokens.redeem(other.secret(), at(2)), Err(Refusal::Unknown));
     assert_eq!(tokens.redeem(used.secret(), at(2)), Err(Refusal::Used));
@@ -53,8 +54,13 @@ fn a_token_that_was_taken_back_is_not_known_and_no_other_is_touched() {
 #[test]
 fn a_token_makes_what_it_was_given_out_for() {
     let mut tokens = Tokens::default();
-    let token = tokens.issue(&fingerprint(), Role::Admin, at(0), HOUR).unwrap();
-    assert_eq!(tokens.redeem(token.secret(), at(1)), Ok(Role::Admin));
+    let users = Users::Only([1000, 1001].into());
+    for admission in [Admission::Admin, Admission::Client(users)] {
+        let token = tokens.issue(&fingerprint(), admission.clone(), at(0), HOUR).unwrap();
+        assert_eq!(tokens.admission(token.secret(), at(1)), Ok(admission.clone()));
+        assert_eq!(tokens.redeem(token.secret(), at(1)), Ok(admission));
+        assert_eq!(tokens.admission(token.secret(), at(1)), Err(Refusal::Used));
+    }
 }
 
 #[test]
@@ -69,14 +75,14 @@ fn what_is_kept_outlives_a_restart_and_is_of_no_use_to_a_thief() {
     }
     let mut tokens: Tokens = postcard::from_bytes(&kept).unwrap();
     assert_eq!(tokens.redeem(used.secret(), at(2)), Err(Refusal::Used));
-    assert_eq!(tokens.redeem(waiting.secret(), at(2)), Ok(Role::Node));
+    assert_eq!(tokens.redeem(waiting.secret(), at(2)), Ok(Admission::Node));
 }
 
 #[test]
 fn tokens_are_bounded_and_forgotten() {
     let mut tokens = Tokens::default();
     let authority = fingerprint();
-    let mut issue = |now_s| tokens.issue(&authority, Role::Node, at(now_s), HOUR);
+    let mut issue = |now_s| tokens.issue(&authority, Admission::Node, at(now_s), HOUR);
     let first = issue(0).unwrap();
     for _ in 1..TOKENS_MAX {
         issue(0).unwrap();
@@ -86,12 +92,12 @@ fn tokens_are_bounded_and_forgotten() {
     issue(3600).unwrap();
     assert_eq!(tokens.redeem(first.secret(), at(3600)), Err(Refusal::Expired));
     let end_s = 3600 + TOKEN_REMEMBERED.as_secs();
-    tokens.issue(&authority, Role::Node, at(end_s), HOUR).unwrap();
+    tokens.issue(&authority, Admission::Node, at(end_s), HOUR).unwrap();
     assert_eq!(tokens.redeem(first.secret(), at(end_s)), Err(Refusal::Unknown));
     assert!(postcard::to_allocvec(&tokens).unwrap().len() < 200);
 
     // However many are over: the memory is bounded, and the last are remembered.
-    let mut over = || tokens.issue(&authority, Role::Node, at(end_s), Duration::ZERO).unwrap();
+    let mut over = || tokens.issue(&authority, Admission::Node, at(end_s), Duration::ZERO).unwrap();
     let first = over();
     for _ in 0..TOKENS_MAX {
         over();
@@ -105,7 +111,7 @@ fn tokens_are_bounded_and_forgotten() {
 #[test]
 fn a_token_is_its_text() {
     let (mut tokens, authority) = (Tokens::default(), fingerprint());
-    let token = tokens.issue(&authority, Role::Node, at(0), HOUR).unwrap();
+    let token = tokens.issue(&authority, Admission::Node, at(0), HOUR).unwrap();
     let text = token.to_string();
     assert_eq!(text.len(), 63);
     assert!(text.starts_with("tutti1-"));
@@ -116,7 +122,7 @@ fn a_token_is_its_text() {
     assert!(token.is_of(&authority));
     assert!(!token.is_of(&fingerprint()));
     // Logs are no place for it.
-    let other = tokens.issue(&authority, Role::Node, at(0), HOUR).unwrap();
+    let other = tokens.issue(&authority, Admission::Node, at(0), HOUR).unwrap();
     assert_eq!(format!("{token:?}"), format!("{other:?}"));
 }
 

@@ -5,6 +5,8 @@ use super::up::free_address;
 use anyhow::Context;
 use clap::Args;
 use nix::net::if_::InterfaceFlags;
+use nix::unistd::User;
+use std::collections::BTreeSet;
 use std::io::{BufRead, ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -15,7 +17,9 @@ use tutti_node::instance::{Instance, host_name, said_cluster};
 use tutti_node::link::FarLink;
 use tutti_node::membership::{Membership, PORT, Place};
 use tutti_node::presence;
-use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Role as MemberRole, Token};
+use tutti_secure::{
+    Admission, Clock, Credentials, Key, Name, Newcomer, Role as MemberRole, Token, Users,
+};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::join::{Redeem, Redeemed};
@@ -28,6 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// More than any token has.
 const TOKEN_BYTES_MAX: u64 = 1 << 10;
 
+/// How all ordinary users of a client machine are written.
+const ALL_USERS: &str = "all";
+
+/// So many users of a client machine can be named.
+const USERS_MAX: usize = 1000;
+
 /// Certificates and tokens know no less than seconds.
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
 
@@ -35,12 +45,15 @@ const INVITE_EXAMPLES: &str = "\
 Examples:
   tutti invite                         prints the command to run there
   tutti invite --parsable --for 10m    a token alone, for scripts
+  tutti invite --client --users ada,bob
+                                       for a machine that runs no task
   tutti invite --revoke                unused tokens become invalid";
 
 const JOIN_EXAMPLES: &str = "\
 Examples:
   tutti join 192.0.2.1 TOKEN           on the new machine, as root
-  tutti join --ssh 'a[1-8]'            at the head: eight machines over ssh";
+  tutti join --ssh 'a[1-8]'            at the head: eight machines over ssh
+  tutti join --client 192.0.2.1 TOKEN  on a machine that is to run no task";
 
 const LEAVE_EXAMPLES: &str = "\
 Examples:
@@ -58,12 +71,20 @@ pub(crate) struct InviteArgs {
     #[arg(long)]
     admin: bool,
 
+    /// For a machine from which users submit, look and cancel, and that runs no task
+    #[arg(long, requires = "users", conflicts_with = "admin")]
+    client: bool,
+
+    /// Users of the client machine: names or numbers, or all for every user but root
+    #[arg(long, value_name = "USERS", value_delimiter = ',', requires = "client")]
+    users: Vec<String>,
+
     /// Print only the token, for scripts
     #[arg(long)]
     parsable: bool,
 
     /// Revoke all unused tokens, and print none
-    #[arg(long, conflicts_with_all = ["for", "admin", "parsable"])]
+    #[arg(long, conflicts_with_all = ["for", "admin", "parsable", "client"])]
     revoke: bool,
 }
 
@@ -84,14 +105,45 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
         print(&format!("{revoked} revoked; machines that have joined stay\n"))?;
         return Ok(Exit::OK);
     }
-    let role = if args.admin { MemberRole::Admin } else { MemberRole::Node };
-    let token = place.invite(role, lifetime)?;
+    let admission = match (args.admin, args.client) {
+        (_, true) => Admission::Client(users_of_client(&args.users)?),
+        (true, false) => Admission::Admin,
+        (false, false) => Admission::Node,
+    };
+    let option = if args.client { "--client " } else { "" };
+    let token = place.invite(admission, lifetime)?;
     if args.parsable {
         print(&format!("{token}\n"))?;
     } else {
-        print(&invitation(&membership, &token, lifetime))?;
+        print(&invitation(&membership, option, &token, lifetime))?;
     }
     Ok(Exit::OK)
+}
+
+/// The users that a client machine may speak for, by the head's list of users.
+fn users_of_client(named: &[String]) -> anyhow::Result<Users> {
+    if named == [ALL_USERS] {
+        return Ok(Users::All);
+    }
+    let mut users = BTreeSet::new();
+    for name in named {
+        let found = User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+        let Some(uid) = found.or_else(|| name.parse().ok()) else {
+            let reason = format!("--users: there is no user {name}; write names, numbers or all");
+            return Err(coded(Code::BadValue, reason));
+        };
+        if uid == 0 {
+            let reason = "--users: root of a client machine is never root in the cluster; \
+                          `tutti invite --admin` is for the machine of an administrator";
+            return Err(coded(Code::BadValue, reason));
+        }
+        users.insert(uid);
+    }
+    if users.len() > USERS_MAX {
+        let reason = format!("--users: at most {USERS_MAX} users can be named; write all");
+        return Err(coded(Code::BadValue, reason));
+    }
+    Ok(Users::Only(users))
 }
 
 /// What the machine is, which must be the head: this is `done` there alone.
@@ -125,15 +177,20 @@ pub(super) fn address_of_this_machine() -> String {
     of_networks.next().unwrap_or_else(|| "ADDRESS".into())
 }
 
-/// What to do elsewhere with a token.
-pub(crate) fn invitation(membership: &Membership, token: &Token, lifetime: Duration) -> String {
+/// What to do elsewhere with a token, and with this option of `tutti join`.
+pub(crate) fn invitation(
+    membership: &Membership,
+    option: &str,
+    token: &Token,
+    lifetime: Duration,
+) -> String {
     let address = membership.address.as_deref().unwrap_or("ADDRESS");
     let address = address.strip_suffix(&format!(":{PORT}")).unwrap_or(address);
     // Of several on a machine, the same one is meant there.
     let which = said_cluster().ok().flatten();
     let which = which.map_or_else(String::new, |name| format!("TUTTI_CLUSTER={name} "));
     format!(
-        "to add a machine, within {}, run there:\n\n    {which}tutti join {address} {token}\n\n",
+        "to add a machine, within {}, run there:\n\n    {which}tutti join {option}{address} {token}\n\n",
         format_seconds(lifetime.as_secs())
     )
 }
@@ -159,6 +216,10 @@ pub(crate) struct JoinArgs {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
+    /// As a client machine: users submit, look and cancel here, and no task runs here
+    #[arg(long, conflicts_with_all = ["listen", "ssh"])]
+    client: bool,
+
     #[command(flatten)]
     ssh: SshArgs,
 }
@@ -181,7 +242,8 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
                 false => ", and down: `tutti up` starts it",
             };
             let (name, cluster) = (membership.name, membership.cluster);
-            print(&format!("{name} is a node of cluster {cluster} already{hint}\n"))?;
+            let what = if membership.is_client { "client machine" } else { "node" };
+            print(&format!("{name} is a {what} of cluster {cluster} already{hint}\n"))?;
             return Ok(Exit::OK);
         }
         return Err(coded(
@@ -207,7 +269,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     let listen = listen.map(|listen| refuse_if_nowhere(listen).and_then(|()| free_address(listen)));
     let listen = listen.transpose()?;
     let head = with_port(head);
-    let (mut membership, credentials) = redeem(&head, &token, name)?;
+    let (mut membership, credentials) = redeem(&head, &token, name, args.client)?;
     match listen {
         None if args.listen.is_some() => membership.listen = None,
         Some(listen) if credentials.member().role == MemberRole::Node => {
@@ -224,17 +286,29 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     tutti_client::start(&instance).with_context(|| {
         format!("{} is in cluster {}, but", membership.name, membership.cluster)
     })?;
-    // Whether root of this machine is root there, the head alone knows.
-    let who = match credentials.member().role {
-        MemberRole::Node if !instance.private => ", as an ordinary user",
-        _ => "",
-    };
-    print(&format!(
-        "{} is a node of cluster {}\nnext{who}: `tutti nodes`, `tutti run -n 2 COMMAND`; `tutti down` \
-         takes it out of service, `tutti leave` after that out of the cluster\n",
-        membership.name, membership.cluster
-    ))?;
+    print(&welcome(&membership, credentials.member().role, instance.private))?;
     Ok(Exit::OK)
+}
+
+/// What to say on a machine that has joined, and what to do next there.
+fn welcome(membership: &Membership, role: MemberRole, is_private: bool) -> String {
+    let Membership { name, cluster, .. } = membership;
+    // Whether root of this machine is root there, the head alone knows.
+    let who = match role {
+        MemberRole::Client => {
+            return format!(
+                "{name} is a client machine of cluster {cluster}: it runs no task\nnext, as one of \
+                 the users that were named at the head: `tutti nodes`, `tutti run -n 2 COMMAND`; \
+                 `tutti down` ends the connection, `tutti leave` after that leaves the cluster\n"
+            );
+        }
+        MemberRole::Node if !is_private => ", as an ordinary user",
+        MemberRole::Node | MemberRole::Admin => "",
+    };
+    format!(
+        "{name} is a node of cluster {cluster}\nnext{who}: `tutti nodes`, `tutti run -n 2 COMMAND`; \
+         `tutti down` takes it out of service, `tutti leave` after that out of the cluster\n"
+    )
 }
 
 /// A line of standard input; no longer than any token is.
@@ -287,7 +361,12 @@ fn reach(head: &str) -> anyhow::Result<TcpStream> {
 }
 
 /// Takes the token to the head, for a certificate of a key that is made here and never leaves.
-fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership, Credentials)> {
+fn redeem(
+    head: &str,
+    token: &Token,
+    name: String,
+    is_client: bool,
+) -> anyhow::Result<(Membership, Credentials)> {
     let socket = reach(head)?;
     let local = socket.local_addr()?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -304,6 +383,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
         secret: token.secret().as_bytes().to_vec().into(),
         name: name.clone(),
         request: key.request()?.into(),
+        is_client,
     });
     match link.call().with_context(answers_badly)? {
         Redeemed::Refused { reason } => Err(coded(Code::NotTrusted, reason)),
@@ -311,7 +391,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
             let credentials = Credentials::new(key, &certificate, &authority)?;
             let mut heads = vec![head.to_owned()];
             heads.extend(addresses.into_iter().filter(|address| address != head));
-            // Nothing connects to an admin.
+            // Nothing connects to an admin, or to a client.
             let is_node = credentials.member().role == MemberRole::Node;
             let address = is_node.then(|| SocketAddr::new(local.ip(), PORT).to_string());
             let membership = Membership {
@@ -321,6 +401,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
                 address,
                 head: heads,
                 trusts_root: false,
+                is_client: credentials.member().role == MemberRole::Client,
                 certificates_s: None,
             };
             Ok((membership, credentials))

@@ -17,7 +17,7 @@ use tutti_node::executable::{RUNNING, own_path};
 use tutti_node::exit::Exit;
 use tutti_node::instance::{Instance, said_cluster};
 use tutti_node::membership::{Membership, Place};
-use tutti_secure::Role;
+use tutti_secure::Admission;
 use tutti_wire::code::Code;
 use tutti_wire::host_list::{HostItem, parse_host_list};
 
@@ -127,7 +127,7 @@ impl Plan<'_> {
         if self.copies {
             self.bring_program(host)?;
         }
-        let token = self.place.invite(Role::Node, TOKEN_LIFETIME)?;
+        let token = self.place.invite(Admission::Node, TOKEN_LIFETIME)?;
         let mut input = memory_file()?;
         writeln!(input, "{token}")?;
         input.rewind()?;

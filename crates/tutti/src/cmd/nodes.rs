@@ -1,5 +1,6 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
+mod clients;
 mod devices;
 mod timetable;
 
@@ -55,6 +56,18 @@ const REMOVE_EXAMPLES: &str = "\
 Examples:
   tutti nodes drain a1            first: no new jobs
   tutti nodes remove a1           then: once its jobs have ended";
+
+const CLIENTS_EXAMPLES: &str = "\
+Examples:
+  tutti nodes clients
+  tutti nodes remove desk1        take the client machine desk1 out
+  tutti invite --client --users ada,bob
+                                  let another one join
+
+Columns:
+  STATE    up while it is connected, or away
+  ADDRESS  from which it is connected
+  USERS    the users that it may speak for; all is every user but root";
 
 const FEATURES_EXAMPLES: &str = "\
 Examples:
@@ -125,6 +138,13 @@ enum Order {
         #[arg(long)]
         now: bool,
     },
+    /// Show the client machines: users submit there, and no task runs there
+    #[command(after_help = CLIENTS_EXAMPLES)]
+    Clients {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what nodes have that jobs may ask for by --constraint
     #[command(after_help = FEATURES_EXAMPLES)]
     Features {
@@ -165,6 +185,7 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
         None => None,
         Some(Order::Set { json, settings }) => return sets(json, &settings),
         Some(Order::Features { json }) => return features(json),
+        Some(Order::Clients { json }) => return clients::execute(json),
         Some(Order::Device { json, node, settings }) => {
             return devices::execute(node.as_deref(), &settings, json);
         }
@@ -185,7 +206,10 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
     };
     match (args.json, is_order) {
         (true, _) => print_json(&nodes)?,
-        (false, false) => print_table(&table(&nodes))?,
+        (false, false) => {
+            print_table(&table(&nodes))?;
+            clients::print_below()?;
+        }
         // Done, and no more to be said.
         (false, true) => {}
     }

@@ -18,7 +18,7 @@ use tutti_node::instance::{Instance, host_name, said_cluster};
 use tutti_node::membership::{Membership, PORT, Place};
 use tutti_node::presence;
 use tutti_node::service::{ENDS_WITH_SESSION, Service};
-use tutti_secure::Role;
+use tutti_secure::Admission;
 use tutti_types::Nanos;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
@@ -106,8 +106,9 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         Some(membership) if membership.head.is_empty() => {
             format!("the head of cluster {} is up in {directory}", membership.cluster)
         }
-        Some(Membership { name, cluster, .. }) => {
-            format!("{name}, a node of cluster {cluster}, is up in {directory}")
+        Some(Membership { name, cluster, is_client, .. }) => {
+            let what = if *is_client { "client machine" } else { "node" };
+            format!("{name}, a {what} of cluster {cluster}, is up in {directory}")
         }
         None if instance.private => format!(
             "the {kind} instance in {directory} is up, for you alone; it ends by itself when idle"
@@ -141,8 +142,8 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
 }
 
 fn print_invitation(instance: &Instance, membership: &Membership) -> anyhow::Result<Exit> {
-    let token = Place::of(instance).invite(Role::Node, INVITATION)?;
-    print(&invitation(membership, &token, INVITATION))?;
+    let token = Place::of(instance).invite(Admission::Node, INVITATION)?;
+    print(&invitation(membership, "", &token, INVITATION))?;
     Ok(Exit::OK)
 }
 
@@ -191,6 +192,7 @@ impl UpArgs {
             address: Some(address),
             head: Vec::new(),
             trusts_root: self.trust_root,
+            is_client: false,
             certificates_s: self.certificates.map(|lifetime| (lifetime.0 / 1_000_000_000).max(1)),
         };
         match known {

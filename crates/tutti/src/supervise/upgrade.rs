@@ -167,6 +167,11 @@ impl Supervisor<'_> {
              knows; `tutti doctor` and the log say why, try again when it is written"
         );
         let protocol = what_it_speaks(program, self.instance.directory())?;
+        let has_keeper = self.daemons.iter().any(|daemon| daemon.role == "keeper");
+        // A client machine has none.
+        if !has_keeper {
+            return self.execute(asker, program, 0);
+        }
         let jobs = tell_keeper(self.instance, program, protocol)?;
         let with = counted(jobs, "job");
         info!("the keeper was upgraded to {} with {with}", program.display());
@@ -262,10 +267,11 @@ impl Supervisor<'_> {
 /// Whether the controller knows of an agent of this machine.
 fn has_agent(instance: &Instance) -> anyhow::Result<bool> {
     let membership = Place::of(instance).membership()?;
+    let is_client = membership.as_ref().is_some_and(|here| here.is_client);
     let is_ours = |name: &str| membership.as_ref().is_none_or(|here| here.name == name);
     Ok(match ask_for_nodes(instance)? {
         Reply::Nodes { nodes, .. } => {
-            nodes.iter().any(|it| is_ours(&it.name) && it.depth.is_some())
+            is_client || nodes.iter().any(|it| is_ours(&it.name) && it.depth.is_some())
         }
         Reply::Failed { code: Code::OutOfReach, .. } => false,
         // The head does not let us know, but it is there.

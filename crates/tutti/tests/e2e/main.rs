@@ -24,6 +24,7 @@ mod by_hand;
 mod checkpoint;
 mod classes;
 mod cli;
+mod client_machines;
 mod cluster;
 mod clusters;
 mod codes;

@@ -287,7 +287,7 @@ fn strangers_are_let_go_and_disturb_nobody() {
     guesser.greet(Speaks::Newcomer);
     let request = Key::generate().unwrap().request().unwrap();
     let secret = vec![7; token.secret().as_bytes().len()].into();
-    guesser.say(&Redeem { secret, name: "n9".into(), request: request.into() });
+    guesser.say(&Redeem { secret, name: "n9".into(), request: request.into(), is_client: false });
     let answer = guesser.hear(|payload| decode::<Redeemed>(payload).unwrap());
     assert!(
         matches!(&answer, Some(Redeemed::Refused { reason }) if reason.contains("token")),

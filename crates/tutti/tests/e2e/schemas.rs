@@ -36,8 +36,9 @@ fn verbs_with_json() -> BTreeSet<String> {
     verbs
 }
 
-/// What other tests check: `ps`, `history` and `show` against `jobs.schema.json`; what is no verb.
-const BY_OTHERS: [&str; 5] = ["ps", "history", "show", "matrix", "notification"];
+/// What other tests check: `ps`, `history` and `show` against `jobs.schema.json`; what needs a
+/// cluster; what is no verb.
+const BY_OTHERS: [&str; 6] = ["ps", "history", "show", "nodes clients", "matrix", "notification"];
 
 /// Runs a verb and checks what it prints against the schema of that name.
 fn check(instance: &Instance, schema: &Value, name: &str, args: &[&str]) {

@@ -18,8 +18,8 @@ use tutti_types::{
 };
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
-    Contact, FromBranch, Order, Origin, Part, Passed, Recipients, Report, ToBranch, batches,
-    split_shares,
+    ClientMachine, Contact, FromBranch, Order, Origin, Part, Passed, Recipients, Report, ToBranch,
+    batches, split_shares,
 };
 use tutti_wire::frame::{encode, encoded_len, pack};
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart, ToKeeper};
@@ -314,7 +314,10 @@ fn to_branch(message: ToBranch) -> ToBranch {
             ToBranch::Renewed { name, certificate: bytes(TEXT_BYTES) }
         }
         ToBranch::Refused { .. } => ToBranch::Refused { reason: text(TEXT_BYTES) },
-        fixed @ (ToBranch::Clock(_) | ToBranch::Leaving | ToBranch::Removed { .. }) => fixed,
+        fixed @ (ToBranch::Clock(_)
+        | ToBranch::Leaving
+        | ToBranch::Removed { .. }
+        | ToBranch::Client { .. }) => fixed,
     }
 }
 
@@ -341,6 +344,11 @@ fn from_branch(message: FromBranch) -> FromBranch {
         FromBranch::Renew { name, shown, current, .. } => {
             FromBranch::Renew { name, request: bytes(TEXT_BYTES), shown, current }
         }
+        FromBranch::Client(client) => FromBranch::Client(ClientMachine {
+            name: text(HOST_NAME_BYTES_MAX),
+            address: text(HOST_NAME_BYTES_MAX),
+            ..client
+        }),
         fixed @ FromBranch::Clock { .. } => fixed,
     }
 }

@@ -6,7 +6,7 @@ use super::{
 use crate::cluster::Bed;
 use crate::harness::eventually;
 use serde_json::Value;
-use tutti_secure::{Authority, Clock, Credentials, Endpoint, Key, Name, Role, Tokens};
+use tutti_secure::{Admission, Authority, Clock, Credentials, Endpoint, Key, Name, Role, Tokens};
 use tutti_wire::limits::{PROTOCOL_VERSION, TRANSPORT_VERSION};
 use tutti_wire::{Hello, Role as Speaks};
 
@@ -28,7 +28,8 @@ fn another_cluster_of_the_same_name_is_a_stranger() {
     is_closed(stream, "another cluster");
     // A head that has another authority than the token says: a machine that joins is told before it
     // says it.
-    let token = Tokens::default().issue(&other.fingerprint(), Role::Node, now, LET_GO).unwrap();
+    let token =
+        Tokens::default().issue(&other.fingerprint(), Admission::Node, now, LET_GO).unwrap();
     let address = bed.node(1).address();
     let done = bed.tutti(3, &["join", &address, &token.to_string(), "--name", "n3"]);
     done.expect(1).says("[T061]");
@@ -57,7 +58,8 @@ fn who_is_of_another_release_hears_both_versions() {
     // The other way round: the head is of a later release, and keeps the token.
     let now = Clock::system().now();
     let authority = Authority::create(&Name::new("later").unwrap(), now).unwrap();
-    let later = Tokens::default().issue(&authority.fingerprint(), Role::Node, now, LET_GO).unwrap();
+    let later =
+        Tokens::default().issue(&authority.fingerprint(), Admission::Node, now, LET_GO).unwrap();
     let listener = bed.node(3).listen().unwrap();
     let joining = std::thread::scope(|scope| {
         scope.spawn(|| {
