@@ -70,7 +70,10 @@ impl News {
     const fn meets(self, what: AfterWhat) -> Option<bool> {
         match (self, what) {
             (Self::Started, AfterWhat::Start) => Some(true),
-            (Self::Started, AfterWhat::Ok | AfterWhat::NotOk | AfterWhat::Any) => None,
+            (
+                Self::Started,
+                AfterWhat::Ok | AfterWhat::NotOk | AfterWhat::Any | AfterWhat::Each,
+            ) => None,
             (Self::Ended { ok }, what) => Some(what.is_met_by_end(ok)),
         }
     }
@@ -192,7 +195,7 @@ impl Core {
     /// Lets jobs into line that started after others long enough, and ends those that never can.
     /// Whether there were any.
     pub(crate) fn follow_after(&mut self, actions: &mut Vec<Action>) -> bool {
-        let mut any = false;
+        let mut any = self.follow_pairs(actions);
         while let Some((job, news)) = self.after.news.pop_front() {
             for (after, verdict) in self.after.take_in(job, news) {
                 match verdict {
@@ -202,6 +205,7 @@ impl Core {
                 }
                 any = true;
             }
+            self.follow_pairs(actions);
         }
         any
     }

@@ -10,7 +10,9 @@
 //!
 //! An element has its place in line by the moment when it comes into it, as a job that is submitted
 //! then. An array that starts after other jobs, or that a hold keeps, brings nothing into line.
-//! It ends when no element is left; its outcome is that of the element with the highest exit code.
+//! Its elements may each start after the element of the same index in another array; only those
+//! that are not blocked so come into line. It ends when no element is left; its outcome is that of
+//! the element with the highest exit code.
 
 use crate::action::Action;
 use crate::begin::Begin;
@@ -20,12 +22,13 @@ use crate::orders::HeldBy;
 use crate::policy::WaitReason;
 use crate::state::record::Phase;
 use crate::termination::ENDED_BY_TERM;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::array::{ArraySpec, Positions};
+use tutti_types::after::{After, AfterJobs, AfterWhat};
+use tutti_types::array::{ArraySpec, Indices, Positions};
 use tutti_types::ids::{ClassName, JobId, QueueName, RequestId};
 use tutti_types::job::{Checkpoint, EndReason, FirstStep, JobSpec, Outcome, Warning};
 use tutti_types::limits::{ELEMENTS_IN_LINE, JOBS_MAX};
@@ -41,6 +44,32 @@ pub(crate) struct Arrays {
     elements: BTreeMap<JobId, (JobId, u32)>,
     /// The arrays of which an element may come into line.
     ready: BTreeSet<JobId>,
+    /// The arrays whose elements start after those of an array, for each that has such.
+    pairs: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// What has become of what elements start after, and was not looked at yet.
+    news: VecDeque<PairNews>,
+}
+
+/// Elements before those of an array have ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct PairNews {
+    /// The array whose elements wait.
+    array: JobId,
+    /// Those of its elements that start after them.
+    positions: Positions,
+    /// Whether they have ended well.
+    ok: bool,
+}
+
+/// That each element starts after one of another array.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Pair {
+    /// The other array.
+    of: JobId,
+    /// The elements whose other has not ended well yet.
+    left: Positions,
+    /// Whether those whose other has failed stay until they are cancelled.
+    stays: bool,
 }
 
 /// An array.
@@ -65,6 +94,10 @@ struct Array {
     /// Those of them that are held, by the owner and by an administrator.
     held: Positions,
     held_by_administrator: Positions,
+    /// What elements start after one by one, if they do.
+    pair: Option<Pair>,
+    /// The elements that have ended well.
+    well: Positions,
     /// The elements in line, and those that have started.
     queued: BTreeSet<JobId>,
     started: BTreeSet<JobId>,
@@ -177,7 +210,27 @@ impl Array {
     /// Whether one more element may live, and there is one.
     fn has_room(&self) -> bool {
         let lives = self.queued.len() + self.started.len();
-        !self.waiting.is_empty() && self.array.limit.is_none_or(|limit| lives < limit as usize)
+        let has_room = self.array.limit.is_none_or(|limit| lives < limit as usize);
+        has_room && !self.waiting.is_empty() && (self.pair.is_none() || !self.ripe().is_empty())
+    }
+
+    /// The waiting elements that no element of another array blocks.
+    fn ripe(&self) -> Positions {
+        let mut ripe = self.waiting.clone();
+        if let Some(pair) = &self.pair {
+            ripe.take(&pair.left);
+        }
+        ripe
+    }
+
+    /// Takes out the next element that is to come into line.
+    fn next(&mut self) -> Option<u32> {
+        if self.pair.is_none() {
+            return self.waiting.pop_first();
+        }
+        let position = self.ripe().pop_first()?;
+        self.waiting.take(&Positions::of([position].into()));
+        Some(position)
     }
 
     fn note_made(&mut self, position: u32, job: JobId) {
@@ -286,7 +339,9 @@ impl Core {
         let count = array.indices.count();
         let refusal = match spec.deadline {
             Some(_) => Err(Refusal::ArrayWithDeadline),
-            None => self.admit(spec, options, count),
+            None => self
+                .admit(spec, options, count)
+                .and_then(|()| self.admit_pair(options.after.as_ref(), Some(&array.indices))),
         };
         actions.push(match refusal {
             Ok(()) => Action::Accept { request, job: self.take_on_array(spec, options, array) },
@@ -324,6 +379,8 @@ impl Core {
             waiting,
             held,
             held_by_administrator,
+            pair: None,
+            well: Positions::default(),
             queued: BTreeSet::new(),
             started: BTreeSet::new(),
             numbers: Vec::new(),
@@ -334,10 +391,120 @@ impl Core {
         self.count_unmade(&made, 0, made.unmade());
         self.arrays.arrays.insert(id, made);
         if let Some(after) = &options.after {
-            self.start_after(id, after);
+            let (each, whole) =
+                after.jobs.iter().partition(|it: &&After| it.what == AfterWhat::Each);
+            let (each, whole): (Vec<After>, Vec<After>) = (each, whole);
+            if let Some(&After { job, .. }) = each.first() {
+                self.pair_with(id, job, after.stays);
+            }
+            if !whole.is_empty() {
+                self.start_after(id, &AfterJobs { jobs: whole, ..after.clone() });
+            }
         }
         self.arrays.look_at(id);
         id
+    }
+
+    /// Whether elements may start after those of another array, one by one.
+    pub(crate) fn admit_pair(
+        &self,
+        after: Option<&AfterJobs>,
+        own: Option<&Indices>,
+    ) -> Result<(), Refusal> {
+        let is_each = |it: &&After| it.what == AfterWhat::Each;
+        let Some(after) = after else { return Ok(()) };
+        let mut each = after.jobs.iter().filter(is_each);
+        let Some(&After { job, .. }) = each.next() else { return Ok(()) };
+        let of = self.arrays.arrays.get(&job).map(|array| &array.array.indices);
+        let has_all = own.zip(of).is_some_and(|(own, of)| own.positions(of).count() == own.count());
+        match has_all && !after.one && each.next().is_none() {
+            true => Ok(()),
+            false => Err(Refusal::AfterEach { job }),
+        }
+    }
+
+    fn pair_with(&mut self, id: JobId, of: JobId, stays: bool) {
+        let Some(other) = self.arrays.arrays.get(&of) else { return };
+        let live: BTreeSet<u32> = self
+            .arrays
+            .elements
+            .values()
+            .filter(|(array, _)| *array == of)
+            .map(|(_, position)| *position)
+            .collect();
+        let mut open = Positions::of(live.into_iter().collect());
+        [&other.waiting, &other.held, &other.held_by_administrator]
+            .into_iter()
+            .for_each(|positions| open.add(positions));
+        let mut failed = Positions::first(other.array.indices.count());
+        failed.take(&open);
+        failed.take(&other.well);
+        let own = |positions: &Positions| self.like(id, of, positions);
+        let (mut left, failed) = (own(&open), own(&failed));
+        left.add(&failed);
+        if !failed.is_empty() {
+            self.arrays.news.push_back(PairNews { array: id, positions: failed, ok: false });
+        }
+        if let Some(array) = self.arrays.arrays.get_mut(&id) {
+            array.pair = Some(Pair { of, left, stays });
+        }
+        self.arrays.pairs.entry(of).or_default().insert(id);
+    }
+
+    /// The elements of an array that have the indices of elements of another one.
+    fn like(&self, id: JobId, of: JobId, positions: &Positions) -> Positions {
+        let arrays = &self.arrays.arrays;
+        let (Some(own), Some(other)) = (arrays.get(&id), arrays.get(&of)) else {
+            return Positions::default();
+        };
+        let (own, other) = (&own.array.indices, &other.array.indices);
+        let indices = positions.iter().filter_map(|position| other.at(position));
+        Positions::of(indices.filter_map(|index| own.position(index)).collect())
+    }
+
+    /// Elements of an array have ended: those that start after them are looked at soon.
+    fn note_pairs(&mut self, of: JobId, positions: &Positions, ok: bool) {
+        if positions.is_empty() {
+            return;
+        }
+        for array in self.arrays.pairs.get(&of).cloned().unwrap_or_default() {
+            let positions = self.like(array, of, positions);
+            if !positions.is_empty() {
+                self.arrays.news.push_back(PairNews { array, positions, ok });
+            }
+        }
+    }
+
+    /// Lets elements into line whose others have ended well, and ends those that never can start.
+    /// Whether there were any.
+    pub(crate) fn follow_pairs(&mut self, actions: &mut Vec<Action>) -> bool {
+        let mut any = false;
+        while let Some(PairNews { array: id, positions, ok }) = self.arrays.news.pop_front() {
+            let Some(array) = self.arrays.arrays.get_mut(&id) else { continue };
+            let Some(pair) = &mut array.pair else { continue };
+            any = true;
+            if ok {
+                pair.left.take(&positions);
+                self.arrays.look_at(id);
+            } else if !pair.stays {
+                let reason = EndReason::NeverAfter(pair.of);
+                let order = ElementOrder::Cancel { reason, at_once: true };
+                self.on_elements(self.now, (id, Some(&positions)), order, actions);
+            }
+        }
+        any
+    }
+
+    /// An array has ended: it waits for none, and none waits for it any more.
+    fn unpair(&mut self, id: JobId, pair: Option<&Pair>) {
+        self.arrays.pairs.remove(&id);
+        let Some(of) = pair.map(|pair| pair.of) else { return };
+        if let Some(others) = self.arrays.pairs.get_mut(&of) {
+            others.remove(&id);
+            if others.is_empty() {
+                self.arrays.pairs.remove(&of);
+            }
+        }
     }
 
     /// Elements that are no jobs yet count as jobs that wait, for the limits of their queue.
@@ -384,7 +551,7 @@ impl Core {
             && array.has_room()
             && self.jobs.len() < JOBS_MAX
         {
-            let Some(position) = array.waiting.pop_first() else { break };
+            let Some(position) = array.next() else { break };
             let (queue, first) = (array.queue.clone(), array.first);
             let (begin, warning, checkpoint) = (array.begin, array.warning, array.checkpoint);
             let (vacate, args) = (array.vacate, array.args.clone());
@@ -449,12 +616,17 @@ impl Core {
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
-        let Some((id, _)) = self.arrays.elements.remove(&job) else { return };
+        let Some((id, position)) = self.arrays.elements.remove(&job) else { return };
+        let (ended, ok) = (Positions::of([position].into()), outcome.ended_well());
         if let Some(array) = self.arrays.arrays.get_mut(&id) {
             array.queued.remove(&job);
             array.started.remove(&job);
             array.note_outcomes(outcome, 1);
+            if ok {
+                array.well.insert(position);
+            }
         }
+        self.note_pairs(id, &ended, ok);
         self.arrays.look_at(id);
         self.note_array_start(id);
         self.end_array_if_done(id, actions);
@@ -477,6 +649,7 @@ impl Core {
         self.arrays.ready.remove(&id);
         self.after.forget(id);
         self.after.note_end(id, array.outcome);
+        self.unpair(id, array.pair.as_ref());
         let Array { numbers, ends, outcome, .. } = array;
         actions.push(Action::ArrayEnded { array: id, outcome, ends, numbers });
     }
@@ -525,11 +698,14 @@ impl Core {
         let Some(mut array) = self.arrays.arrays.remove(&id) else { return };
         let before = array.unmade();
         let of = [&mut array.waiting, &mut array.held, &mut array.held_by_administrator];
-        let count = of.into_iter().map(|positions| positions.take(wanted).count()).sum();
+        let mut taken = Positions::default();
+        of.into_iter().for_each(|positions| taken.add(&positions.take(wanted)));
+        let count = taken.count();
         let exit_code = reason.exit_code_or(ENDED_BY_TERM);
         array.note_outcomes(Outcome { reason, exit_code, service: Nanos::ZERO }, count);
         self.count_unmade(&array, before, array.unmade());
         self.arrays.arrays.insert(id, array);
+        self.note_pairs(id, &taken, false);
     }
 
     fn hold_unmade(&mut self, id: JobId, wanted: &Positions, by: HeldBy) {
@@ -600,7 +776,13 @@ impl Core {
     /// The jobs that an array as a whole starts after, if it waits for any.
     #[must_use]
     pub fn why_array_waits(&self, id: JobId) -> Option<WaitReason> {
-        self.why_after(id)
+        self.why_after(id).or_else(|| {
+            let array = self.arrays.arrays.get(&id)?;
+            let pair = array.pair.as_ref()?;
+            let blocked = !array.waiting.is_empty() && array.ripe().is_empty();
+            let after = After { job: pair.of, what: AfterWhat::Each };
+            blocked.then_some(WaitReason::After { after, more: 0, one: false })
+        })
     }
 
     /// What is wrong with the arrays, if anything is.
@@ -635,6 +817,24 @@ impl Core {
             let of = self.arrays.elements.get(job).map(|(of, _)| *of);
             if is_queued != Some(queued) || of != Some(id) {
                 return Some("has another job than it knows");
+            }
+        }
+        if let Some(pair) = &array.pair {
+            let other = self.arrays.arrays.get(&pair.of);
+            let well = other.map(|other| self.like(id, pair.of, &other.well));
+            let mut both = well.clone().unwrap_or_default();
+            if !both.take(&pair.left).is_empty() {
+                return Some("has elements wait that may start");
+            }
+            let mut ripe = array.ripe();
+            ripe.take(&well.unwrap_or_else(|| ripe.clone()));
+            if !ripe.is_empty() {
+                return Some("has elements that may start too early");
+            }
+            if !self.arrays.pairs.get(&pair.of).is_some_and(|all| all.contains(&id))
+                && other.is_some()
+            {
+                return Some("does not hear of those before");
             }
         }
         let is_open = !self.after.waits(id) && !self.is_closed();

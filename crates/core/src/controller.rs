@@ -619,7 +619,9 @@ impl Core {
         (spec, options): (&JobSpec, &SubmitOptions),
         actions: &mut Vec<Action>,
     ) {
-        let refusal = self.admit(spec, options, 1);
+        let refusal = self
+            .admit(spec, options, 1)
+            .and_then(|()| self.admit_pair(options.after.as_ref(), None));
         actions.push(match refusal.and_then(|()| self.take_on(now, spec, options)) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },

@@ -117,6 +117,7 @@ pub const fn code_of_refusal(refusal: &Refusal) -> Code {
         | Refusal::DeadlineWithResources => Code::NoDeadlines,
         Refusal::AfterTooMany { .. } => Code::BadValue,
         Refusal::AfterNone { .. } => Code::NoJob,
+        Refusal::AfterEach { .. } => Code::BadValue,
         Refusal::ShuttingDown => Code::ShuttingDown,
     }
 }

@@ -17,18 +17,25 @@ pub enum AfterWhat {
     Any,
     /// It has started, or has ended without that.
     Start,
+    /// Of two arrays: the element of the same index has ended well, for each element by itself.
+    Each,
 }
 
 impl AfterWhat {
     /// All of them, with their words.
-    pub const WORDS: [(&'static str, Self); 4] =
-        [("ok", Self::Ok), ("notok", Self::NotOk), ("any", Self::Any), ("start", Self::Start)];
+    pub const WORDS: [(&'static str, Self); 5] = [
+        ("ok", Self::Ok),
+        ("notok", Self::NotOk),
+        ("any", Self::Any),
+        ("start", Self::Start),
+        ("each", Self::Each),
+    ];
 
     /// Whether it is so of a job that has ended, and well or not.
     #[must_use]
     pub const fn is_met_by_end(self, ok: bool) -> bool {
         match self {
-            Self::Ok => ok,
+            Self::Ok | Self::Each => ok,
             Self::NotOk => !ok,
             Self::Any | Self::Start => true,
         }
@@ -42,6 +49,7 @@ impl AfterWhat {
             Self::NotOk => "has failed",
             Self::Any => "has ended",
             Self::Start => "has started",
+            Self::Each => "has ended well, element by element",
         }
     }
 }

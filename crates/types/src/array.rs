@@ -436,6 +436,23 @@ impl Positions {
         Some(position)
     }
 
+    /// Adds one.
+    pub fn insert(&mut self, position: u32) {
+        let at = self.0.partition_point(|&(_, end)| end < position);
+        match self.0.get_mut(at) {
+            Some((first, end)) if *first <= position => *end = (*end).max(position + 1),
+            Some((first, _)) if *first == position + 1 => return *first = position,
+            _ => return self.0.insert(at, (position, position + 1)),
+        }
+        // What is behind may be next to it now.
+        if let Some(&(first, end)) = self.0.get(at + 1)
+            && first <= self.0[at].1
+        {
+            self.0[at].1 = end.max(self.0[at].1);
+            self.0.remove(at + 1);
+        }
+    }
+
     /// Adds those of another set.
     pub fn add(&mut self, others: &Self) {
         if others.is_empty() {
@@ -582,7 +599,7 @@ mod tests {
         #[test]
         fn positions_are_a_set(
             steps in prop::collection::vec(
-                (0u8..3, prop::collection::btree_set(0u32..60, 0..20)), 1..12,
+                (0u8..4, prop::collection::btree_set(0u32..60, 0..20)), 1..12,
             ),
         ) {
             let mut positions = Positions::first(40);
@@ -599,6 +616,12 @@ mod tests {
                         let both: Vec<u32> = plain.intersection(&others).copied().collect();
                         prop_assert_eq!(taken.iter().collect::<Vec<_>>(), both);
                         plain.retain(|it| !others.contains(it));
+                    }
+                    2 => {
+                        others.iter().for_each(|&it| positions.insert(it));
+                        plain.extend(&others);
+                        let whole = Positions::of(plain.iter().copied().collect());
+                        prop_assert_eq!(&positions, &whole, "ranges that touch are one");
                     }
                     _ => prop_assert_eq!(positions.pop_first(), plain.pop_first()),
                 }

@@ -144,6 +144,11 @@ pub enum Refusal {
         /// Which one.
         job: JobId,
     },
+    /// Elements are to start after those of something that does not have them.
+    AfterEach {
+        /// Which job.
+        job: JobId,
+    },
     /// A deadline for a job that begins no earlier than at a moment.
     DeadlineWithBegin,
     /// An array asks for a deadline.
@@ -279,6 +284,14 @@ fn too_many_before(f: &mut fmt::Formatter<'_>, limit: u32) -> fmt::Result {
     write!(f, "a job can start after at most {limit} others (--after)")
 }
 
+fn no_pairs(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
+    write!(
+        f,
+        "--after {job}:each needs two arrays: submit with --array, and only indices that array {job} has; \
+         it goes with no other :each and no `|`"
+    )
+}
+
 fn none_before(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
     write!(f, "no job {job} is there to start after (--after); `tutti ps` lists jobs")
 }
@@ -359,6 +372,7 @@ impl fmt::Display for Refusal {
             Self::DeadlineAfterJobs => f.write_str(DEADLINE_AFTER_JOBS),
             Self::AfterTooMany { limit } => too_many_before(f, *limit),
             Self::AfterNone { job } => none_before(f, *job),
+            Self::AfterEach { job } => no_pairs(f, *job),
             Self::DeadlineWithBegin => f.write_str(DEADLINE_WITH_BEGIN),
             Self::ArrayWithDeadline => f.write_str(ARRAY_WITH_DEADLINE),
         }

@@ -106,6 +106,13 @@ fn never(After { job, what }: After, outcome: Outcome) -> Problem {
         EndReason::Completed => format!("exit code {}", outcome.exit_code),
         reason => reason.to_string(),
     };
+    if what == AfterWhat::Each {
+        let reason = format!(
+            "array {job} has ended, and not all of its elements well ({how}): name the indices of those \
+             that did by --array, and leave out --after"
+        );
+        return Problem::new(Code::NeverStarted, reason);
+    }
     let reason = format!(
         "job {job} has ended ({how}), so a job that starts when it {} never could; --after {job}:any does not \
          ask how it ended",

@@ -247,3 +247,95 @@ proptest! {
         prop_assert!(cancelled == 0 || !cluster.outcomes[&array].ended_well());
     }
 }
+
+fn each(cluster: &mut Cluster, text: &str, job: JobId, stays: bool) -> Option<JobId> {
+    let jobs = vec![After { job, what: AfterWhat::Each }];
+    let after = Some(AfterJobs { jobs, one: false, stays });
+    array_with(cluster, text, SubmitOptions { after, ..SubmitOptions::default() })
+}
+
+/// The indices of an array's elements that have started.
+fn running(cluster: &Cluster, array: JobId) -> BTreeSet<u32> {
+    let Some(view) = cluster.core.array(array) else { return BTreeSet::new() };
+    let index = |job: &JobId| view.array.indices.at(cluster.core.element_of(*job)?.1);
+    view.started.iter().filter_map(index).collect()
+}
+
+fn end_index(cluster: &mut Cluster, array: JobId, index: u32, code: u8) {
+    let view = cluster.core.array(array).unwrap();
+    let is_it = |job: &&JobId| {
+        let (_, position) = cluster.core.element_of(**job).unwrap();
+        view.array.indices.at(position) == Some(index)
+    };
+    let job = *view.started.iter().find(is_it).expect("runs");
+    cluster.end_tasks(job, TaskStatus::Exited(code));
+    cluster.clear(job);
+    cluster.advance_ms(1);
+}
+
+#[test]
+fn each_element_starts_after_the_one_of_its_index() {
+    for stays in [false, true] {
+        let mut c = Cluster::with_nodes(&[8]);
+        let first = array(&mut c, "1-4");
+        let second = each(&mut c, "2-4", first, stays).expect("accepted");
+        assert_eq!(running(&c, second), BTreeSet::new());
+        assert!(c.core.why_array_waits(second).is_some(), "it says what it waits for");
+        end_index(&mut c, first, 3, 0);
+        assert_eq!(running(&c, second), [3].into());
+        // What fails ends the one of its index alone, or keeps it for ever.
+        end_index(&mut c, first, 2, 1);
+        end_index(&mut c, first, 4, 0);
+        assert_eq!(running(&c, second), [3, 4].into());
+        let view = c.core.array(second).unwrap();
+        assert_eq!((view.ends.cancelled, view.unmade()), if stays { (0, 1) } else { (1, 0) });
+        end_index(&mut c, first, 1, 0);
+        assert!(c.core.array(first).is_none());
+        end_index(&mut c, second, 3, 0);
+        end_index(&mut c, second, 4, 0);
+        assert_eq!(c.core.array(second).is_some(), stays);
+        if stays {
+            c.cancel(second, false);
+        } else {
+            assert_eq!(c.outcomes[&second].reason, EndReason::NeverAfter(first));
+        }
+        assert!(c.core.array(second).is_none());
+        c.drain();
+    }
+}
+
+#[test]
+fn elements_that_ended_before_a_pair_was_made_count_too() {
+    let mut c = Cluster::with_nodes(&[8]);
+    let first = array(&mut c, "1-4");
+    end_index(&mut c, first, 1, 0);
+    end_index(&mut c, first, 2, 7);
+    let second = each(&mut c, "1-4", first, false).expect("accepted");
+    assert_eq!(running(&c, second), [1].into());
+    assert_eq!(c.core.array(second).unwrap().ends.cancelled, 1);
+    // An array that is cancelled ends what waits for its elements, through all that follow.
+    let third = each(&mut c, "3,4", second, false).expect("accepted");
+    c.cancel(first, true);
+    c.deliver_kills();
+    c.advance_ms(1);
+    assert!(c.core.array(third).is_none(), "none of its elements could start");
+    assert_eq!(c.outcomes[&third].reason, EndReason::NeverAfter(second));
+    c.drain();
+}
+
+#[test]
+fn only_arrays_that_have_all_indices_can_go_before() {
+    let mut c = Cluster::with_nodes(&[8]);
+    let first = array(&mut c, "1-4");
+    let single = c.submit(job(1));
+    for (text, job) in [("0-4", first), ("1-2", single)] {
+        assert_eq!(each(&mut c, text, job, false), None);
+        assert_eq!(c.refusals.last(), Some(&Refusal::AfterEach { job }));
+    }
+    let jobs = vec![After { job: first, what: AfterWhat::Each }];
+    let after = Some(AfterJobs { jobs, ..AfterJobs::default() });
+    let options = SubmitOptions { after, ..SubmitOptions::default() };
+    c.submits(|request| Event::SubmitWith { request, spec: job(1), options });
+    assert_eq!(c.refusals.last(), Some(&Refusal::AfterEach { job: first }));
+    c.drain();
+}

@@ -374,7 +374,13 @@ impl Step {
             Self::StepFrontEndLost(place) => cluster.lose_front_end_of_step(*place),
             Self::SubmitArray(spec, count, limit, held, before) => {
                 let hold = held.then_some(HeldBy::Owner);
-                let after = before.and_then(|job| after(cluster, &[(job, 2)], false, false));
+                let after = before.and_then(|place| match place % 3 {
+                    0 => after(cluster, &[(place, 2)], false, false),
+                    kind => pick_array(cluster, place).map(|job| {
+                        let jobs = vec![After { job, what: AfterWhat::Each }];
+                        AfterJobs { jobs, one: false, stays: kind == 1 }
+                    }),
+                });
                 let options = SubmitOptions { hold, after, ..SubmitOptions::default() };
                 submit_array(cluster, (**spec).clone(), options, (*count, *limit));
             }

@@ -16,7 +16,8 @@ use tutti_wire::local::JobRequest;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AfterOptions {
     /// Start after jobs, by number or name: each has ended well (ok), failed (notok), ended (any)
-    /// or started (start) [default: ok]. `3,4:any` needs both, `'3|4'` one of them
+    /// or started (start) [default: ok]. `3,4:any` needs both, `'3|4'` one of them. Of arrays,
+    /// `7:each` is for each element: the one of the same index has ended well
     #[arg(long, alias = "dependency", value_name = "JOB[:WHAT]", conflicts_with = "deadline", help_heading = SCHEDULING)]
     after: Vec<AfterWord>,
 
@@ -65,6 +66,7 @@ fn of_sbatch(word: &str) -> Option<Result<Vec<(Several, AfterWhat)>, String>> {
         "afternotok" => AfterWhat::NotOk,
         "afterany" => AfterWhat::Any,
         "after" => AfterWhat::Start,
+        "aftercorr" => AfterWhat::Each,
         _ => return None,
     };
     Some(jobs.split(':').map(|job| Ok((single(job)?, what))).collect())
@@ -164,6 +166,7 @@ mod tests {
         let elements = Several::Elements { array: JobId(7), indices };
         assert_eq!(word.jobs[0], (elements, AfterWhat::Any), "commas in brackets part nothing");
         assert_eq!(word.jobs.len(), 2);
+        assert_eq!("7:each".parse::<AfterWord>(), "aftercorr:7".parse());
         let word: AfterWord = "afterok:3:4".parse().unwrap();
         assert_eq!(word.jobs[1], (Several::One(JobId(4).into()), AfterWhat::Ok));
         for bad in

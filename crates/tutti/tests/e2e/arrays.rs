@@ -1,6 +1,7 @@
 //! Job arrays: one submission, many jobs that differ in an index.
 
 use crate::harness::{Instance, eventually};
+use crate::recovery::kill_daemon;
 use crate::slurm::{faced, slurm};
 use serde_json::Value;
 use std::fs;
@@ -141,6 +142,39 @@ fn a_job_starts_after_all_elements_of_an_array() {
     let failing = parsable(&["--array", "1-2", "false"]);
     instance.tutti(&["wait", &failing]).expect(1);
     instance.tutti(&["submit", "--after", &failing, "true"]).expect(120).says("never");
+}
+
+#[test]
+fn elements_start_after_those_of_the_same_index() {
+    let instance = Instance::new().up();
+    let parsable = |words: &[&str]| {
+        let words = [&["submit", "--parsable", "-o", "/dev/null"], words].concat();
+        instance.tutti(&words).expect(0).text().trim().to_owned()
+    };
+    let line =
+        "while [ ! -e go-$TUTTI_ARRAY_INDEX ]; do sleep 0.05; done; test $TUTTI_ARRAY_INDEX != 2";
+    let first = parsable(&["--array", "1-3", "sh", "-c", line]);
+    let each = format!("{first}:each");
+    let second =
+        parsable(&["--array", "1-3", "--after", &each, "sh", "-c", ": > did-$TUTTI_ARRAY_INDEX"]);
+    let waits = instance.tutti(&["ps", "--json", &second]).expect(0).text();
+    assert!(waits.contains("element by element"), "{waits}");
+    let touch = |name: &str| fs::write(instance.work.join(name), "").unwrap();
+    let did = |index: u32| instance.work.join(format!("did-{index}")).exists();
+    touch("go-3");
+    eventually("the third", || did(3).then_some(()));
+    assert!(!did(1) && !did(2));
+    // The next controller knows what may start.
+    kill_daemon(&instance, "controller");
+    touch("go-2");
+    touch("go-1");
+    instance.tutti(&["wait", &second]).expect(120);
+    assert!(did(1) && !did(2));
+    instance
+        .tutti(&["submit", "--array", "1-2", "--after", &each, "true"])
+        .expect(120)
+        .says("not all of its elements well");
+    instance.tutti(&["submit", "--after", &each, "true"]).expect(120);
 }
 
 #[test]

@@ -431,7 +431,7 @@ impl Mail {
     }
 }
 
-const DEPENDENCY: &str = "use afterok, afternotok, afterany or after, each with :JOB, or singleton, with commas between \
+const DEPENDENCY: &str = "use afterok, afternotok, afterany, aftercorr or after, each with :JOB, or singleton, with commas between \
                           them if all are needed and ? if one is enough";
 
 /// The jobs that a job starts after, as `sbatch` reads them. Other than here, a job that can never
@@ -450,6 +450,7 @@ fn dependency(value: &str) -> Option<Vec<String>> {
             "afternotok" => "notok",
             "afterany" => "any",
             "after" => "start",
+            "aftercorr" => "each",
             "singleton" if part == "singleton" && !one => {
                 words.push("--singleton".to_owned());
                 continue;
