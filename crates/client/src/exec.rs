@@ -57,9 +57,11 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
             lender: None,
             beside: Some(options.rank),
             spawned_by: None,
+            on_node: None,
         },
         memory_per_task_bytes: None,
         spawned: None,
+        node: None,
         launch: LaunchSpec {
             name: cut(program.unwrap_or_default().to_string_lossy().into_owned(), NAME_BYTES_MAX),
             argv: options.argv.iter().map(bytes).collect(),

@@ -297,7 +297,6 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("--vacate", request.launch.vacate.is_some()),
         ("--resource", request.resources.iter().any(|it| it.devices().is_none())),
         ("--device", request.resources.iter().any(|it| it.devices().is_some())),
-        ("-w", request.nodes.only.is_some()),
         ("-x", request.nodes.exclude.is_some()),
         ("--constraint", request.nodes.constraint.is_some()),
         ("--spread", request.nodes.spread),
@@ -332,10 +331,12 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
             lender: lender.filter(|_| is_first),
             beside: None,
             spawned_by: None,
+            on_node: None,
         },
         memory_per_task_bytes: request.memory_per_task_bytes,
         launch: request.launch.clone(),
         spawned: None,
+        node: request.nodes.only.clone(),
     }))
 }
 

@@ -73,10 +73,12 @@ pub fn spawn() -> anyhow::Result<Exit> {
             lender: None,
             beside: None,
             spawned_by: Some(order.step),
+            on_node: None,
         },
         memory_per_task_bytes: None,
         launch: order.launch,
         spawned: Some(order.spawned),
+        node: None,
     };
     let options = RunOptions {
         output: OutputOptions::default(),

@@ -26,7 +26,7 @@ use tutti_wire::report::JobReport;
 use tutti_wire::show::StepReport;
 use tutti_wire::spawn::Spawned;
 use tutti_wire::tree::{FromAgent, ToAgent};
-use tutti_wire::units::format_bytes;
+use tutti_wire::units::{format_bytes, shown};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -124,6 +124,10 @@ impl Driver {
             // What asks is no process of the user's session.
             request.launch.rlimits = of_job.rlimits;
         }
+        request.spec.on_node = match self.node_of_step(&request) {
+            Ok(node) => node,
+            Err(problem) => return self.fail(token, problem),
+        };
         if request.spec.beside.is_some() {
             self.lend_surroundings(&mut request);
             // With what it was lent.
@@ -167,6 +171,25 @@ impl Driver {
         }
         (launch.umask, launch.nice, launch.slurm) = (of_job.umask, of_job.nice, of_job.slurm);
         (launch.rlimits, launch.processes_max) = (of_job.rlimits, of_job.processes_max);
+    }
+
+    /// The node that a step asks for. What the job has there, the core looks at.
+    fn node_of_step(&self, request: &StepRequest) -> Result<Option<NodeId>, Problem> {
+        let Some(list) = &request.node else { return Ok(None) };
+        let nodes = self.named(list)?;
+        let of_job = self.core.parts(request.job);
+        let is_of_job = |node: &NodeId| of_job.iter().any(|part| part.node == *node);
+        match nodes.first() {
+            Some(node) if nodes.len() == 1 && is_of_job(node) => Ok(Some(*node)),
+            _ => {
+                let reason = format!(
+                    "-w {}: inside job {}, name one of its nodes (TUTTI_NODELIST has them)",
+                    shown(list),
+                    request.job
+                );
+                Err(Problem::new(Code::BadValue, reason))
+            }
+        }
     }
 
     /// Whether a user may start tasks here, and has the groups that the job's tasks have.

@@ -157,7 +157,7 @@ impl Core {
             return actions.push(StepAction::Ended { key, outcome: done.outcome }.into());
         }
         let spawned = self.admit_step(job, spec, count).and_then(|()| {
-            spec.spawned_by.map(|by| self.lay_out_spawned((job, by), spec.tasks)).transpose()
+            spec.spawned_by.map(|by| self.lay_out_spawned((job, by), spec)).transpose()
         });
         let spawned = match spawned {
             Ok(parts) => parts,
@@ -196,15 +196,15 @@ impl Core {
     fn lay_out_spawned(
         &self,
         (job, by): (JobId, StepId),
-        tasks: u32,
+        spec: &StepSpec,
     ) -> Result<Vec<Part>, StepRefusal> {
         let residence = self.residence(job).ok_or(StepRefusal::NoJob)?;
         let is_ending = |key| self.step(key).is_none_or(Step::is_ending);
         if by != StepId::FIRST && is_ending(StepKey { job, step: by }) {
             return Err(StepRefusal::Ending);
         }
-        let (mut parts, mut left, mut slots, mut first) = (Vec::new(), tasks, 0, 0);
-        for part in parts_left(residence) {
+        let (mut parts, mut left, mut slots, mut first) = (Vec::new(), spec.tasks, 0, 0);
+        for part in parts_for(residence, spec) {
             let (free, processors) = self.free_slots(job, part);
             slots += free;
             let taken = free.min(left);
@@ -297,7 +297,7 @@ impl Core {
             // By the slots that are free now.
             return Ok(());
         }
-        let all = parts_left(residence).map(|part| Room::of(part, part.processors.clone()));
+        let all = parts_for(residence, spec).map(|part| Room::of(part, part.processors.clone()));
         let all: Vec<Room> = all.collect();
         let each = self.processors_each(job, spec);
         if lay_out(&all, spec, each).is_some() {
@@ -327,7 +327,7 @@ impl Core {
             let Some((&step, first)) = allocation.steps.iter().find(waits) else { return };
             let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { return };
             let each = self.processors_each(job, &first.spec);
-            let room: Vec<Room> = parts_left(residence)
+            let room: Vec<Room> = parts_for(residence, &first.spec)
                 .map(|part| self.room_in(job, part, Some(&first.spec)))
                 .collect();
             let Some(parts) = lay_out(&room, &first.spec, each) else {
@@ -352,7 +352,7 @@ impl Core {
         self.allocations.iter().find_map(|(&job, allocation)| {
             let (&step, first) = allocation.steps.iter().find(|(_, step)| step.run.is_none())?;
             let residence = self.residence(job).filter(|it| !it.ending())?;
-            let room: Vec<Room> = parts_left(residence)
+            let room: Vec<Room> = parts_for(residence, &first.spec)
                 .map(|part| self.room_in(job, part, Some(&first.spec)))
                 .collect();
             let each = self.processors_each(job, &first.spec);
@@ -716,6 +716,15 @@ impl Core {
 fn parts_left(residence: &Residence) -> impl Iterator<Item = &Part> {
     let stays = |part: &&Part| part.is_held() || part.left > 0;
     residence.parts.iter().filter(|part| !part.cleared && !part.lost).filter(stays)
+}
+
+/// Those of them that a step may have tasks on.
+fn parts_for<'a>(
+    residence: &'a Residence,
+    spec: &StepSpec,
+) -> impl Iterator<Item = &'a Part> + use<'a> {
+    let only = spec.on_node;
+    parts_left(residence).filter(move |part| only.is_none_or(|node| part.node == node))
 }
 
 impl Room {

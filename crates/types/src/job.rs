@@ -165,6 +165,8 @@ pub struct StepSpec {
     /// The step whose tasks have spawned it (`MPI_Comm_spawn`). Such a step takes free slots of its
     /// job at once, or is refused. If it fails as a job would, that step ends, too.
     pub spawned_by: Option<StepId>,
+    /// The node of its job that all of its tasks are on; `None`: any.
+    pub on_node: Option<NodeId>,
 }
 
 impl StepSpec {

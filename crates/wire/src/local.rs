@@ -672,6 +672,8 @@ pub struct StepRequest {
     pub launch: LaunchSpec,
     /// What its tasks run, if tasks of the job have spawned it.
     pub spawned: Option<Spawned>,
+    /// A list with one node of the job, which all of its tasks are to be on; `None`: any.
+    pub node: Option<String>,
 }
 
 /// Where a front end finds a keeper.

@@ -151,6 +151,7 @@ const fn tasks(tasks: u32) -> StepSpec {
         lender: None,
         beside: None,
         spawned_by: None,
+        on_node: None,
     }
 }
 
@@ -214,6 +215,27 @@ fn a_step_on_more_nodes_has_a_task_on_each() {
     let all = batch(&mut cluster, job(6));
     step(&mut cluster, all, 1, StepSpec { nodes: Some(2), ..tasks(2) });
     assert_eq!(placed(&cluster, nth(all, 1)), [(0, 1), (1, 1)]);
+}
+
+#[test]
+fn a_step_that_names_a_node_waits_for_that_one_and_its_spawned_kin_does_not() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let all = batch(&mut cluster, job(4));
+    let on = |node, spec| StepSpec { on_node: Some(NodeId(node)), ..spec };
+    step(&mut cluster, all, 1, on(1, tasks(1)));
+    step(&mut cluster, all, 2, on(1, spawned(1, 0)));
+    for number in [1, 2] {
+        assert_eq!(placed(&cluster, nth(all, number)), [(1, 1)], "{number}");
+    }
+    let none = step(&mut cluster, all, 3, on(1, spawned(1, 0)));
+    assert_eq!(refusal_of(none), Some(StepRefusal::NotFree { slots: 0 }));
+    step(&mut cluster, all, 4, on(1, tasks(1)));
+    assert_eq!(placed(&cluster, nth(all, 3)), [], "the other node is free");
+    finish_step(&mut cluster, nth(all, 1), TaskStatus::Exited(0));
+    assert_eq!(placed(&cluster, nth(all, 3)), [(1, 1)]);
+    let has = StepRefusal::TooLarge { tasks: 2, processors: 2, nodes: 1 };
+    let three = step(&mut cluster, all, 5, on(0, tasks(3)));
+    assert_eq!(refusal_of(three), Some(has));
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn in_a_batch_job_it_goes_to_the_steps_or_to_the_shell_alone() {
             lender: None,
             beside: None,
             spawned_by: None,
+            on_node: None,
         };
         let request = RequestId(77);
         c.event(Event::SubmitStep { request, job: batch, key: [1; 16], spec });

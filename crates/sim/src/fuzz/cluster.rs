@@ -361,6 +361,7 @@ impl Cluster {
             lender: tasks.is_multiple_of(2).then_some(Rank(0)),
             beside: (overlap && tasks == 1).then_some(Rank(each)),
             spawned_by: (each == 0 && !overlap).then_some(StepId(tasks % 3)),
+            on_node: (tasks % 5 == 4).then_some(NodeId(each % 3)),
         };
         let mut key = [0; 16];
         key[..8].copy_from_slice(&self.requests.to_le_bytes());

@@ -141,15 +141,17 @@ fn a_step_runs_on_all_nodes_of_its_job() {
     let program = bed.audit.program.display();
     let line = format!(
         "{program} run -n 2 -N 2 -l hostname; {program} run sh -c 'echo $TUTTI_NODELIST'; \
-         {program} run -n 2 sh -c 'kill -9 $$'; echo rc $?"
+         {program} run -n 2 sh -c 'kill -9 $$'; echo rc $?; \
+         {program} run -w n2 sh -c 'echo on $(hostname)'; {program} run -w n1,n2 true 2>&1 || true"
     );
     let submit = ["batch", "--parsable", "-n", "2", "-N", "2", "-o", "out", "--wrap", &line];
     let job = bed.tutti(1, &submit).expect(0).text().trim().to_owned();
     bed.tutti(1, &["wait", &job]).expect(0);
     let said = fs::read_to_string(bed.audit.work.join("out")).unwrap();
-    for line in ["0: n1", "1: n2", "n1", "rc 137"] {
+    for line in ["0: n1", "1: n2", "n1", "rc 137", "on n2"] {
         assert!(said.lines().any(|it| it == line), "{line}: {said}");
     }
+    assert!(said.contains("inside job 1, name one of its nodes"), "{said}");
 }
 
 #[test]
