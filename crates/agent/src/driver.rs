@@ -9,6 +9,7 @@ use super::ipc::IpcBefore;
 use super::job::{Job, grip};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
+use super::measuring::{MEASURED, Measuring};
 use super::orders::Order;
 use super::steps::Step;
 use super::subtree_control::Ending;
@@ -69,6 +70,8 @@ pub struct AgentOptions {
     pub cgroup_name: String,
     /// The name that the node joins under.
     pub node: String,
+    /// The executable that measures what the node can do; `None`: it is never measured.
+    pub program: Option<PathBuf>,
 }
 
 /// SIGTERM, to be read when it comes.
@@ -144,6 +147,8 @@ pub(super) struct Processes {
     pub(super) orders: BTreeMap<JobId, VecDeque<Order>>,
     /// Once a job is here that may be asked to vacate.
     pub(super) vacate: Option<Vacate>,
+    /// What measures the node just now.
+    pub(super) measuring: Option<Measuring>,
 }
 
 /// The connection to the keeper, and what the keeper has reported.
@@ -285,6 +290,7 @@ impl Agent {
                 beside,
                 orders: BTreeMap::new(),
                 vacate: None,
+                measuring: None,
             },
             groups: Groups { hierarchy, no_cgroup, emptied: Vec::new() },
             settings: first_settings(),
@@ -383,6 +389,7 @@ impl Agent {
                 SUPERVISOR => self.on_supervisor(),
                 SIGNALS => self.on_signals(),
                 DONE => self.on_done_beside(),
+                MEASURED => self.on_measured(),
                 OTHERS => self.external.taken.on_changes(began_ns),
                 EVENTS => self.processes.tracker.on_ready(&self.poller, EVENTS),
                 token => {
@@ -622,6 +629,7 @@ impl Agent {
             }
             ToAgent::Stop => self.close_down(),
             ToAgent::Leave => self.leave(),
+            ToAgent::Measure => self.measure(),
         }
     }
 
@@ -759,6 +767,7 @@ impl Agent {
         if launch.id().is_further() {
             return self.on_launch_step(launch);
         }
+        self.end_measuring();
         let id = launch.job;
         if !self.makes_way(launch.id()) {
             return;

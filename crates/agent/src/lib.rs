@@ -30,6 +30,7 @@ mod job;
 mod keeper;
 mod lease;
 mod load;
+mod measuring;
 mod node_queries;
 mod orders;
 mod peer;

@@ -268,6 +268,7 @@ impl Cluster {
                 place: own,
                 cgroup_name: String::new(),
                 node: name,
+                program: None,
             });
         }
         Ok(cluster)

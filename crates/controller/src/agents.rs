@@ -439,6 +439,7 @@ impl Driver {
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Used(used) => self.on_used(node, used),
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
+            FromAgent::Measured(figures) => self.on_node_measured(node, figures),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => {
                 let now = self.now();

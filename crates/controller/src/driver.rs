@@ -83,6 +83,8 @@ pub(super) struct Cluster {
     pub(super) host_names: super::host_names::HostNames,
     /// The client machines that are connected.
     pub(super) clients: super::clients::Clients,
+    /// When idle nodes were measured.
+    pub(super) measuring: super::measuring::Measuring,
 }
 
 /// The poller, and the bounds on connections.
@@ -293,6 +295,7 @@ impl Driver {
                 told_settings: None,
                 host_names: super::host_names::HostNames::default(),
                 clients: super::clients::Clients::default(),
+                measuring: super::measuring::Measuring::default(),
             },
             memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
             clock: Clock { clock_ahead, has_clock_file: false, started: now, active: now },
@@ -423,6 +426,7 @@ impl Driver {
         deadline = deadline.min(self.ends.forgetting.due()).min(self.pending.questions.due());
         deadline = deadline.min(self.forecasts_due()).min(self.events_due());
         deadline = deadline.min(self.policy_due()).min(self.usage_due());
+        deadline = deadline.min(self.measuring_due());
         if self.pending.waits_for_nodes && !self.pending.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -481,6 +485,9 @@ impl Driver {
         }
         if now >= self.usage_due() {
             self.store_usage();
+        }
+        if now >= self.measuring_due() {
+            self.look_for_idle_nodes();
         }
         if self.pending.waits_for_nodes && now >= self.nodes_due() {
             self.stop_waiting_for_nodes();

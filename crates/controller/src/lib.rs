@@ -35,6 +35,7 @@ mod idempotency;
 mod jobs;
 mod launch_store;
 mod leases;
+mod measuring;
 mod metrics;
 mod nested;
 mod node_queries;

@@ -770,6 +770,7 @@ fn agent_options(site: usize) -> AgentOptions {
         place: Place::of(&instance()),
         cgroup_name: "world".into(),
         node: name_of(site),
+        program: None,
     }
 }
 

@@ -136,7 +136,8 @@ mod at {
     pub(super) const KEEP_USAGE: usize = 44;
     pub(super) const USAGE_SIZE: usize = 45;
     pub(super) const PREEMPTION: usize = 46;
-    pub(super) const COUNT: usize = 47;
+    pub(super) const MEASURE_AFTER: usize = 47;
+    pub(super) const COUNT: usize = 48;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -587,6 +588,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                state, end and are queued again. One that does not end in time is suspended.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "measure_after",
+        kind: ParamKind::Duration,
+        min: 0,
+        max: DAY,
+        default: 60 * SEC,
+        help: "How long a node of a cluster must have had no job to be measured: after it has joined, and a \
+               day after the last time. A job ends the measurement, which takes a second. 0: never.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -683,6 +694,12 @@ impl Params {
     #[must_use]
     pub const fn preempts_by_checkpoint(&self) -> bool {
         self.values[at::PREEMPTION] == 1
+    }
+
+    /// How long a node must have had no job to be measured; zero: none is.
+    #[must_use]
+    pub const fn measure_after(&self) -> Nanos {
+        Nanos(self.values[at::MEASURE_AFTER])
     }
 
     /// How many children an agent has in the control tree before it sends others on to them.

@@ -405,7 +405,7 @@ pub struct NodeReport {
     pub memory_promised_bytes: u64,
     /// Jobs with tasks there.
     pub jobs: u32,
-    /// What it was measured to do; nothing before `tutti bench node`.
+    /// What it was measured to do; nothing until it was measured.
     pub figures: Option<Figures>,
     /// Its load averages over one, five and fifteen minutes, in thousandths; `null` if it does not answer.
     pub load_averages_milli: Option<[u32; 3]>,

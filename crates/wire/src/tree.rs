@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClockSource, ClusterTime, Device, FeatureName, JobId, LaunchId, LoadAverages, Nanos, NodeId,
-    NodeSpec, Orphans, ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
+    ClockSource, ClusterTime, Device, FeatureName, Figures, JobId, LaunchId, LoadAverages, Nanos,
+    NodeId, NodeSpec, Orphans, ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -100,6 +100,8 @@ pub enum ToAgent {
         /// The signal's number.
         signal: u8,
     },
+    /// Measure what the node can do, unless a job is there. Answered by `Measured`, if at all.
+    Measure,
 }
 
 /// The orders that bring a timetable to a node: one, or several if it is too long for one message.
@@ -385,6 +387,8 @@ pub enum FromAgent {
     /// No longer lease counts on the node any more, of those from before this moment of
     /// [`Settings::lease_since`].
     Lease(ClusterTime),
+    /// What the node was measured to do.
+    Measured(Figures),
 }
 
 impl FromAgent {

@@ -404,6 +404,9 @@ impl Driver {
         if let Err(error) = self.admin(uid) {
             return self.fail(token, error);
         }
+        if let Some(why) = super::measuring::absurdity(figures, None) {
+            return self.fail(token, Problem::new(Code::BadValue, why));
+        }
         match self.nodes.iter().find(|(_, entry)| entry.name == name).map(|(&node, _)| node) {
             Some(node) => {
                 self.apply(&Event::NodeMeasured { node, figures });

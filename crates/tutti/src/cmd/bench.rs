@@ -1,6 +1,8 @@
 //! `tutti bench`: measures this machine. `node` is measured here; the benchmarks of Tutti itself
 //! are a program of their own, `tutti-bench`, which is started where it is installed.
 //!
+//! The agents of a cluster start `tutti measure`, which only measures and prints.
+//!
 //! `node`: what this node can do with whole numbers, with numbers of 32 and 64 bits, and in
 //! moving memory. The running instance is told, for placements that go by the performance of nodes.
 //!
@@ -96,6 +98,7 @@ const PROGRAM: &str = "tutti-bench";
 /// # Errors
 /// If there is no instance, or it may not be told.
 fn measure_node(is_quick: bool, json: bool) -> anyhow::Result<()> {
+    say!("bench: what this node can do ...");
     let figures = measure(is_quick);
     let Reply::Done = ask(&Request::Measured { node: node_name(), figures })? else {
         return unexpected();
@@ -123,9 +126,17 @@ fn node_name() -> String {
         .map_or_else(|_| "localhost".into(), |name| name.to_string_lossy().into_owned())
 }
 
+/// Measures for an agent: prints the figures in one line.
+pub(crate) fn measure_alone() -> anyhow::Result<Exit> {
+    // The agent has more priority, and is ended last where memory runs out.
+    let _ = tutti_linux::rt::set_nice(0);
+    let Figures { int, float, double, memory } = measure(false);
+    print(&format!("{int} {float} {double} {memory}\n"))?;
+    Ok(Exit::OK)
+}
+
 fn measure(is_quick: bool) -> Figures {
     let length = if is_quick { LENGTH / 5 } else { LENGTH };
-    say!("bench: what this node can do ...");
     let mut memory = vec![1u64; MEMORY_WORDS];
     Figures {
         int: best(length, whole_numbers),

@@ -7,6 +7,7 @@ use tutti_client::output::print;
 use tutti_controller::ControllerOptions;
 use tutti_keeper::KeeperOptions;
 use tutti_linux::cgroup::Hierarchy;
+use tutti_node::executable::own_path;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::limits;
@@ -86,6 +87,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
         private: instance.private,
         membership,
         place,
+        program: own_path().ok(),
     })?;
     Ok(Exit::OK)
 }

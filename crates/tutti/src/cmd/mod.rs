@@ -207,6 +207,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Notifier(daemons::NotifierArgs),
     #[command(hide = true)]
+    Measure,
+    #[command(hide = true)]
     Writer,
     #[command(hide = true)]
     Spawner,
@@ -344,6 +346,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Controller(args) => daemons::controller(args),
         Verb::Agent(args) => daemons::agent(args),
         Verb::Keeper(args) => daemons::keeper(args),
+        Verb::Measure => bench::measure_alone(),
         Verb::Notifier(args) => daemons::notifier(&args),
         Verb::Writer => daemons::writer(),
         Verb::Spawner => daemons::spawner(),

@@ -52,6 +52,7 @@ mod heads;
 mod hostile;
 mod join_ssh;
 mod leftovers;
+mod measuring;
 mod messages;
 mod metrics;
 mod mpi;

@@ -191,6 +191,7 @@ fn order(order: ToAgent) -> ToAgent {
         | ToAgent::Kill { .. }
         | ToAgent::Forget { .. }
         | ToAgent::Stop
+        | ToAgent::Measure
         | ToAgent::Leave) => fixed,
     }
 }
@@ -275,6 +276,7 @@ fn report(report: FromAgent) -> FromAgent {
         | FromAgent::Used(_)
         | FromAgent::Foreign(_)
         | FromAgent::Keeper(_)
+        | FromAgent::Measured(_)
         | FromAgent::Lease(_)) => fixed,
     }
     .bounded()

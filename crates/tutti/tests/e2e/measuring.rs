@@ -1,0 +1,73 @@
+//! Nodes of a cluster are measured while they are idle, without a command.
+
+use crate::cluster::Bed;
+use crate::harness::{Instance, command_line, eventually, processes, status_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// The processes that measure for an agent.
+fn measuring(agents: &[i32]) -> Vec<i32> {
+    let is_one = |pid: &i32| {
+        let parent = status_of(*pid, "PPid:").and_then(|it| it.parse().ok());
+        command_line(*pid).get(1).is_some_and(|word| word == "measure")
+            && parent.is_some_and(|parent: i32| agents.contains(&parent))
+    };
+    processes().into_iter().filter(is_one).collect()
+}
+
+/// The process that measures next.
+fn next_measuring(agents: &[i32]) -> i32 {
+    let begun = Instant::now();
+    loop {
+        if let Some(&pid) = measuring(agents).first() {
+            return pid;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "no node is measured");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn figures(bed: &Bed) -> Vec<Value> {
+    let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+    nodes.as_array().unwrap().iter().map(|node| node["figures"].clone()).collect()
+}
+
+#[test]
+fn idle_nodes_are_measured_and_a_job_ends_the_measurement() {
+    let bed = Bed::up(2, &[0]);
+    assert_eq!(figures(&bed), [Value::Null, Value::Null]);
+    let agents = [1, 2].map(|number| bed.node(number).daemon("agent").unwrap());
+    bed.tutti(1, &["params", "measure_after=1s"]).expect(0);
+    // It would never end by itself.
+    let first = next_measuring(&agents);
+    kill(Pid::from_raw(first), Signal::SIGSTOP).unwrap();
+    bed.tutti(1, &["run", "-N", "2", "true"]).expect(0);
+    eventually("its end", || (!measuring(&agents).contains(&first)).then_some(()));
+    // The other may have been measured before the job came.
+    let is_null = |figures: &Value| *figures == Value::Null;
+    assert!(figures(&bed).iter().any(is_null));
+    eventually("the other measurements", || (!figures(&bed).iter().any(is_null)).then_some(()));
+    for of_node in figures(&bed) {
+        for figure in ["int", "float", "double", "memory"] {
+            assert!(of_node[figure].as_u64().unwrap() > 10, "{of_node}");
+        }
+    }
+}
+
+#[test]
+fn a_lone_node_and_nodes_that_are_not_to_be_are_not_measured() {
+    let alone = Instance::new().up();
+    alone.tutti(&["params", "measure_after=1s"]).expect(0);
+    let bed = Bed::up(2, &[0]);
+    bed.tutti(1, &["params", "measure_after=0"]).expect(0);
+    let agent = |number: usize| bed.node(number).daemon("agent").unwrap();
+    let agents = [alone.daemon("agent"), agent(1), agent(2)];
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        assert_eq!(measuring(&agents), [0; 0]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(figures(&bed), [Value::Null, Value::Null]);
+}
