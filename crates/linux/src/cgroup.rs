@@ -35,6 +35,7 @@ pub use priority_boost::Haste;
 pub use unit::{DAEMONS, Unit, is_systemd_here};
 
 use crate::clock::Naps;
+use crate::device_control::Gate;
 use crate::pidfd::for_each_listed;
 use crate::procfile::read_text;
 use crate::{Error, Result};
@@ -397,6 +398,22 @@ impl Cgroup {
     /// What the kernel says: without privileges, or without programs of this kind.
     pub fn close_devices(&self, closed: &[(u32, u32)]) -> Result<()> {
         crate::device_control::close(self.fd(), &self.path, closed)
+    }
+
+    /// The same, and the group's own devices are behind a gate, which is closed at first.
+    ///
+    /// # Errors
+    /// As [`Cgroup::close_devices`]; also before Linux 5.5.
+    pub fn close_devices_by_gate(&self, closed: &[(u32, u32)], own: &[(u32, u32)]) -> Result<Gate> {
+        crate::device_control::gate::close(self.fd(), &self.path, closed, own)
+    }
+
+    /// The gate of the group's own devices, if they are behind one.
+    ///
+    /// # Errors
+    /// What the kernel says: without `CAP_SYS_ADMIN`.
+    pub fn device_gate(&self) -> Result<Option<Gate>> {
+        crate::device_control::gate::of(self.fd())
     }
 
     /// Whether devices were closed to the group.

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the lint spares tests, but not their helpers")]
 
+mod device_gate;
 mod group;
 mod group_limits;
 mod nursery;
