@@ -3,6 +3,7 @@
 use super::driver::Agent;
 use std::path::Path;
 use tracing::warn;
+use tutti_linux::device_control::Gate;
 use tutti_linux::devices::{BusPlace, DeviceFile, Gpu, Maker as Found, device_file};
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::hardware;
@@ -47,21 +48,41 @@ impl Agent {
     }
 }
 
-/// Closes the devices of a node to a job that begins there, but for its own. Whether that is so;
-/// nothing is done where there are none.
-pub(super) fn close(job: JobId, group: Option<&Cgroup>, share: &Share) -> bool {
-    if share.closed.is_empty() {
-        return false;
-    }
-    let Some(group) = group else { return false };
+/// Closes the devices of a node to a job that begins there, but for its own. Those that it has in
+/// turns are behind a gate, which is closed. Whether the others are closed, and the gate; nothing
+/// is done where there are none.
+pub(super) fn close(job: JobId, group: Option<&Cgroup>, share: &Share) -> (bool, Option<Gate>) {
+    let has_turns = share.in_turns && !share.devices.is_empty();
+    let Some(group) = group.filter(|_| has_turns || !share.closed.is_empty()) else {
+        return (false, None);
+    };
     let own = numbers(share.devices.iter().flat_map(|it| &it.files).map(String::as_str));
     let mut closed = numbers(share.closed.iter().map(String::as_str));
     closed.retain(|numbers| !own.contains(numbers));
+    if has_turns {
+        match group.close_devices_by_gate(&closed, &own) {
+            Ok(gate) => return (true, Some(gate)),
+            Err(error) => {
+                let what = "can open its devices while another has its turn with them";
+                warn!(code = %Code::GoesWithout, "job {job} {what}: {error}");
+            }
+        }
+    }
     let done = group.close_devices(&closed);
     if let Err(error) = &done {
         warn!(code = %Code::GoesWithout, "job {job} can open devices of others: {error}");
     }
-    done.is_ok()
+    (done.is_ok(), None)
+}
+
+/// The gate of a job that an earlier agent has launched, if it has devices in turns.
+pub(super) fn gate_again(job: JobId, group: Option<&Cgroup>) -> Option<Gate> {
+    let found = group?.device_gate();
+    found.unwrap_or_else(|error| {
+        let what = "may keep its devices closed, or open out of its turns";
+        warn!(code = %Code::GoesWithout, "job {job} {what}: {error}");
+        None
+    })
 }
 
 /// The numbers of device files, as far as they are there.

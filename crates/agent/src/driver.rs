@@ -782,7 +782,8 @@ impl Agent {
                 }
                 None => None,
             };
-        launch.share.is_closed = super::devices::close(id, group.as_deref(), &launch.share);
+        let (is_closed, gate) = super::devices::close(id, group.as_deref(), &launch.share);
+        launch.share.is_closed = is_closed;
         let processors = processors_of(&launch);
         let mut job = Job {
             launch: launch.id(),
@@ -821,6 +822,7 @@ impl Agent {
         self.tell_lease();
         let (number, grip) = (job.launch, grip(&job));
         let order = ToKeeper::Launch { launch, cgroup };
+        self.switch.gate(id, gate);
         if grip.hold() {
             // It begins while the thread looks whether it is the job's turn.
             self.tell_keeper_at_once(&order);

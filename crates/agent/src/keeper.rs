@@ -353,6 +353,8 @@ impl Agent {
                     let _ = group.request_thaw();
                 }
             }
+            let gate = super::devices::gate_again(launch.job, job.group.as_deref());
+            self.switch.gate(launch.job, gate);
             job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
             // Those that it holds have begun; it reports those to come before long.
             self.processes.tracker.begin(StepKey::first(launch.job), [], &self.poller, EVENTS);

@@ -15,6 +15,8 @@
 //!    processor: it stays asked to stop, its job is named in the record and asked again from time
 //!    to time ([`Late`]), and the switch goes on. A job that is switched by priority is not stopped
 //!    but makes way, with one write, as long as it has turns at all; without any, it is frozen.
+//!    Then the devices that jobs have in turns are closed to those that have left, and opened to
+//!    those that come ([`gates`]).
 //! 5. Every job that comes is resumed.
 //! 6. `resumed`: done; the record is written, and the thread sleeps until the next slot ends.
 //!
@@ -34,6 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
+use tutti_linux::device_control::Gate;
 use tutti_linux::rt;
 use tutti_linux::signal::{Root, Walk};
 use tutti_node::platform::groups::{Cgroup, Haste, freeze_all};
@@ -46,6 +49,7 @@ use tutti_wire::report::{
 };
 use tutti_wire::tree::Settings;
 
+mod gates;
 #[cfg(feature = "simulation")]
 mod stepped;
 #[cfg(test)]
@@ -79,6 +83,8 @@ enum Order {
     /// These processes of a job that is switched by signals go on when it is its turn, or all: also
     /// those that it has stopped itself.
     GoOn { job: JobId, names: Option<BTreeSet<Name>> },
+    /// A job that is about to be added has its devices behind a gate.
+    Gate { job: JobId, gate: Gate },
     /// A job is gone.
     Remove { job: JobId },
     /// From now on the thread says when a job runs and when it leaves, or no more.
@@ -227,6 +233,13 @@ impl Switch {
         let switches = Arc::new(AtomicU64::new(0));
         self.order(Order::Add { launch, grip, begun, switches: Arc::clone(&switches), done });
         (switches, added)
+    }
+
+    /// Hands over the gate of a job that is added next, if it has one. The thread hears of both
+    /// together.
+    pub(super) fn gate(&self, job: JobId, gate: Option<Gate>) {
+        // As for other orders.
+        gate.map(|gate| self.orders.send(Order::Gate { job, gate }));
     }
 
     /// Tells of the root of a task of a job without a cgroup.
@@ -382,6 +395,7 @@ struct Thread {
     pending: VecDeque<Timetable>,
     members: BTreeMap<JobId, Member>,
     haste: Haste,
+    gates: gates::Gates,
     /// The jobs whose processes get notice.
     heralds: Heralds,
     /// Records of the latest switches.
@@ -419,6 +433,7 @@ impl Thread {
             pending: VecDeque::new(),
             members: BTreeMap::new(),
             haste: Haste::default(),
+            gates: gates::Gates::default(),
             heralds: Heralds::default(),
             history: History { records: VecDeque::new(), records_jobs: 0 },
             report: Report { realtime, ..Report::default() },
@@ -513,8 +528,10 @@ impl Thread {
                     member.go_on(names.as_ref(), self.settings);
                 }
             }
+            Order::Gate { job, gate } => self.gates.add(job, gate),
             Order::Remove { job } => {
                 self.members.remove(&job);
+                self.gates.remove(job);
             }
             Order::Watch { job, herald } => self.heralds.watch(job, herald),
             Order::Timetable(timetable) => self.take_timetable(timetable),
@@ -574,6 +591,9 @@ impl Thread {
         }
         // A job that makes way for it stops first.
         self.switch();
+        if let Some(member) = self.members.get(&job) {
+            self.gates.set(job, member.state);
+        }
         if let Some(member) = self.members.get_mut(&job).filter(|_| fresh) {
             member.be_born(self.settings);
         }
@@ -759,6 +779,7 @@ impl Thread {
     fn carry_out(&mut self, change: Change, due: ClusterTime, began: ClusterTime) {
         let running = self.suspend_all(&change.leave);
         let stopped = self.clock.now().0;
+        let devices_ns = self.gates.hand_over(&change.leave, &change.come);
         for &(job, state) in &change.come {
             if let Some(member) = self.members.get_mut(&job) {
                 member.state = state;
@@ -778,6 +799,7 @@ impl Thread {
             began_ns: began.0,
             stopped_ns: stopped,
             resumed_ns: resumed,
+            devices_ns,
             left: ids(&change.leave),
             yields: change.leave.iter().filter_map(yields).collect(),
             came: ids(&change.come),

@@ -119,7 +119,7 @@ impl Driver {
 
     /// The files of the devices of a node that a job does not have.
     pub(super) fn files_closed_to(&self, job: JobId, node: NodeId) -> Vec<String> {
-        let others = self.core.devices().on(node).filter(|it| it.user != Some(job));
+        let others = self.core.devices().on(node).filter(|it| !it.users.contains(&job));
         others.flat_map(|it| &it.device.files).cloned().collect()
     }
 
@@ -131,7 +131,7 @@ impl Driver {
             pci_address: it.device.pci.clone(),
             numa_node: it.device.numa,
             origin: if it.is_named { "named" } else { "found" }.into(),
-            job: it.user,
+            jobs: it.users.to_vec(),
         };
         self.core.devices().on(node).map(report).collect()
     }

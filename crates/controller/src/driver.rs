@@ -717,7 +717,9 @@ impl Driver {
             let devices = self.devices_of(job, part.node);
             let closed = self.files_closed_to(job, part.node);
             let tasks = part.placements();
-            (part.node, Share { tasks, node_rank, held, devices, closed, is_closed: false })
+            let in_turns = self.core.devices().are_in_turns(job);
+            let share = Share { tasks, node_rank, held, devices, in_turns, ..Share::default() };
+            (part.node, Share { closed, ..share })
         };
         let mut shares: Vec<_> = (0..).zip(parts).map(share).collect();
         shares.sort_by_key(|(node, _)| *node);

@@ -174,6 +174,7 @@ impl Driver {
             steps: if is_theirs { self.steps_of(job) } else { Vec::new() },
             front_end: entry.front.map(|token| self.machine_of(token)),
             processors_in_use: self.processors_in_use(job),
+            shares_devices_with: self.core.shares_devices_with(job),
         })
     }
 
@@ -240,6 +241,7 @@ fn report_of(ended: &Ended, details: Option<Details>) -> ShowReport {
         steps: steps.unwrap_or_default(),
         front_end: None,
         processors_in_use: 0,
+        shares_devices_with: Vec::new(),
     }
 }
 

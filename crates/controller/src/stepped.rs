@@ -236,6 +236,7 @@ mod tests {
             due_ns: 0,
             began_ns: 0,
             stopped_ns: 0,
+            devices_ns: 0,
             resumed_ns: 0,
             left: none(),
             yields: none(),

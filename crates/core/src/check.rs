@@ -50,6 +50,9 @@ pub enum Rule {
     /// Of a counted resource, jobs have no more than there is unless it was lowered, and each has
     /// what it asked for.
     Resources,
+    /// 2: a device that several jobs have is of two of them in no slot, and all of them may have it
+    /// in turns.
+    Devices,
     /// Memory promised on a node is that of the jobs on it, and no more than it has.
     Memory,
     /// Every resident job has an account that counts the slots it runs in.

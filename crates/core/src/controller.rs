@@ -19,7 +19,7 @@ use crate::bank::Bank;
 use crate::begin::Begins;
 use crate::by_use::RulesByUse;
 use crate::checkpoint::Checkpoints;
-use crate::devices::Devices;
+use crate::devices::{Devices, note_vacating};
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
 use crate::freed::Freed;
@@ -668,6 +668,7 @@ impl Core {
         let (mut spec, former) = (spec.clone(), None);
         // Steps have their processors from its parts.
         spec.movable &= options.first == FirstStep::EachSlot;
+        note_vacating(&mut spec, options.vacate.is_some());
         let (suspended, requeues, asked_to_end) = (false, 0, false);
         let mut record =
             Record { id, spec, former, deadline, suspended, requeues, asked_to_end, phase };

@@ -98,7 +98,7 @@ impl Core {
         self.matrix.remove_node(node);
         self.break_promises_on(now, node);
         self.nodes.lose(node);
-        self.devices.lose(node);
+        self.lose_devices(node);
         self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);
         // More tasks than there are processors now share them.

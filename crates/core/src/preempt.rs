@@ -209,6 +209,9 @@ impl Core {
     pub(crate) fn row_with_its_processors(&self, job: JobId) -> Option<RowId> {
         let parts = &self.residence(job)?.parts;
         let free = |row| {
+            if self.matrix.is_barred(job, row) {
+                return false;
+            }
             let mut parts = parts.iter().filter(|part| !part.lost);
             parts.all(|part| part.processors.is_subset(&self.matrix.free_on(Some(row), part.node)))
         };

@@ -116,6 +116,11 @@ impl Core {
         }
         found.sort_unstable();
         for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
+            let listed = |other: JobId| candidates.iter().any(|it| it.launch.job == other);
+            if self.matrix.kept_apart(job).any(listed) {
+                // It would run beside one with which it has a device in turns.
+                continue;
+            }
             if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.on(node)) {
                 candidates.push(self.candidate((job, node), set, IfAbsent::Down));
             }

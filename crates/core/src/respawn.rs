@@ -21,6 +21,7 @@
 
 use crate::action::Action;
 use crate::controller::Core;
+use crate::devices::Asker;
 use crate::event::Event;
 use crate::policy;
 use crate::state::record::{Deaths, Part, Place, Residence};
@@ -327,7 +328,9 @@ impl Core {
             let is_free = |(node, set): &(NodeId, ProcessorSet)| {
                 set.is_subset(&self.matrix.free_on(*row, *node))
             };
-            (row.is_none() || *row != own) && others.iter().all(is_free)
+            (row.is_none() || *row != own)
+                && others.iter().all(is_free)
+                && row.is_none_or(|row| !self.matrix.is_barred(job, row))
         };
         rows.filter(suits).find_map(|row| {
             let (node, processors) = self.free_in(&record.spec, residence, part, row)?;
@@ -358,7 +361,7 @@ impl Core {
             let free = free_on(node);
             let suits = !spec.nodes.exclusive || free == column.processors;
             let room = self.nodes.free_bytes(node) >= memory
-                && self.devices.tasks(node, spec, None) >= part.tasks;
+                && self.devices.tasks(node, spec, Asker::alone(None)) >= part.tasks;
             let fits = suits && free.count() >= count && room;
             (fits && spec.nodes.allows(node) && is_other(node)).then(|| (free.count(), node))
         };

@@ -95,6 +95,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             held: None,
             devices: Vec::new(),
             closed: Vec::new(),
+            in_turns: false,
             is_closed: false,
         },
         nodes: vec![node("here", tasks)],

@@ -137,7 +137,8 @@ mod at {
     pub(super) const USAGE_SIZE: usize = 45;
     pub(super) const PREEMPTION: usize = 46;
     pub(super) const MEASURE_AFTER: usize = 47;
-    pub(super) const COUNT: usize = 48;
+    pub(super) const SHARE_DEVICES: usize = 48;
+    pub(super) const COUNT: usize = 49;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -152,6 +153,7 @@ pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
         "priority" => Some(&["gang", "space", "classes", "external", "dhc"]),
         "deadline_slack" => Some(&["deadline"]),
         "policy_limit" => Some(&["external"]),
+        "share_devices" => Some(&["gang", "external", "dhc"]),
         "preemption" | "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb"
         | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
         _ => None,
@@ -598,11 +600,32 @@ pub const TABLE: &[Param; at::COUNT] = &[
                day after the last time. A job ends the measurement, which takes a second. 0: never.",
         takes: Takes::Live,
     },
+    Param {
+        name: "share_devices",
+        kind: ParamKind::Choice(&["vacate", "all", "never"]),
+        min: 0,
+        max: 2,
+        default: 0,
+        help: "Which jobs may have a device in turns with others: those with --vacate, all, or none. \
+               Jobs that are suspended by priority never have.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
     let takes = Takes::FromThenOn;
     Param { name, kind: ParamKind::Count, min: 0, max: WEIGHT_MAX, default, help, takes }
+}
+
+/// Which jobs may have a device in turns with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareDevices {
+    /// Those that give it up before they lose a turn (`--vacate`).
+    Vacate,
+    /// All that are stopped between their turns.
+    All,
+    /// None: a device is one job's until it ends.
+    Never,
 }
 
 /// The value of every parameter. A value of this type is always within the ranges of [`TABLE`].
@@ -700,6 +723,16 @@ impl Params {
     #[must_use]
     pub const fn measure_after(&self) -> Nanos {
         Nanos(self.values[at::MEASURE_AFTER])
+    }
+
+    /// Which jobs may have devices in turns.
+    #[must_use]
+    pub const fn share_devices(&self) -> ShareDevices {
+        match self.values[at::SHARE_DEVICES] {
+            0 => ShareDevices::Vacate,
+            1 => ShareDevices::All,
+            _ => ShareDevices::Never,
+        }
     }
 
     /// How many children an agent has in the control tree before it sends others on to them.

@@ -225,8 +225,8 @@ fn write_devices(
     let asked = ResourceWish { name, amount };
     write!(f, "{asked} was asked for, which the nodes can't give to so many tasks; ")?;
     match (most, amount) {
-        (1.., Amount::OnNodes { per, .. }) => {
-            let amount = Amount::OnNodes { count: most, per };
+        (1.., Amount::OnNodes { per, vacates, .. }) => {
+            let amount = Amount::OnNodes { count: most, per, vacates };
             write!(f, "ask for at most {}", ResourceWish { name, amount })
         }
         _ => write!(f, "they have {count} in all: ask for fewer tasks"),

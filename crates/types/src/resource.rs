@@ -120,6 +120,9 @@ pub enum Amount {
         count: u32,
         /// For what.
         per: Per,
+        /// Whether the job gives them up before it loses a turn (`--vacate`). Set by the core.
+        #[serde(default)]
+        vacates: bool,
     },
 }
 
@@ -144,6 +147,8 @@ pub struct DeviceWish {
     pub count: u32,
     /// For what.
     pub per: Per,
+    /// Whether the job gives them up before it loses a turn.
+    pub vacates: bool,
 }
 
 impl DeviceWish {
@@ -199,7 +204,9 @@ impl ResourceWish {
     pub const fn devices(self) -> Option<DeviceWish> {
         match self.amount {
             Amount::One | Amount::Number(_) | Amount::Count(_) => None,
-            Amount::OnNodes { count, per } => Some(DeviceWish { name: self.name, count, per }),
+            Amount::OnNodes { count, per, vacates } => {
+                Some(DeviceWish { name: self.name, count, per, vacates })
+            }
         }
     }
 
@@ -223,7 +230,10 @@ impl ResourceWish {
         if count == 0 || count > RESOURCE_COUNT_MAX {
             return Err(wrong());
         }
-        Ok(Self { name: ResourceName::new(name)?, amount: Amount::OnNodes { count, per } })
+        Ok(Self {
+            name: ResourceName::new(name)?,
+            amount: Amount::OnNodes { count, per, vacates: false },
+        })
     }
 }
 
@@ -253,11 +263,15 @@ impl fmt::Display for ResourceWish {
         match self.amount {
             Amount::One => self.name.fmt(f),
             Amount::Number(number) => write!(f, "{}@{number}", self.name),
-            Amount::Count(count) | Amount::OnNodes { count, per: Per::Job } => {
+            Amount::Count(count) | Amount::OnNodes { count, per: Per::Job, .. } => {
                 write!(f, "{}:{count}", self.name)
             }
-            Amount::OnNodes { count, per: Per::Node } => write!(f, "{}:{count}/node", self.name),
-            Amount::OnNodes { count, per: Per::Task } => write!(f, "{}:{count}/task", self.name),
+            Amount::OnNodes { count, per: Per::Node, .. } => {
+                write!(f, "{}:{count}/node", self.name)
+            }
+            Amount::OnNodes { count, per: Per::Task, .. } => {
+                write!(f, "{}:{count}/task", self.name)
+            }
         }
     }
 }
@@ -325,7 +339,7 @@ mod tests {
             [("gpu:1", 1, Per::Job), ("gpu:2/node", 2, Per::Node), ("gpu:3/task", 3, Per::Task)]
         {
             let wish = ResourceWish::parse_devices(text).unwrap();
-            assert_eq!(wish.amount, Amount::OnNodes { count, per });
+            assert_eq!(wish.amount, Amount::OnNodes { count, per, vacates: false });
             assert_eq!(wish.to_string(), text);
         }
         assert_eq!(ResourceWish::parse_devices("gpu").unwrap().to_string(), "gpu:1");
@@ -339,7 +353,7 @@ mod tests {
         let name = ResourceName::new("gpu").unwrap();
         for per in [Per::Job, Per::Node, Per::Task] {
             for (count, all, free) in [(1, 4, 1), (4, 1, 3), (3, 7, 2), (8, 8, 8), (5, 3, 5)] {
-                let wish = DeviceWish { name, count, per };
+                let wish = DeviceWish { name, count, per, vacates: false };
                 let most = wish.tasks(free, all).min(all);
                 assert!(most == 0 || wish.needed(most, all) <= free, "{wish:?} of {all}");
                 assert!(most == all || wish.needed(most + 1, all) > free, "{wish:?} of {all}");

@@ -207,6 +207,9 @@ pub struct Share {
     pub held: Option<ProcessorSet>,
     /// The devices that the job has there.
     pub devices: Vec<Device>,
+    /// Whether it may have them in turns with other jobs: they are closed to it while it does not
+    /// run.
+    pub in_turns: bool,
     /// The files of the node's other devices.
     pub closed: Vec<String>,
     /// Whether the job can't open these. The agent says so to its keeper.

@@ -364,8 +364,8 @@ pub struct DeviceReport {
     pub numa_node: Option<u32>,
     /// `found` by the node's agent, or `named` by an administrator.
     pub origin: String,
-    /// The job that has it.
-    pub job: Option<JobId>,
+    /// The jobs that have it, by number: several have it in turns.
+    pub jobs: Vec<JobId>,
 }
 
 /// A node, as `tutti nodes` shows it.
@@ -608,6 +608,10 @@ pub struct SwitchRecord {
     pub stopped_ns: u64,
     /// When what came was running.
     pub resumed_ns: u64,
+    /// How long it took between these two to close the devices that jobs have in turns to what left,
+    /// and to open them to what came; 0 where none has any.
+    #[serde(default)]
+    pub devices_ns: u64,
     /// What was asked to stop, or makes way.
     pub left: Vec<JobId>,
     /// What of it makes way: it runs on with what others leave idle.

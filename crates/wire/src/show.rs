@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{OnBadExit, OnNodeLoss};
+use tutti_types::{JobId, OnBadExit, OnNodeLoss};
 
 /// A job by its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub struct ShowReport {
     pub front_end: Option<String>,
     /// How many processors it has at present: none while it waits, is preempted or suspended.
     pub processors_in_use: u32,
+    /// The jobs that have a device in turns with it, by number.
+    pub shares_devices_with: Vec<JobId>,
 }
 
 /// A further step of a job.

@@ -214,6 +214,7 @@ mod tests {
             due_ns: 0,
             began_ns: 10_000,
             stopped_ns: 10_000 + ms * 500_000,
+            devices_ns: 0,
             resumed_ns: 10_000 + ms * 1_000_000,
             left: Vec::new(),
             yields: Vec::new(),

@@ -17,6 +17,7 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     let plans = plans(core);
     check_timetables(core, &plans, report);
     check_gangs(core, &plans, report);
+    check_devices(core, &plans, report);
     check_shares(core, report);
     check_users(core, report);
     check_accounts(core, plans, report);
@@ -90,6 +91,22 @@ fn check_gangs(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Rep
     for (job, seat) in core.matrix.seats().filter(|(_, seat)| seat.active) {
         if !seat.parts.is_empty() && !listed.contains_key(&(seat.row, job)) {
             report(Rule::GangWhole, format!("job {job} is not in the slot of its own row"));
+        }
+    }
+}
+
+/// Of the jobs that have a device, no slot has two: not even one in place of the other.
+fn check_devices(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {
+    for (&node, plan) in plans {
+        for device in core.devices().on(node).filter(|it| it.users.len() > 1) {
+            for (row, candidates) in plan {
+                let jobs = candidates.iter().map(|candidate| candidate.launch.job);
+                let jobs: Vec<JobId> = jobs.filter(|job| device.users.contains(job)).collect();
+                if jobs.len() > 1 {
+                    let id = device.device.id;
+                    report(Rule::Devices, format!("row {row}, node {node}: {id} of {jobs:?}"));
+                }
+            }
         }
     }
 }

@@ -76,6 +76,9 @@ fn check_resources(core: &Core, report: &mut Report<'_>) {
     if let Some(fault) = core.wrong_devices() {
         report(Rule::Resources, fault);
     }
+    if let Some(fault) = core.wrong_turns() {
+        report(Rule::Devices, fault);
+    }
     for name in names {
         let (counted, noted) = core.recount(name);
         if counted != noted {

@@ -80,6 +80,7 @@ impl FormerMatrix {
             seekers: self.seekers,
             woken: self.woken,
             touched: Vec::new(),
+            apart: BTreeMap::new(),
             levels: Levels::default(),
         }
     }

@@ -58,6 +58,7 @@ impl Matrix {
             && !seat.parts.is_empty()
             && target.busy + seat.processors <= self.width()
             && !seat.guest_in.contains(&row)
+            && !self.meets(job, row)
             && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));
                 cells.is_none_or(|cells| !cells.run(set))
@@ -105,6 +106,7 @@ impl Matrix {
         }
         target.guests.remove(&job);
         target.busy -= processors;
+        self.seek_for_others(job);
         self.changes.note(job, &parts);
     }
 

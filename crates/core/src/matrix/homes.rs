@@ -43,7 +43,7 @@ impl Matrix {
         row: Option<RowId>,
         parts: Parts,
     ) -> RowId {
-        let known = row.filter(|row| self.rows.contains_key(row));
+        let known = row.filter(|&row| self.rows.contains_key(&row) && !self.is_barred(job, row));
         let row = known.unwrap_or_else(|| self.make_row());
         if known.is_none() && self.has_kept() {
             self.consider_kept();
@@ -186,6 +186,7 @@ impl Matrix {
             for (node, set) in parts.clone().iter() {
                 self.evict_overlapping(row, *node, set);
             }
+            self.evict_apart(job, row);
         }
         let (Some(seat), Some(home)) = (self.seats.get(&job), self.rows.get_mut(&row)) else {
             return;
@@ -207,6 +208,7 @@ impl Matrix {
     /// A home that was active counts as such no more.
     pub(super) fn end_turns(&mut self, job: JobId) {
         self.evict_everywhere(job);
+        self.seek_for_others(job);
         let several = self.rows.len() > 1;
         let Some(seat) = self.seats.get(&job) else { return };
         let Some(home) = self.rows.get_mut(&seat.row) else { return };
@@ -272,6 +274,7 @@ impl Matrix {
     pub(super) fn release(&mut self, home: (RowId, JobId), parts: &[(NodeId, ProcessorSet)]) {
         let may_unify = self.rows.len() > 1;
         self.vacated |= may_unify;
+        self.move_others(home.1);
         let row = self.rows.get_mut(&home.0).expect("a row lives as long as its homes");
         let mut shifts = Shifts::new(&mut row.index, &mut self.loads);
         for (node, set) in parts {

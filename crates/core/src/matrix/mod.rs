@@ -25,6 +25,7 @@
 
 use serde::{Deserialize, Serialize};
 
+mod apart;
 mod closed;
 mod column;
 mod former;
@@ -152,6 +153,8 @@ pub struct Matrix {
     woken: BTreeSet<RowId>,
     /// The jobs whose homes are others since [`Matrix::forget_touched`].
     touched: Vec<JobId>,
+    /// The jobs with which each is never in one slot, if there are any.
+    apart: BTreeMap<JobId, BTreeSet<JobId>>,
     /// The controllers of blocks of processors, under a policy that has them. Made anew from the
     /// rest where it is missing.
     #[serde(skip)]

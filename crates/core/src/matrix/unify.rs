@@ -97,6 +97,7 @@ impl Matrix {
             && row != seat.row
             && (!self.levels.is_current() || self.levels.are_alike(row, seat.row))
             && !seat.parts.is_empty()
+            && !self.is_barred(job, row)
             && seat.processors <= target.all_free()
             && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));

@@ -339,7 +339,7 @@ impl Core {
                 return Err(OrderRefusal::WrongCount(job, held, spec.tasks));
             }
             held += u64::from(tasks);
-            if self.machine().room_beside(*node, spec) < tasks {
+            if self.machine().room_beside(*node, spec, row) < tasks {
                 return Err(OrderRefusal::NoMemory(job));
             }
             let part = Part::new(*node, set.clone(), first, tasks);

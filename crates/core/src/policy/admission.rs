@@ -114,9 +114,9 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
 /// Whether the nodes have the devices for a job, or how many it could ask for instead.
 fn check_devices(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     for wish in spec.resources.iter().filter(|wish| wish.devices().is_some()) {
-        let Amount::OnNodes { count: asked, per } = wish.amount else { continue };
+        let Amount::OnNodes { count: asked, per, vacates } = wish.amount else { continue };
         let fits = |count| {
-            let amount = Amount::OnNodes { count, per };
+            let amount = Amount::OnNodes { count, per, vacates };
             let resources = [ResourceWish { amount, ..*wish }].into();
             fits_beside(
                 machine,

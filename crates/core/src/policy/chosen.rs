@@ -52,7 +52,7 @@ pub(super) fn lay(
 ) -> Result<Vec<Part>, Lack> {
     let found = Found {
         free: &|_, column| row.map_or(column.width, |row| column.free(row)),
-        room: &|node| machine.room_beside(node, spec),
+        room: &|node| machine.room_beside(node, spec, row),
     };
     let counts = counts(machine, spec, &found)?;
     let pick = |node, count| choose(machine, row, node, count);

@@ -125,7 +125,7 @@ fn places(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>, room: &mut u
         let free = row.map_or(column.width, |row| column.free(row));
         let most = most_tasks(machine, spec, free, column.width);
         *room += u64::from(most);
-        let most = most.min(machine.room_beside(node, spec));
+        let most = most.min(machine.room_beside(node, spec, row));
         scale.place(machine, (node, column), (free, most))
     };
     machine.matrix.open_columns().filter_map(place).collect()

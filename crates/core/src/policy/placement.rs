@@ -72,13 +72,14 @@ impl Machine<'_> {
         widest.sum()
     }
 
-    /// How many tasks of a job the memory and the devices of a node suffice for that others leave.
-    pub(crate) fn room_beside(self, node: NodeId, spec: &JobSpec) -> u32 {
+    /// How many tasks of a job the memory and the devices of a node suffice for that others leave,
+    /// in a row (`None`: a new one).
+    pub(crate) fn room_beside(self, node: NodeId, spec: &JobSpec, row: Option<RowId>) -> u32 {
         let by_memory = match spec.memory_per_task_bytes {
             None | Some(0) => u32::MAX,
             Some(_) => tasks_by_memory(self.nodes.free_bytes(node), spec),
         };
-        by_memory.min(self.devices.tasks(node, spec, None))
+        by_memory.min(self.devices.tasks(node, spec, self.asker(spec, row)))
     }
 
     /// The same with nothing else on the node.
@@ -98,7 +99,8 @@ impl Machine<'_> {
     /// The devices of which others leave too few on all nodes together.
     pub(crate) fn lacks_devices(self, spec: &JobSpec) -> Option<ResourceName> {
         let first = spec.devices().next()?.name;
-        let tasks = |node| u64::from(self.devices.tasks(node, spec, None).min(spec.tasks));
+        let asker = self.asker(spec, None);
+        let tasks = |node| u64::from(self.devices.tasks(node, spec, asker).min(spec.tasks));
         let room: u64 = self.columns().map(|(node, _)| tasks(node)).sum();
         let needs_memory = spec.memory_per_task_bytes.unwrap_or(0) > 0;
         (!needs_memory || room < u64::from(spec.tasks)).then_some(first)
@@ -229,7 +231,7 @@ pub(super) fn share_all(
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
-    let parts = shared(machine, spec, &|node| machine.room_beside(node, spec))?;
+    let parts = shared(machine, spec, &|node| machine.room_beside(node, spec, row))?;
     let free = |part: &Part| machine.matrix.free_on(row, part.node) == part.processors;
     if parts.iter().all(free) { Ok(parts) } else { Err(Lack::Nodes) }
 }
@@ -255,7 +257,7 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
     if let Some(node) = one_node(machine, spec, row, index, each) {
         return Ok([part(node, spec.tasks, 0)].into());
     }
-    let counts = counts(machine, spec, index, each)?;
+    let counts = counts(machine, (spec, row), index, each)?;
     let mut parts = Vec::with_capacity(counts.len());
     let mut first = 0;
     for (node, tasks) in counts {
@@ -275,7 +277,7 @@ fn one_node(
     each: u32,
 ) -> Option<NodeId> {
     let width = spec.tasks.checked_mul(each)?;
-    let fits = |node| machine.room_beside(node, spec) >= spec.tasks;
+    let fits = |node| machine.room_beside(node, spec, row) >= spec.tasks;
     let is_calm = |node| match machine.external.get(&node) {
         None => true,
         Some(external) => machine.matrix.free_on(row, node).without(external).count() >= width,
@@ -289,7 +291,7 @@ fn one_node(
 /// How many tasks go to which nodes, by node number.
 fn counts(
     machine: Machine<'_>,
-    spec: &JobSpec,
+    (spec, row): (&JobSpec, Option<RowId>),
     index: &Index,
     each: u32,
 ) -> Result<Vec<(NodeId, u32)>, Lack> {
@@ -300,7 +302,7 @@ fn counts(
     for (free, node) in widest.take_while(|&(free, _)| free >= each) {
         let most = free / each;
         room += u64::from(most);
-        let tasks = most.min(machine.room_beside(node, spec)).min(left);
+        let tasks = most.min(machine.room_beside(node, spec, row)).min(left);
         if tasks > 0 {
             if counts.is_empty() {
                 // No later one takes more than this one could.

@@ -3,10 +3,10 @@
 use crate::cluster::{Cluster, job, node_spec, params};
 use proptest::prelude::*;
 use tutti_core::policy::POLICIES;
-use tutti_core::{Event, JobState, WaitReason};
+use tutti_core::{Event, JobState, SubmitOptions, WaitReason};
 use tutti_types::{
-    Amount, ClusterTime, Device, DeviceId, JobId, JobSpec, Nanos, NodeId, NodeWish, OnNodeLoss,
-    Params, Per, ProcessorSet, ResourceName, ResourceWish,
+    Amount, ClassName, ClusterTime, Device, DeviceId, JobId, JobSpec, Nanos, NodeId, NodeWish,
+    OnNodeLoss, Params, Per, ProcessorSet, ResourceName, ResourceWish,
 };
 
 fn gpu() -> ResourceName {
@@ -36,7 +36,7 @@ fn found(c: &mut Cluster, node: u32, count: u32) {
 }
 
 fn asks(tasks: u32, count: u32, per: Per) -> JobSpec {
-    let wish = ResourceWish { name: gpu(), amount: Amount::OnNodes { count, per } };
+    let wish = ResourceWish { name: gpu(), amount: Amount::OnNodes { count, per, vacates: false } };
     JobSpec { resources: vec![wish], ..job(tasks) }
 }
 
@@ -79,7 +79,7 @@ fn a_job_gets_its_devices_or_waits_under_every_policy() {
         c.finish(first);
         assert_eq!(has(&c, second).len(), 2, "{policy}");
         c.finish(second);
-        assert!(c.core.devices().on(NodeId(0)).all(|it| it.user.is_none()));
+        assert!(c.core.devices().on(NodeId(0)).all(|it| it.users.is_empty()));
         c.drain();
     }
 }
@@ -96,6 +96,120 @@ fn no_two_jobs_have_a_device_in_different_rows() {
     c.event(Event::Resume { job: first });
     c.finish(first);
     assert_eq!([second, third].map(|job| has(&c, job).len()), [3, 1]);
+    c.drain();
+}
+
+/// A job that gives up its devices before it loses a turn.
+fn submit_vacating(c: &mut Cluster, spec: JobSpec) -> JobId {
+    let options = SubmitOptions { vacate: Some(Nanos(1000)), ..SubmitOptions::default() };
+    c.submits(|request| Event::submit(request, spec, options)).unwrap()
+}
+
+fn set(c: &mut Cluster, name: &str, word: &str) {
+    let mut params = c.core.params().clone();
+    params.choose(name, word).unwrap();
+    c.event(Event::SetParams { params });
+}
+
+/// The jobs that run in each slot of node 0 while all are present.
+fn slots(c: &Cluster) -> Vec<Vec<JobId>> {
+    let timetable = c.core.timetable(NodeId(0)).unwrap();
+    let jobs = |slot| {
+        let mut running = Vec::new();
+        timetable.running(slot, |_| true, &mut running);
+        running.into_iter().map(|launch| launch.job).collect()
+    };
+    (0..timetable.slots.len()).map(jobs).collect()
+}
+
+#[test]
+fn jobs_that_vacate_have_a_device_in_turns_and_never_in_one_slot() {
+    let mut c = cluster("gang");
+    let [first, second] = [0, 1].map(|_| submit_vacating(&mut c, asks(1, 3, Per::Job)));
+    // One device is left, and two are shared; there are processors enough for both jobs at once.
+    assert_eq!(has(&c, first), [(0, 0), (0, 1), (0, 2)]);
+    assert_eq!(has(&c, second), [(0, 0), (0, 1), (0, 3)]);
+    let third = c.submit(job(1));
+    let runs = slots(&c);
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    for slot in &runs {
+        let of_both = slot.iter().filter(|&&job| job == first || job == second);
+        assert_eq!((of_both.count(), slot.contains(&third)), (1, true), "{runs:?}");
+    }
+    // No other gets one that it does not vacate.
+    let fourth = c.submit(asks(1, 1, Per::Job));
+    assert!(waits_for_gpu(&c, fourth));
+    // One that a user has suspended leaves its turns to the other, and gets them back.
+    c.event(Event::Suspend { job: first });
+    assert!(slots(&c).iter().all(|slot| slot.contains(&second)), "{:?}", slots(&c));
+    c.event(Event::Resume { job: first });
+    assert_eq!(slots(&c).iter().filter(|slot| slot.contains(&second)).count(), 1);
+    c.finish(first);
+    assert!(slots(&c).iter().all(|slot| slot.contains(&second)), "it is alone: {:?}", slots(&c));
+    assert_eq!(has(&c, fourth), [(0, 2)]);
+    c.drain();
+}
+
+#[test]
+fn a_job_in_place_of_an_absent_one_is_none_that_has_its_device() {
+    let mut c = cluster("gang");
+    let [first, second] = [0, 1].map(|_| submit_vacating(&mut c, asks(8, 4, Per::Job)));
+    let timetable = c.core.timetable(NodeId(0)).unwrap();
+    for slot in &timetable.slots {
+        let jobs: Vec<JobId> = slot.candidates.iter().map(|it| it.launch.job).collect();
+        assert_eq!(jobs.len(), 1, "{jobs:?}");
+    }
+    assert_eq!([first, second].map(|job| has(&c, job).len()), [4, 4]);
+    c.drain();
+}
+
+#[test]
+fn a_site_says_which_jobs_have_devices_in_turns() {
+    let mut c = cluster("gang");
+    let all = || asks(8, 4, Per::Job);
+    set(&mut c, "share_devices", "never");
+    let first = submit_vacating(&mut c, all());
+    let second = submit_vacating(&mut c, all());
+    assert!(waits_for_gpu(&c, second));
+    set(&mut c, "share_devices", "all");
+    // The first began when no job had devices in turns.
+    assert!(waits_for_gpu(&c, second));
+    c.finish(first);
+    let third = c.submit(all());
+    assert_eq!([second, third].map(|job| has(&c, job).len()), [4, 4]);
+    set(&mut c, "share_devices", "vacate");
+    let fourth = submit_vacating(&mut c, all());
+    assert!(waits_for_gpu(&c, fourth), "the third does not vacate");
+    c.finish(third);
+    assert_eq!(has(&c, fourth).len(), 4);
+    c.drain();
+}
+
+#[test]
+fn a_job_that_makes_way_by_priority_has_its_devices_alone() {
+    let mut c = cluster("gang");
+    let class = ClassName::new("standby");
+    let spec = c.core.classes()[&class].with("control", 2).unwrap();
+    c.event(Event::SetClass { class: class.clone(), spec });
+    let of_class = |class: &ClassName| JobSpec { class: class.clone(), ..asks(8, 4, Per::Job) };
+    let first = submit_vacating(&mut c, of_class(&class));
+    let second = submit_vacating(&mut c, asks(8, 4, Per::Job));
+    assert_eq!((has(&c, first).len(), waits_for_gpu(&c, second)), (4, true));
+    c.drain();
+}
+
+#[test]
+fn preempted_jobs_give_no_turns_and_come_back_beside_none_that_has_their_device() {
+    let mut c = cluster("gang");
+    let [first, second] = [0, 1].map(|_| submit_vacating(&mut c, asks(2, 3, Per::Job)));
+    for policy in ["classes", "deadline", "gang", "space", "dhc", "gang"] {
+        set(&mut c, "policy", policy);
+        c.advance(1_000_000_000);
+        for slot in slots(&c) {
+            let both = [first, second].iter().all(|job| slot.contains(job));
+            assert!(!both, "{policy}: {slot:?}");
+        }
+    }
     c.drain();
 }
 
@@ -164,7 +278,7 @@ fn what_can_never_be_met_is_declined_with_what_would_be() {
     assert!(says(asks(1, 5, Per::Job)).ends_with("ask for at most gpu:4"));
     assert!(says(asks(2, 3, Per::Task)).ends_with("ask for at most gpu:2/task"));
     assert!(says(asks(5, 1, Per::Task)).ends_with("they have 4 in all: ask for fewer tasks"));
-    let amount = Amount::OnNodes { count: 1, per: Per::Job };
+    let amount = Amount::OnNodes { count: 1, per: Per::Job, vacates: false };
     let name = ResourceName::new("fpga").unwrap();
     let other = JobSpec { resources: vec![ResourceWish { name, amount }], ..job(1) };
     assert!(says(other).starts_with("no node has a device fpga"));
@@ -223,7 +337,7 @@ fn a_job_that_is_queued_again_gets_the_devices_of_another_node() {
     assert_ne!(node, other);
     assert_eq!(has(&c, lost).len(), 4);
     c.event(Event::NodeJoined { node, spec: node_spec(8, 1000) });
-    assert_eq!(c.core.devices().on(node).filter(|it| it.user.is_none()).count(), 4);
+    assert_eq!(c.core.devices().on(node).filter(|it| it.users.is_empty()).count(), 4);
     c.drain();
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 pub use tutti_linux::cgroup::Haste;
 use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, NoCgroup};
+use tutti_linux::device_control::Gate;
 use tutti_linux::pidfd::Held;
 use tutti_linux::signal::{self, Halt, Walk, WalkError, WalkReport};
 use tutti_linux::{Error, Result};
@@ -234,6 +235,15 @@ impl Cgroup {
 
     pub fn close_devices(&self, closed: &[(u32, u32)]) -> Result<()> {
         ask!(self, group => group.close_devices(closed), (_machine, _path) => Ok(()))
+    }
+
+    pub fn close_devices_by_gate(&self, closed: &[(u32, u32)], own: &[(u32, u32)]) -> Result<Gate> {
+        ask!(self, group => group.close_devices_by_gate(closed, own),
+             (_machine, _path) => Gate::unattached())
+    }
+
+    pub fn device_gate(&self) -> Result<Option<Gate>> {
+        ask!(self, group => group.device_gate(), (_machine, _path) => Ok(None))
     }
 
     pub fn closes_devices(&self) -> bool {

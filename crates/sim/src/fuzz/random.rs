@@ -123,6 +123,7 @@ const KINDS: &[Kind] = &[
     (48, Who::Users, |random| Step::EndStepTask(random.place(), random.place(), status(random))),
     (24, Who::Users, |random| Step::CancelStep(random.place(), random.one_in(2))),
     (12, Who::Users, |random| Step::StepFrontEndLost(random.place())),
+    (36, Who::Users, |random| Step::SubmitVacating(Box::new(spec(random)), random.below(200 * MS))),
     (36, Who::Users, |random| Step::SubmitLater(Box::new(spec(random)), random.below(200 * MS))),
     (36, Who::Users, |random| {
         let (batch, shell) = (random.one_in(2), random.one_in(3));
@@ -227,7 +228,7 @@ fn resources(random: &mut Random) -> Vec<ResourceWish> {
     }
     if random.one_in(5) {
         let per = *random.any(&[Per::Job, Per::Node, Per::Task]);
-        let amount = Amount::OnNodes { count: 1 + random.number(3), per };
+        let amount = Amount::OnNodes { count: 1 + random.number(3), per, vacates: false };
         wishes.push(ResourceWish { name: device_name(), amount });
     }
     wishes

@@ -98,7 +98,8 @@ impl Step {
             | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
-            Self::JobClass(..) | Self::AfterUse(..) => false,
+            // Changes are put off for those that vacate.
+            Self::JobClass(..) | Self::AfterUse(..) | Self::SubmitVacating(..) => false,
             _ => true,
         }
     }
@@ -145,6 +146,7 @@ impl Step {
             | Self::SubmitHeld(..)
             | Self::SubmitBatch(_)
             | Self::SubmitAfter(..)
+            | Self::SubmitVacating(..)
             | Self::SubmitLater(..)
             | Self::SubmitWarned(..)
             | Self::SubmitSaver(..)

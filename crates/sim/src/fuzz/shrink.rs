@@ -145,6 +145,12 @@ fn simpler(step: &Step) -> Vec<Step> {
             let plain = [Step::Submit(spec.clone()), Step::SubmitAfter(spec, first, false, false)];
             plain.into_iter().chain(fewer).collect()
         }
+        Step::SubmitVacating(spec, ns) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new);
+            let fewer = fewer.map(|spec| Step::SubmitVacating(spec, ns));
+            let plain = [Step::Submit(spec.clone()), Step::SubmitVacating(spec, ns / 2)];
+            plain.into_iter().chain(fewer).collect()
+        }
         Step::SubmitLater(spec, ns) => {
             let fewer = simpler_spec(&spec).into_iter().map(Box::new);
             let fewer = fewer.map(|spec| Step::SubmitLater(spec, ns));

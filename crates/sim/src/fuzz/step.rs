@@ -129,6 +129,8 @@ pub enum Step {
     StepFrontEndLost(usize),
     /// A user asks for a job that begins after so many nanoseconds at the earliest.
     SubmitLater(#[serde(with = "asked")] Box<JobSpec>, u64),
+    /// A user asks for a job that is asked to vacate so many nanoseconds before it loses a turn.
+    SubmitVacating(#[serde(with = "asked")] Box<JobSpec>, u64),
     /// A user asks for a job, or a batch job, that gets a signal so many nanoseconds before its
     /// limit: only its roots, or all.
     SubmitWarned(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool),
@@ -317,6 +319,11 @@ impl Step {
                 let spec = (**spec).clone();
                 let after = after(cluster, jobs, *one, *stays);
                 let options = SubmitOptions { after, ..SubmitOptions::default() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::SubmitVacating(spec, ns) => {
+                let (spec, vacate) = ((**spec).clone(), Some(Nanos(*ns)));
+                let options = SubmitOptions { vacate, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
             Self::SubmitLater(spec, ns) => {
@@ -698,6 +705,10 @@ impl fmt::Display for Step {
                 let (tasks, class, jobs) = (spec.tasks, &spec.class, jobs.join(between));
                 let stays = if *stays { ", stays" } else { "" };
                 write!(f, "submit a job of {tasks} tasks, {class}, after {jobs}{stays}")
+            }
+            Self::SubmitVacating(spec, ns) => {
+                let (tasks, class) = (spec.tasks, &spec.class);
+                write!(f, "submit {tasks} tasks, {class}, that vacate {} before", Nanos(*ns))
             }
             Self::SubmitLater(spec, ns) => {
                 let (tasks, class) = (spec.tasks, &spec.class);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
-use tutti_sim::fuzz::{Script, Who, play, shrink};
+use tutti_sim::fuzz::{Script, Step, Who, play, shrink};
 
 /// The value of the parameter `policy` that stands for `dhc`.
 const DHC: u64 = 5;
@@ -65,6 +65,22 @@ fn whatever_happens_to_blocks() {
     let dhc = |seed| vec![("policy", DHC), ("rows", 1 + seed % 3), ("migration", seed / 3 % 2)];
     try_seeds_with(Who::Everybody, 120, dhc);
     try_seeds_with(Who::Users, 120, dhc);
+}
+
+/// Jobs that have a device in turns are in no slot together.
+#[test]
+fn whichever_jobs_have_devices_in_turns() {
+    for seed in seeds() {
+        let who = if seed % 2 == 0 { Who::Users } else { Who::Everybody };
+        let mut script = Script::random(seed, 120, who);
+        let params = [("share_devices", seed / 2 % 2), ("rows", 2 + seed / 4 % 3)];
+        let params = params.map(|(name, value)| (name.to_owned(), value));
+        script.start.params.extend(params);
+        script.steps.splice(..0, (0..3).map(|node| Step::Devices(node, 2)));
+        if let Some((script, failure)) = shrink(&script) {
+            panic!("seed {seed}: {}\n{script}", failure.what);
+        }
+    }
 }
 
 /// Scripts that failed once.

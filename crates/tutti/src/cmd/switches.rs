@@ -193,6 +193,7 @@ mod tests {
             due_ns,
             began_ns: due_ns,
             stopped_ns: resumed_ns,
+            devices_ns: 0,
             resumed_ns,
             left: Vec::new(),
             yields: Vec::new(),

@@ -357,7 +357,7 @@ fn of_node(node: &NodeReport, column: &str) -> String {
             None => "N/A".into(),
         },
         "gres" => gres(node, |_| true),
-        "gresused" => gres(node, |device| device.job.is_some()),
+        "gresused" => gres(node, |device| !device.jobs.is_empty()),
         "features" | "features_act" => super::or_null(super::features(node)),
         "reason" => match node.drained.as_deref() {
             None | Some("") => "none".into(),

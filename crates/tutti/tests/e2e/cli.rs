@@ -173,7 +173,7 @@ fn json_has_the_documented_keys() {
     check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
     check_keys(&params["classes"], &[&["name"][..], &CLASS_RULES].concat());
     let switches = json(&["switches", "--json"]);
-    let times = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "spread_ns"];
+    let times = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "devices_ns", "spread_ns"];
     let keys = [&times[..], &["left", "yields", "came", "running", "stragglers"]].concat();
     check_keys(&switches[0][1], &keys);
     let doctor = json(&["doctor", "--json"]);

@@ -7,11 +7,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 /// What stands for a device: `/dev/zero` and `/dev/full`, in the directory of a test.
-const ZERO: (u64, u64) = (1, 5);
+pub(crate) const ZERO: (u64, u64) = (1, 5);
 const FULL: (u64, u64) = (1, 7);
 
 /// A device file that all may open.
-fn stand_in(instance: &Instance, name: &str, (major, minor): (u64, u64)) -> PathBuf {
+pub(crate) fn stand_in(instance: &Instance, name: &str, (major, minor): (u64, u64)) -> PathBuf {
     needs_root("to make device files");
     let path = instance.work.canonicalize().unwrap().join(name);
     mknod(&path, SFlag::S_IFCHR, Mode::empty(), makedev(major, minor)).unwrap();
@@ -19,7 +19,7 @@ fn stand_in(instance: &Instance, name: &str, (major, minor): (u64, u64)) -> Path
     path
 }
 
-fn node_of(instance: &Instance) -> String {
+pub(crate) fn node_of(instance: &Instance) -> String {
     instance.tutti(&["nodes", "--json"]).expect(0).json()[0]["name"].as_str().unwrap().to_owned()
 }
 
@@ -32,7 +32,7 @@ fn with_two(instance: &Instance) -> (String, [PathBuf; 2]) {
     (node, files)
 }
 
-fn listed(instance: &Instance) -> Value {
+pub(crate) fn listed(instance: &Instance) -> Value {
     let all = instance.tutti(&["nodes", "device", "--json"]).expect(0).json();
     all.as_object().unwrap().values().next().unwrap().clone()
 }
@@ -45,7 +45,7 @@ fn a_job_finds_its_devices_and_another_waits_until_they_are_free() {
     let two = listed(&instance);
     assert_eq!((&two[0]["device"], &two[1]["device"]), (&"gpu:0".into(), &"gpu:1".into()));
     assert_eq!(two[0]["files"], json!([files[0].to_str().unwrap()]));
-    assert_eq!((&two[0]["origin"], &two[0]["job"]), (&"named".into(), &Value::Null));
+    assert_eq!((&two[0]["origin"], &two[0]["jobs"]), (&"named".into(), &json!([])));
     let line = "echo got $TUTTI_DEVICES $TUTTI_RESOURCE_GPU; env | grep -c VISIBLE; sleep $NAP";
     let holds = instance.start(&["run", "--gpus", "2", "sh", "-c", line]);
     holds.wait_for(&format!("got {},{} 0,1", files[0].display(), files[1].display()));
@@ -55,7 +55,7 @@ fn a_job_finds_its_devices_and_another_waits_until_they_are_free() {
     assert_eq!((&job["state"], &job["resources"]), (&"queued".into(), &json!(["gpu:1/task"])));
     assert!(job["reason"].as_str().unwrap().contains("its devices: gpu"), "{job}");
     assert_eq!(instance.job(1)["resources"], json!(["gpu=0,1"]));
-    assert_eq!(listed(&instance)[1]["job"], json!(1));
+    assert_eq!(listed(&instance)[1]["jobs"], json!([1]));
     let nodes = instance.tutti(&["nodes"]).expect(0).text();
     assert!(nodes.contains("DEVICES") && nodes.contains("gpu:2/2"), "{nodes}");
     assert!(instance.tutti(&["ps"]).expect(0).text().contains("[gpu=0,1]"));

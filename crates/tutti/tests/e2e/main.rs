@@ -34,6 +34,7 @@ mod control;
 mod deadline;
 mod demo;
 mod devices;
+mod devices_in_turns;
 mod dhc;
 mod disk;
 mod env;

@@ -18,7 +18,7 @@ fn root_of_sources() -> PathBuf {
 }
 
 /// Builds an example of the library for C.
-fn example(compiler: &str, name: &str, of_test: &str) -> String {
+pub(crate) fn example(compiler: &str, name: &str, of_test: &str) -> String {
     let c = root_of_sources().join("c");
     let (include, library) = (c.display().to_string(), c.join("tutti-vacate.c"));
     let options = ["-pthread", "-I", &include, library.to_str().unwrap()];
@@ -82,8 +82,8 @@ fn send(pid: i32, signal: Signal) {
 
 /// Runs two jobs of these commands at once, each on both processors, which must both end well and
 /// have given their device up.
-fn take_turns(instance: &Instance, size: &[&str], command: &[&str]) {
-    let args = [&["run", "--vacate", LEAD], size, command].concat();
+pub(crate) fn take_turns(instance: &Instance, options: &[&str], command: &[&str]) {
+    let args = [&["run"], options, command].concat();
     let both = [instance.start(&args), instance.start(&args)];
     for done in both.map(Running::wait) {
         let said = done.expect(0).text();
@@ -98,7 +98,7 @@ fn take_turns(instance: &Instance, size: &[&str], command: &[&str]) {
 fn programs_of_c_hold_a_device_in_their_turns_only() {
     let instance = up();
     let device = example("cc", "device", "turns");
-    take_turns(&instance, &["-c", "2"], &[&device, "lock", "6"]);
+    take_turns(&instance, &["--vacate", LEAD, "-c", "2"], &[&device, "lock", "6"]);
     assert!(metric(&instance, "tutti_vacate_notices_total") >= 6);
     assert!(metric(&instance, "tutti_vacate_seconds_count") >= 6);
 }
@@ -107,7 +107,7 @@ fn programs_of_c_hold_a_device_in_their_turns_only() {
 fn programs_of_mpi_hold_a_device_in_their_turns_only() {
     let instance = up();
     let lockstep = example("mpicc.mpich", "lockstep", "turns");
-    take_turns(&instance, &["-n", "2"], &[&lockstep, "lock", "6"]);
+    take_turns(&instance, &["--vacate", LEAD, "-n", "2"], &[&lockstep, "lock", "6"]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn programs_of_python_hold_a_device_in_their_turns_only() {
         "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={0} python3 {0}/examples/vacate.py lock 6",
         python.display()
     );
-    take_turns(&instance, &["-c", "2"], &["sh", "-c", &line]);
+    take_turns(&instance, &["--vacate", LEAD, "-c", "2"], &["sh", "-c", &line]);
 }
 
 /// A job that answers as `body` says, and one to take turns with.

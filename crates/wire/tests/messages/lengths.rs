@@ -112,6 +112,7 @@ fn share(tasks: usize) -> Share {
         held: None,
         devices,
         closed,
+        in_turns: true,
         is_closed: true,
     }
 }
@@ -204,6 +205,7 @@ fn answer(answer: Answer) -> Answer {
                 due_ns: u64::MAX,
                 began_ns: u64::MAX,
                 stopped_ns: u64::MAX,
+                devices_ns: u64::MAX,
                 resumed_ns: u64::MAX,
                 left: jobs,
                 yields: Vec::new(),

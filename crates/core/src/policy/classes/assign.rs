@@ -20,6 +20,7 @@
 
 use super::Contender;
 use crate::controller::Core;
+use crate::devices::Asker;
 use crate::policy::{lay_on, shared, tasks_by_memory};
 use crate::state::record::Place;
 use crate::state::record::{Binding, Part, Residence};
@@ -56,6 +57,9 @@ impl Core {
 
     /// The cheapest assignment for a bumper, if there is a possible one.
     pub(super) fn cheapest(&self, contender: &Contender) -> Option<Vec<Part>> {
+        if self.first_row().is_some_and(|row| self.matrix.is_barred(contender.job, row)) {
+            return None;
+        }
         let floor = self.floor(contender.job, |node| self.eligible(node, contender.priority));
         let positions = self.positions(contender.job, &floor);
         let assignments =
@@ -236,7 +240,7 @@ impl Core {
         }
         let machine = self.matrix.width();
         if spec.processors_per_task.is_none() && u64::from(spec.tasks) > machine {
-            let free = |node| self.machine().room_beside(node, spec);
+            let free = |node| self.machine().room_beside(node, spec, self.first_row());
             let parts = shared(self.machine(), spec, &free).ok()?;
             return parts.iter().all(all_there).then_some(parts);
         }
@@ -250,7 +254,7 @@ impl Core {
             .and_then(|it| it.part(node))
             .map_or(0, |part| crate::termination::memory_of(part, spec));
         let memory = self.nodes.free_bytes(node).saturating_add(has);
-        tasks_by_memory(memory, spec).min(self.devices.tasks(node, spec, Some(job)))
+        tasks_by_memory(memory, spec).min(self.devices.tasks(node, spec, Asker::alone(Some(job))))
     }
 }
 

@@ -188,6 +188,9 @@ impl Core {
         if !contender.ending && self.lacks(contender).is_some() {
             return None;
         }
+        if self.first_row().is_some_and(|row| self.matrix.is_barred(contender.job, row)) {
+            return None;
+        }
         let parts = self.closest(contender)?;
         let lacks = !contender.ending && self.lacks(&contender.with(&parts)).is_some();
         (!lacks).then_some(parts)

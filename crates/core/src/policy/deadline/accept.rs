@@ -154,7 +154,7 @@ impl Core {
             node,
             processors: column.processors.clone(),
             apart: column.processors.without(&self.used_by_others(sharers, node, column)),
-            tasks: self.machine().room_beside(node, spec),
+            tasks: self.machine().room_beside(node, spec, None),
         })
     }
 

@@ -56,8 +56,12 @@ pub(crate) struct Contender<'a> {
 /// Processors by node.
 pub(crate) type Taken = BTreeMap<NodeId, ProcessorSet>;
 
-/// The jobs of them that run, and which processors they take.
-pub(crate) fn decide(contenders: &mut [Contender<'_>]) -> (Vec<JobId>, Taken) {
+/// The jobs of them that run, and which processors they take; `meets`: whether a job may not run
+/// beside these, whichever processors it has.
+pub(crate) fn decide(
+    contenders: &mut [Contender<'_>],
+    meets: impl Fn(JobId, &[JobId]) -> bool,
+) -> (Vec<JobId>, Taken) {
     contenders.sort_unstable_by_key(|contender| (contender.claim, contender.job));
     let (mut run, mut taken) = (Vec::new(), Taken::new());
     for contender in contenders.iter() {
@@ -65,7 +69,7 @@ pub(crate) fn decide(contenders: &mut [Contender<'_>]) -> (Vec<JobId>, Taken) {
         let is_free = |part: &Part| {
             taken.get(&part.node).is_none_or(|taken| !taken.overlaps(&part.processors))
         };
-        if !parts().all(is_free) {
+        if !parts().all(is_free) || meets(contender.job, &run) {
             continue;
         }
         for part in parts() {
@@ -120,7 +124,7 @@ pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<J
         // What one could not have of its time, since it was also another's, comes after that.
         jobs.iter_mut().for_each(|prospect| prospect.time.forget_before(clock));
         let mut contenders: Vec<Contender<'_>> = jobs.iter().map(|it| it.as_of(clock)).collect();
-        let (run, _) = decide(&mut contenders);
+        let (run, _) = decide(&mut contenders, |_, _| false);
         let runs = |prospect: &Prospect<'_>| run.contains(&prospect.contender.job);
         let ends = jobs.iter().filter(|it| runs(it)).filter_map(|it| it.left);
         let begins = jobs.iter().filter(|it| !runs(it)).filter_map(|it| it.time.first());

@@ -52,8 +52,9 @@ impl Core {
             let contender = Contender { claim, job, parts };
             contenders.entry(sharers).or_default().push(contender);
         }
+        let meets = |job, run: &[JobId]| self.matrix.kept_apart(job).any(|it| run.contains(&it));
         let rows = contenders.into_iter();
-        rows.map(|(sharers, mut contenders)| (sharers, decide(&mut contenders).0)).collect()
+        rows.map(|(sharers, mut contenders)| (sharers, decide(&mut contenders, meets).0)).collect()
     }
 
     /// Where a job runs if it does; `None` if it can't, or may be put anywhere.
@@ -138,6 +139,7 @@ impl Core {
             .iter()
             .filter(|part| !part.lost)
             .all(|part| part.processors.is_subset(&self.matrix.free_on(Some(row), part.node)))
+            && !self.matrix.is_barred(job, row)
     }
 
     /// Starts jobs that wait and were promised nothing, wherever they fit: those at risk first,

@@ -66,7 +66,7 @@ fn say_open() {
 fn table(nodes: &[&NodeReport]) -> Table {
     let left = |title| (title, Align::Left);
     let titles = ["NODE", "DEVICE", "FILES", "PCI ADDRESS"].map(left);
-    let ends = [("NUMA", Align::Right), left("ORIGIN"), ("JOB", Align::Right)];
+    let ends = [("NUMA", Align::Right), left("ORIGIN"), left("JOBS")];
     let mut table = Table::new(&[&titles[..], &ends].concat());
     for (node, device) in
         nodes.iter().flat_map(|node| node.devices.iter().map(move |it| (node, it)))
@@ -78,7 +78,7 @@ fn table(nodes: &[&NodeReport]) -> Table {
             device.pci_address.clone().unwrap_or_default(),
             device.numa_node.map(|node| node.to_string()).unwrap_or_default(),
             device.origin.clone(),
-            device.job.map(|job| job.to_string()).unwrap_or_default(),
+            device.jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         ]);
     }
     table
@@ -90,7 +90,7 @@ pub(super) fn counts(devices: &[DeviceReport]) -> String {
     let mut counts: Vec<(String, usize, usize)> = Vec::new();
     for device in devices {
         let name = name_of(device);
-        let used = usize::from(device.job.is_some());
+        let used = usize::from(!device.jobs.is_empty());
         match counts.last_mut().filter(|(last, ..)| *last == name) {
             Some((_, in_use, all)) => (*in_use, *all) = (*in_use + used, *all + 1),
             None => counts.push((name, used, 1)),

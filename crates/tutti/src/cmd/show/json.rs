@@ -2,7 +2,7 @@
 
 use super::{file_name, on_node_loss};
 use serde::Serialize;
-use tutti_types::OnBadExit;
+use tutti_types::{JobId, OnBadExit};
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
 use tutti_wire::report::{JobReport, StartReport};
@@ -24,6 +24,7 @@ pub(super) struct Shown<'a> {
     steps: &'a [StepReport],
     front_end: Option<&'a str>,
     processors_in_use: u32,
+    shares_devices_with: &'a [JobId],
     used_on: Vec<UsedOn<'a>>,
     expected: Option<&'a StartReport>,
 }
@@ -84,6 +85,7 @@ impl<'a> Shown<'a> {
             steps: &report.steps,
             front_end: report.front_end.as_deref(),
             processors_in_use: report.processors_in_use,
+            shares_devices_with: &report.shares_devices_with,
             used_on: used.iter().map(UsedOn::of).collect(),
             expected,
         }

@@ -209,6 +209,7 @@ fn text_of(report: &ShowReport, used: &[(String, Usage)]) -> String {
     }
     lines.add("queue", job.queue.as_deref().unwrap_or_default());
     lines.add("resources", job.resources.join(", "));
+    lines.add("shared", shared_devices(&report.shares_devices_with));
     lines.add("front end", report.front_end.as_deref().unwrap_or_default());
     lines.add("nodes", nodes(report));
     lines.add("in use", in_use(report));
@@ -434,6 +435,16 @@ fn deadline(job: &JobReport) -> String {
 fn time(job: &JobReport) -> String {
     let [waited, ran, suspended] = account::times(job);
     format!("waited {waited}, its turns gave it {ran}, suspended {suspended}")
+}
+
+/// With which jobs it has devices in turns.
+fn shared_devices(jobs: &[JobId]) -> String {
+    let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    match names.len() {
+        0 => String::new(),
+        1 => format!("devices in turns with job {}", names[0]),
+        _ => format!("devices in turns with jobs {}", names.join(", ")),
+    }
 }
 
 /// How many of its processors it has at present, of a job that runs.

@@ -469,6 +469,7 @@ mod tests {
             due_ns: began_ns,
             began_ns,
             stopped_ns: began_ns + 10,
+            devices_ns: 0,
             resumed_ns: began_ns + 20,
             left: jobs(left),
             yields: Vec::new(),

@@ -1,0 +1,185 @@
+//! Devices that jobs have in turns: only the job that runs can open them.
+
+use crate::devices::{ZERO, listed, node_of, stand_in};
+use crate::harness::{Instance, Running, eventually, group_of};
+use crate::recovery::kill_daemon;
+use crate::vacate::{example, take_turns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tutti_linux::cgroup::{Cgroup, mount_points};
+use tutti_linux::device_control::Gate;
+
+/// Opens a device again and again. Writes a line for each attempt: when it began and ended, by the
+/// monotonic clock in nanoseconds, and whether the device opened.
+const TRIES: &str = "\
+import os, sys, time
+now = lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+print('at', os.getpid(), flush=True)
+with open('tries-' + sys.argv[2], 'w', buffering=1) as log:
+    while True:
+        began = now()
+        try:
+            os.close(os.open(sys.argv[1], os.O_RDONLY))
+            opened = 1
+        except PermissionError:
+            opened = 0
+        log.write(f'{began} {now()} {opened}\\n')
+        time.sleep(0.001)
+";
+
+/// An instance of the system with one GPU, and its file.
+fn with_one(settings: &[&str]) -> (Instance, String) {
+    let instance = Instance::of_the_system().up();
+    instance.tutti(&[&["params"], settings].concat()).expect(0);
+    let file = stand_in(&instance, "zero", ZERO).display().to_string();
+    let setting = format!("gpu:0={file}");
+    instance.tutti(&["nodes", "device", &node_of(&instance), &setting]).expect(0);
+    (instance, file)
+}
+
+/// Two jobs that try to open the GPU, and the process of each.
+fn two_that_try(instance: &Instance, file: &str) -> [(Running, i32); 2] {
+    let program = instance.work.join("tries.py");
+    fs::write(&program, TRIES).unwrap();
+    ["1", "2"].map(|name| {
+        let program = program.to_str().unwrap();
+        let job = instance.start(&["run", "--gpus", "1", "python3", program, file, name]);
+        job.wait_for("at ");
+        let pid = job.out().split_whitespace().nth(1).unwrap().parse().unwrap();
+        (job, pid)
+    })
+}
+
+/// The attempts of a job: when each began and ended, and whether the device opened.
+fn attempts(instance: &Instance, name: &str) -> Vec<(u64, u64, bool)> {
+    let text = fs::read_to_string(instance.work.join(format!("tries-{name}"))).unwrap();
+    // The last line may not be whole.
+    let lines = text.lines().take(text.matches('\n').count());
+    let numbers = lines.map(|line| line.split(' ').map(|it| it.parse::<u64>().unwrap()));
+    numbers
+        .map(|mut it| (it.next().unwrap(), it.next().unwrap(), it.next().unwrap() == 1))
+        .collect()
+}
+
+/// How often the device was another job's than before, as its attempts have it.
+fn handovers(instance: &Instance) -> usize {
+    let opened = |name: &str| -> Vec<(u64, u64, u64)> {
+        let number: u64 = name.parse().unwrap();
+        let all = attempts(instance, name).into_iter().filter(|it| it.2);
+        all.map(|(began, ended, _)| (began, ended, number)).collect()
+    };
+    let mut all = [opened("1"), opened("2")].concat();
+    all.sort_unstable();
+    all.windows(2).filter(|pair| pair[0].2 != pair[1].2).count()
+}
+
+/// The gate of the job that a process is of.
+fn gate_of(pid: i32) -> Gate {
+    let group = group_of(pid);
+    let tops = mount_points();
+    let groups = tops.iter().map(|top| top.join(group.trim_start_matches('/')));
+    let above =
+        groups.flat_map(|it| it.ancestors().map(Path::to_path_buf).collect::<Vec<PathBuf>>());
+    let gate = |path: PathBuf| Cgroup::open(&path).ok()?.device_gate().ok()?;
+    above.into_iter().find_map(gate).expect("the job has a gate")
+}
+
+/// Whether both gates are open at once. A switch between two looks does not count, unless they
+/// take so long that there may have been several.
+fn both_are_open(gates: &[Gate; 2]) -> bool {
+    let began = Instant::now();
+    let seen = [&gates[0], &gates[1], &gates[0]].map(Gate::is_open);
+    seen == [true; 3] && began.elapsed() < Duration::from_millis(50)
+}
+
+fn end(jobs: [(Running, i32); 2]) {
+    for (job, _) in jobs {
+        job.signal(Signal::SIGTERM);
+        job.wait();
+    }
+}
+
+#[test]
+fn programs_of_mpi_have_a_device_in_turns() {
+    let (instance, file) = with_one(&["quantum=600ms"]);
+    let lockstep = example("mpicc.mpich", "lockstep", "device");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let both = eventually("both have it", || {
+                let jobs = listed(&instance)[0]["jobs"].clone();
+                (jobs.as_array().unwrap().len() == 2).then_some(jobs)
+            });
+            assert_eq!(both, json!([1, 2]));
+            let shown = instance.tutti(&["show", "1"]).expect(0).text();
+            assert!(shown.contains("devices in turns with job 2"), "{shown}");
+            let shown = instance.tutti(&["show", "2", "--json"]).expect(0).json();
+            assert_eq!(shown[0]["shares_devices_with"], json!([1]));
+        });
+        let options = ["-n", "2", "--gpus", "1", "--vacate", "300ms"];
+        take_turns(&instance, &options, &[&lockstep, &file, "8"]);
+    });
+    let nodes = instance.tutti(&["switches", "--json"]).expect(0).json();
+    let records = nodes[0][1].as_array().unwrap();
+    let both = records.iter().filter(|it| it["left"] != json!([]) && it["came"] != json!([]));
+    let costs: Vec<u64> = both.map(|it| it["devices_ns"].as_u64().unwrap()).collect();
+    assert!(costs.len() >= 3 && costs.iter().all(|&ns| ns > 0), "{costs:?}");
+}
+
+#[test]
+fn a_job_that_runs_on_out_of_its_turn_cannot_open_the_device() {
+    let (instance, file) = with_one(&["quantum=100ms", "share_devices=all"]);
+    instance.tutti(&["params", "--class", "interactive", "control=signal"]).expect(0);
+    let jobs = two_that_try(&instance, &file);
+    let gates = [gate_of(jobs[0].1), gate_of(jobs[1].1)];
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        for (_, pid) in &jobs {
+            // Another process continues what the agent has stopped.
+            kill(Pid::from_raw(*pid), Signal::SIGCONT).unwrap();
+        }
+        assert!(!both_are_open(&gates), "both are open");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let most = usize::try_from(began.elapsed().as_millis() / 100).unwrap() + 2;
+    for name in ["1", "2"] {
+        let (open, closed): (Vec<_>, Vec<_>) =
+            attempts(&instance, name).into_iter().partition(|it| it.2);
+        assert!(open.len() > 100 && closed.len() > 100, "{} {}", open.len(), closed.len());
+    }
+    let found = handovers(&instance);
+    assert!((10..=most).contains(&found), "{found} of at most {most}");
+    end(jobs);
+}
+
+#[test]
+fn a_device_is_open_to_one_job_at_most_while_agents_are_killed() {
+    let (instance, file) = with_one(&["quantum=100ms", "share_devices=all"]);
+    let jobs = two_that_try(&instance, &file);
+    let gates = [gate_of(jobs[0].1), gate_of(jobs[1].1)];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(!both_are_open(&gates), "both are open");
+            }
+        });
+        for _ in 0..6 {
+            std::thread::sleep(Duration::from_millis(370));
+            kill_daemon(&instance, "agent");
+            for gate in &gates {
+                eventually("its next turn", || gate.is_open().then_some(()));
+                eventually("the end of it", || (!gate.is_open()).then_some(()));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    for name in ["1", "2"] {
+        assert!(attempts(&instance, name).iter().all(|it| it.2), "it never runs out of its turn");
+    }
+    end(jobs);
+}
