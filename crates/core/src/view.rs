@@ -199,6 +199,13 @@ impl Latest {
 }
 
 impl Core {
+    /// When all that was decided so far is counted for jobs: not at once where changes of the
+    /// timetable are put off.
+    #[must_use]
+    pub fn counts_from(&self) -> ClusterTime {
+        self.ledger.last_stage().map_or(self.now, |at| at.max(self.now))
+    }
+
     /// All jobs that have not ended, by number, as of `now`.
     pub fn jobs(&self, now: ClusterTime) -> impl Iterator<Item = JobView<'_>> {
         self.jobs.values().map(move |record| self.view(record, now))

@@ -125,6 +125,11 @@ impl Ledger {
         self.stages.front().map_or(ClusterTime::NEVER, |stage| stage.at)
     }
 
+    /// When the last stage begins that hasn't yet.
+    pub(crate) fn last_stage(&self) -> Option<ClusterTime> {
+        self.stages.back().map(|stage| stage.at)
+    }
+
     /// Opens a job's account.
     pub fn open(&mut self, job: JobId, opening: Opening) {
         // A job that gets its turns at once will most likely run at home and nowhere else, and

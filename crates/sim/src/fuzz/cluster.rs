@@ -98,6 +98,8 @@ pub struct Cluster {
     pub roll_outs: u32,
     /// Whether jobs were given other classes by request.
     has_reclassed: bool,
+    /// Whether a job was asked for that is asked to vacate.
+    has_vacating: bool,
     /// By how much changes took effect later for jobs that are asked to vacate, in all, in
     /// nanoseconds. Nodes run others in place of an ended job at once, and the ledger counts that
     /// from the change on, so it may be off by so much.
@@ -146,6 +148,7 @@ impl Cluster {
             requeue_orders: BTreeMap::new(),
             roll_outs: 0,
             has_reclassed: false,
+            has_vacating: false,
             put_off_ns: 0,
             launches: BTreeMap::new(),
             joins: BTreeMap::new(),
@@ -481,11 +484,20 @@ impl Cluster {
         self.log.extend(actions);
         let mut violations = check::check(&self.core);
         self.has_reclassed |= matches!(event, Event::SetJobClass { .. });
+        self.has_vacating |= matches!(
+            &event,
+            Event::SubmitWith { options, .. } | Event::SubmitArray { options, .. }
+                if options.vacate.is_some()
+        );
         violations.retain(|it| !(self.has_reclassed && it.rule == check::Rule::KeptRows));
         assert!(violations.is_empty(), "after {event:?}: {violations:#?}");
         let latest = self.timetables.values().filter_map(|sent| sent.back());
         let late = latest.map(|sent| sent.activates.0.saturating_sub(self.now));
-        self.put_off_ns += late.max().unwrap_or(0);
+        // Nodes know of ends by themselves, so some changes need no timetable.
+        let counted = self.core.counts_from().0.saturating_sub(self.now);
+        if self.has_vacating {
+            self.put_off_ns += late.max().unwrap_or(0).max(counted);
+        }
         self.compare_timetables(&event);
         self.compare_views();
         self.check_steps();
