@@ -149,6 +149,7 @@ class JobInfo:
     details: Optional[Dict[str, Any]] = None
     front_end: Optional[str] = None
     processors_in_use: Optional[int] = None
+    shares_devices_with: Optional[List[int]] = None
     used_on: Optional[List[Dict[str, Any]]] = None
     expected: Optional[Dict[str, Any]] = None
     environment: Optional[List[str]] = None

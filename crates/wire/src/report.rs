@@ -608,8 +608,8 @@ pub struct SwitchRecord {
     pub stopped_ns: u64,
     /// When what came was running.
     pub resumed_ns: u64,
-    /// How long it took between these two to close the devices that jobs have in turns to what left,
-    /// and to open them to what came; 0 where none has any.
+    /// How long it took between these two to close the devices that jobs have in turns to what
+    /// left, and to open them to what came; 0 where none has any.
     #[serde(default)]
     pub devices_ns: u64,
     /// What was asked to stop, or makes way.

@@ -3,7 +3,7 @@
 use crate::devices::{ZERO, listed, node_of, stand_in};
 use crate::harness::{Instance, Running, eventually, group_of};
 use crate::recovery::kill_daemon;
-use crate::vacate::{example, take_turns};
+use crate::vacate::with_library;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -105,24 +105,21 @@ fn end(jobs: [(Running, i32); 2]) {
 }
 
 #[test]
-fn programs_of_mpi_have_a_device_in_turns() {
-    let (instance, file) = with_one(&["quantum=600ms"]);
-    let lockstep = example("mpicc.mpich", "lockstep", "device");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let both = eventually("both have it", || {
-                let jobs = listed(&instance)[0]["jobs"].clone();
-                (jobs.as_array().unwrap().len() == 2).then_some(jobs)
-            });
-            assert_eq!(both, json!([1, 2]));
-            let shown = instance.tutti(&["show", "1"]).expect(0).text();
-            assert!(shown.contains("devices in turns with job 2"), "{shown}");
-            let shown = instance.tutti(&["show", "2", "--json"]).expect(0).json();
-            assert_eq!(shown[0]["shares_devices_with"], json!([1]));
-        });
-        let options = ["-n", "2", "--gpus", "1", "--vacate", "300ms"];
-        take_turns(&instance, &options, &[&lockstep, &file, "8"]);
-    });
+fn programs_of_mpi_open_a_device_in_their_own_turns() {
+    let (instance, file) = with_one(&["quantum=300ms"]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/opener.c");
+    let opener = with_library("mpicc.mpich", &source, "opener");
+    let args = ["run", "-n", "2", "--gpus", "1", "--vacate", "100ms", &opener, &file, "6"];
+    let jobs = [instance.start(&args), instance.start(&args)];
+    eventually("both have it", || (listed(&instance)[0]["jobs"] == json!([1, 2])).then_some(()));
+    let shown = instance.tutti(&["show", "1"]).expect(0).text();
+    assert!(shown.contains("devices in turns with job 2"), "{shown}");
+    let shown = instance.tutti(&["show", "2", "--json"]).expect(0).json();
+    assert_eq!(shown[0]["shares_devices_with"], json!([1]));
+    for job in jobs {
+        let said = job.wait().expect(0).text();
+        assert!(said.contains("gave the device up"), "{said}");
+    }
     let nodes = instance.tutti(&["switches", "--json"]).expect(0).json();
     let records = nodes[0][1].as_array().unwrap();
     let both = records.iter().filter(|it| it["left"] != json!([]) && it["came"] != json!([]));

@@ -18,12 +18,17 @@ fn root_of_sources() -> PathBuf {
 }
 
 /// Builds an example of the library for C.
-pub(crate) fn example(compiler: &str, name: &str, of_test: &str) -> String {
+fn example(compiler: &str, name: &str, of_test: &str) -> String {
+    let source = root_of_sources().join("c/examples").join(format!("{name}.c"));
+    with_library(compiler, &source, &format!("{name}-{of_test}"))
+}
+
+/// Builds a program of C with the library.
+pub(crate) fn with_library(compiler: &str, source: &Path, name: &str) -> String {
     let c = root_of_sources().join("c");
     let (include, library) = (c.display().to_string(), c.join("tutti-vacate.c"));
     let options = ["-pthread", "-I", &include, library.to_str().unwrap()];
-    let source = c.join("examples").join(format!("{name}.c"));
-    compile_with(&options, compiler, &source, &format!("{name}-{of_test}")).display().to_string()
+    compile_with(&options, compiler, source, name).display().to_string()
 }
 
 /// A program of Python that speaks the protocol itself. Each line that arrives is written into the
@@ -82,7 +87,7 @@ fn send(pid: i32, signal: Signal) {
 
 /// Runs two jobs of these commands at once, each on both processors, which must both end well and
 /// have given their device up.
-pub(crate) fn take_turns(instance: &Instance, options: &[&str], command: &[&str]) {
+fn take_turns(instance: &Instance, options: &[&str], command: &[&str]) {
     let args = [&["run"], options, command].concat();
     let both = [instance.start(&args), instance.start(&args)];
     for done in both.map(Running::wait) {
