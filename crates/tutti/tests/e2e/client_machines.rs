@@ -295,3 +295,37 @@ fn open_again(bed: &Bed) {
         let _ = set_permissions(path, Permissions::from_mode(0o666));
     }
 }
+
+#[test]
+fn a_client_machine_that_is_cut_off_loses_its_front_ends_and_comes_back() {
+    let bed = bed_with_desk();
+    // A terminal passes.
+    let size =
+        ask(&bed, &["run", "--pty", "-w", "n2", "--", "sh", "-c", "test -t 1 && echo terminal"]);
+    assert!(size.expect(0).text().contains("terminal"));
+    let front = start_as(&bed, NOBODY, &["run", "-w", "n2", "--", "sleep", &bed.audit.nap]);
+    let line =
+        ["submit", "--parsable", "-o", "/dev/null", "-w", "n2", "--", "sleep", &bed.audit.nap];
+    let kept = ask(&bed, &line).expect(0).text().trim().to_owned();
+    let running = || {
+        let jobs = bed.tutti(1, &["ps", "--json"]).expect(0).json();
+        jobs.as_array().unwrap().iter().filter(|job| job["state"] == "running").count()
+    };
+    eventually("both run", || (running() == 2).then_some(()));
+    bed.bed().cut(bed.node(DESK)).unwrap();
+    within(Duration::from_secs(40), "the end of the one with a front end", || {
+        (running() == 1).then_some(())
+    });
+    assert_eq!(state_of_desk(&bed).as_deref(), Some("away"));
+    drop(front);
+    bed.bed().heal(bed.node(DESK)).unwrap();
+    within(Duration::from_secs(40), "it is back", || (state_of_desk(&bed)? == "up").then_some(()));
+    ask(&bed, &["cancel", "--now", &kept]).expect(0);
+    // An upgrade of its supervisor and agent.
+    let agent = bed.node(DESK).daemon("agent").unwrap();
+    let program = bed.audit.program.to_str().unwrap();
+    bed.tutti(DESK, &["upgrade", program]).expect(0);
+    assert_ne!(bed.node(DESK).daemon("agent"), Some(agent));
+    open_again(&bed);
+    ask(&bed, &["run", "-w", "n2", "true"]).expect(0);
+}
