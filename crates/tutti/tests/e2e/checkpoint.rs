@@ -181,8 +181,9 @@ fn what_can_not_save_its_state_is_refused_with_what_to_do() {
     refused.says("it was submitted without --checkpoint-signal; `tutti requeue");
     let words = ["run", "--checkpoint-signal", "USR1", "sleep", &instance.nap];
     let run = instance.start(&words);
-    eventually("both run", || (instance.nappers().len() == 2).then_some(()));
-    let front = instance.jobs().last().unwrap()["job"].to_string();
+    let front = plain + 1;
+    instance.wait_for_state(front, "running");
+    let front = front.to_string();
     instance.tutti(&["checkpoint", &front]).expect(1).says("its front end waits for its end");
     instance.tutti(&["checkpoint", "99"]).expect(1).says("there is no job 99");
     let script = ["batch", "-o", "out", "--checkpoint-signal", "USR1", "--wrap"];
