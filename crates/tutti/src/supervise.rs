@@ -164,9 +164,7 @@ fn end_with_parent(parent: u32) -> anyhow::Result<()> {
 
 fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     become_independent()?;
-    instance.prepare()?;
-    let Some(lock) = lock(instance)? else {
-        wait_until_it_answers(instance)?;
+    let Some(lock) = lock_unless_up(instance)? else {
         print(&format!("{RUNNING}\n"))?;
         return Ok(Exit::OK);
     };
@@ -227,22 +225,29 @@ fn said_since(instance: &Instance, begins: u64) -> String {
     lines.join("\n")
 }
 
-/// Up means: a job can be submitted. So there must be a controller, and a node with it.
-fn wait_until_it_answers(instance: &Instance) -> anyhow::Result<()> {
-    wait_while(instance, || Ok(()))
+/// The lock of an instance, or none once another supervisor has it up. One that has the lock may
+/// just be ending: then the lock is free soon.
+fn lock_unless_up(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
+    let mut found = None;
+    wait_while(instance, || {
+        instance.prepare()?;
+        found = lock(instance)?;
+        Ok(found.is_some())
+    })?;
+    Ok(found)
 }
 
-/// The same, as long as nothing is wrong.
+/// Waits until the instance is up, or a check says that there is nothing to wait for. Up means: a
+/// job can be submitted. So there must be a controller, and a node with it.
 fn wait_while(
     instance: &Instance,
-    mut check: impl FnMut() -> anyhow::Result<()>,
+    mut is_vain: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
-        if has_node(instance).unwrap_or(false) {
+        if is_vain()? || has_node(instance).unwrap_or(false) {
             return Ok(());
         }
-        check()?;
         anyhow::ensure!(
             Instant::now() < patience,
             "it did not come up within 20 s; see {}",
@@ -457,7 +462,7 @@ impl<'a> Supervisor<'a> {
                     return Err(coded(Code::NotStarted, reason));
                 }
             }
-            Ok(())
+            Ok(false)
         })
     }
 
