@@ -4,6 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use tutti_sim::fuzz::{Script, Step, Who, play, shrink};
+use tutti_types::{Amount, Per, ResourceName, ResourceWish};
 
 /// The value of the parameter `policy` that stands for `dhc`.
 const DHC: u64 = 5;
@@ -67,6 +68,18 @@ fn whatever_happens_to_blocks() {
     try_seeds_with(Who::Users, 120, dhc);
 }
 
+/// Most jobs want a device, and vacate.
+fn wants_device(step: &mut Step) {
+    let Step::Submit(spec) = step else { return };
+    if spec.tasks % 4 == 0 {
+        return;
+    }
+    let name = ResourceName::new("gpu").unwrap();
+    let amount = Amount::OnNodes { count: 1, per: Per::Job, vacates: false };
+    spec.resources = vec![ResourceWish { name, amount }];
+    *step = Step::SubmitVacating(spec.clone(), 1_000_000);
+}
+
 /// Jobs that have a device in turns are in no slot together.
 #[test]
 fn whichever_jobs_have_devices_in_turns() {
@@ -76,6 +89,9 @@ fn whichever_jobs_have_devices_in_turns() {
         let params = [("share_devices", seed / 2 % 2), ("rows", 2 + seed / 4 % 3)];
         let params = params.map(|(name, value)| (name.to_owned(), value));
         script.start.params.extend(params);
+        for step in &mut script.steps {
+            wants_device(step);
+        }
         script.steps.splice(..0, (0..3).map(|node| Step::Devices(node, 2)));
         if let Some((script, failure)) = shrink(&script) {
             panic!("seed {seed}: {}\n{script}", failure.what);
