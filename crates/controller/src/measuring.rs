@@ -134,14 +134,15 @@ impl Driver {
 
     /// An agent has measured its node.
     pub(super) fn on_node_measured(&mut self, node: NodeId, figures: Figures) {
+        // Also figures that are ignored: a node that gives such is not asked all the time.
+        let now = self.now();
+        if let Some(seen) = self.cluster.measuring.nodes.get_mut(&node) {
+            seen.measured = Some(now);
+        }
         let before = self.core.nodes().find(|it| it.id == node).and_then(|it| it.figures);
         if let Some(why) = absurdity(figures, before) {
             let name = self.node_name(node);
             return warn!(code = %Code::BadValue, node = name, "figures of {name} are ignored: {why}");
-        }
-        let now = self.now();
-        if let Some(seen) = self.cluster.measuring.nodes.get_mut(&node) {
-            seen.measured = Some(now);
         }
         self.apply(&Event::NodeMeasured { node, figures });
     }
