@@ -20,11 +20,17 @@ fn try_seeds(who: Who, steps: usize) {
 
 /// With parameters that a seed begins with besides.
 fn try_seeds_with(who: Who, steps: usize, params: impl Fn(u64) -> Vec<(&'static str, u64)>) {
-    for seed in seeds() {
+    try_scripts(|seed| {
         let mut script = Script::random(seed, steps, who);
         let params = params(seed).into_iter().map(|(name, value)| (name.to_owned(), value));
         script.start.params.extend(params);
-        if let Some((script, failure)) = shrink(&script) {
+        script
+    });
+}
+
+fn try_scripts(script: impl Fn(u64) -> Script) {
+    for seed in seeds() {
+        if let Some((script, failure)) = shrink(&script(seed)) {
             panic!("seed {seed}: {}\n{script}", failure.what);
         }
     }
@@ -57,7 +63,16 @@ fn however_jobs_are_placed() {
 /// However jobs come and go, a row waits no longer than the turns of all others.
 #[test]
 fn nobody_starves() {
-    try_seeds(Who::Users, 150);
+    try_scripts(|seed| {
+        let mut script = Script::random(seed, 150, Who::Users);
+        for step in &mut script.steps {
+            // Where changes are put off for such a job, a row may wait longer.
+            if let Step::SubmitVacating(spec, _) = step {
+                *step = Step::Submit(spec.clone());
+            }
+        }
+        script
+    });
 }
 
 /// Controllers of blocks know what is true, and a row of any level has its turn in each round.
@@ -83,7 +98,7 @@ fn wants_device(step: &mut Step) {
 /// Jobs that have a device in turns are in no slot together.
 #[test]
 fn whichever_jobs_have_devices_in_turns() {
-    for seed in seeds() {
+    try_scripts(|seed| {
         let who = if seed % 2 == 0 { Who::Users } else { Who::Everybody };
         let mut script = Script::random(seed, 120, who);
         let params = [("share_devices", seed / 2 % 2), ("rows", 2 + seed / 4 % 3)];
@@ -93,10 +108,8 @@ fn whichever_jobs_have_devices_in_turns() {
             wants_device(step);
         }
         script.steps.splice(..0, (0..3).map(|node| Step::Devices(node, 2)));
-        if let Some((script, failure)) = shrink(&script) {
-            panic!("seed {seed}: {}\n{script}", failure.what);
-        }
-    }
+        script
+    });
 }
 
 /// Scripts that failed once.
