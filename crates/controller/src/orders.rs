@@ -232,6 +232,8 @@ impl Driver {
                     }
                 }
                 self.apply(&Event::SetTimeLimit { job, limit });
+                // Their owners were told.
+                self.decision.broken.clear();
                 self.reply(token, &Reply::Done);
             }
             Err(problem) => self.fail(token, problem),

@@ -357,7 +357,10 @@ fn with_broken_promise(driver: &Driver, view: &JobView<'_>, why: String) -> Stri
         0 => "by now".to_owned(),
         seconds => format!("within {}", format_seconds(seconds)),
     };
-    format!("{why}; its promised start ({promised}) fell to job {by}, which an administrator moved")
+    format!(
+        "{why}; its promised start ({promised}) fell to job {by}, which an administrator moved or let run \
+         longer"
+    )
 }
 
 fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {

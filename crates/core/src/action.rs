@@ -105,13 +105,14 @@ pub enum Action {
         /// When; [`ClusterTime::NEVER`] withdraws the wish.
         at: ClusterTime,
     },
-    /// An administrator's move has broken a promise: tell the owner of the job.
+    /// An administrator has broken a promise, by a move or a longer time limit: tell the owner of the
+    /// job.
     PromiseBroken {
         /// The job that was promised a start.
         job: JobId,
         /// When it was to start at the latest.
         at: ClusterTime,
-        /// The job that was moved.
+        /// The job that was moved, or may run longer.
         by: JobId,
     },
     /// A rule gave a job another class: from now on its reports name that one.

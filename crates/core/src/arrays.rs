@@ -10,9 +10,11 @@
 //!
 //! An element has its place in line by the moment when it comes into it, as a job that is submitted
 //! then. An array that starts after other jobs, or that a hold keeps, brings nothing into line.
-//! Its elements may each start after the element of the same index in another array; only those
-//! that are not blocked so come into line. It ends when no element is left; its outcome is that of
-//! the element with the highest exit code.
+//! Each of its elements may start after the element of the same index in another array: until that
+//! has ended well, the element does not come into line.
+//!
+//! An array ends when no element is left; its outcome is that of the element with the highest exit
+//! code.
 
 use crate::action::Action;
 use crate::begin::Begin;
@@ -391,9 +393,8 @@ impl Core {
         self.count_unmade(&made, 0, made.unmade());
         self.arrays.arrays.insert(id, made);
         if let Some(after) = &options.after {
-            let (each, whole) =
-                after.jobs.iter().partition(|it: &&After| it.what == AfterWhat::Each);
-            let (each, whole): (Vec<After>, Vec<After>) = (each, whole);
+            let (each, whole): (Vec<After>, Vec<After>) =
+                after.jobs.iter().copied().partition(|it| it.what == AfterWhat::Each);
             if let Some(&After { job, .. }) = each.first() {
                 self.pair_with(id, job, after.stays);
             }

@@ -180,6 +180,14 @@ impl Core {
         }
     }
 
+    /// Whether a job, or an element of an array, could run longer with this limit.
+    pub(crate) fn is_longer(&self, job: JobId, limit: Option<Nanos>) -> bool {
+        let spec = self.array(job).map(|array| array.spec);
+        let spec = spec.or_else(|| self.jobs.get(&job).map(|record| &record.spec));
+        let before = spec.and_then(|spec| spec.time_limit);
+        before.is_some_and(|before| limit.is_none_or(|limit| limit > before))
+    }
+
     /// Gives a job, or all of an array that has not ended, another time limit.
     pub(crate) fn on_set_time_limit(&mut self, job: JobId, limit: Option<Nanos>) {
         if self.may_change_limit(job).is_err() || limit.is_some_and(|it| it < TIME_LIMIT_MIN) {

@@ -68,7 +68,7 @@ impl Core {
         if !goes_on || !allowed || is_planned || self.is_overrun(job) {
             return false;
         }
-        self.ledger.unlimit(job);
+        self.ledger.set_limit(job, None);
         self.on_set_job_class(job, &standby);
         self.overrun.insert(job, own);
         self.after_reclass(job);

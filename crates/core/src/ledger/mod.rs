@@ -198,13 +198,6 @@ impl Ledger {
         self.limited -= usize::from(had_one);
     }
 
-    /// The job has no limit any more.
-    pub fn unlimit(&mut self, job: JobId) {
-        let mut had_one = false;
-        self.change(job, |account, _| had_one = account.limit.take().is_some());
-        self.limited -= usize::from(had_one);
-    }
-
     /// A user suspends the job. It goes on running until a timetable without it activates.
     pub fn hold(&mut self, job: JobId) {
         self.change(job, |account, _| match account.standing {

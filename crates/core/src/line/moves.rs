@@ -9,8 +9,8 @@
 //! kept while the job waits, also while it is held, suspended or without nodes. A job that has
 //! started has none: if it is requeued, it stands by arrival.
 //!
-//! A move may break what jobs were promised. Each of these is noted until it starts
-//! ([`Overridden`]), and named to the driver.
+//! A move may break what jobs were promised, and so may a longer time limit. Each of these is noted
+//! until it starts ([`Overridden`]), and named to the driver.
 
 use super::{Line, Listed};
 use crate::action::Action;
@@ -50,12 +50,12 @@ pub(crate) struct Stand {
     pub(crate) processors: u64,
 }
 
-/// A promise that an administrator's move has broken.
+/// A promise that an administrator has broken, by a move or a longer time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Overridden {
     /// When the job was to start at the latest.
     pub at: ClusterTime,
-    /// The job that was moved before it.
+    /// The job that was moved before it, or may run longer.
     pub by: JobId,
 }
 
@@ -248,22 +248,26 @@ impl Core {
         self.queue.line.moved.len()
     }
 
-    /// The promise to a waiting job that an administrator's move has broken, if one has.
+    /// The promise to a waiting job that an administrator has broken, if one has.
     #[must_use]
     pub fn overridden(&self, job: JobId) -> Option<Overridden> {
         self.queue.line.overridden.get(&job).copied()
     }
 
-    /// The waiting jobs that were promised something which a move has broken.
+    /// The waiting jobs that were promised something which an administrator has broken.
     pub fn overridden_jobs(&self) -> impl Iterator<Item = (JobId, Overridden)> + '_ {
         self.queue.line.overridden.iter().map(|(&job, &broken)| (job, broken))
     }
 
-    /// What is promised before an administrator moves a job.
+    /// What is promised before an administrator moves a job or lets it run longer.
     pub(crate) fn promises_at_stake(&self, event: &Event) -> Vec<(JobId, ClusterTime)> {
-        let is_move = matches!(event, Event::MoveJob { .. });
+        let is_asked = if let Event::SetTimeLimit { job, limit } = event {
+            self.is_longer(*job, *limit)
+        } else {
+            matches!(event, Event::MoveJob { .. })
+        };
         // What is expected in turns is no promise.
-        if !is_move || self.policy().plans() || self.slots_may_change() {
+        if !is_asked || self.policy().plans() || self.slots_may_change() {
             return Vec::new();
         }
         let said = self.queue.promise.filter(Promise::is_said);
@@ -272,7 +276,7 @@ impl Core {
         said.into_iter().chain(reserved).filter(|(_, at)| *at < ClusterTime::NEVER).collect()
     }
 
-    /// Notes and names the promises that a move has broken: what is promised now is later, or
+    /// Notes and names the promises at stake that were broken: what is promised now is later, or
     /// nothing is.
     pub(crate) fn note_overridden(
         &mut self,
@@ -280,7 +284,9 @@ impl Core {
         before: &[(JobId, ClusterTime)],
         actions: &mut Vec<Action>,
     ) {
-        let Event::MoveJob { job: by, .. } = *event else { return };
+        let (Event::MoveJob { job: by, .. } | Event::SetTimeLimit { job: by, .. }) = *event else {
+            return;
+        };
         for &(job, at) in before {
             let waits = self.jobs.get(&job).is_some_and(|record| record.residence().is_none());
             let kept = self.promised_start(job).is_some_and(|now| now <= at);

@@ -225,6 +225,8 @@ fn a_longer_limit_delays_promised_starts_and_a_shorter_one_brings_them_forward()
     let first = promised(&c).unwrap();
     set_limit(&mut c, runs, Some(300));
     assert!(promised(&c).unwrap() >= first + 190, "{first}, {:?}", promised(&c));
+    let broken = c.core.overridden(waits).expect("its promise is broken");
+    assert_eq!(broken.by, runs);
     set_limit(&mut c, runs, Some(20));
     assert!(promised(&c).unwrap() <= first - 70, "{first}, {:?}", promised(&c));
     c.finish(runs);

@@ -404,7 +404,7 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         }
         Action::PromiseBroken { job, at: promised, by } => {
             let within = short(promised.since(at));
-            format!("job {job} was promised a start within {within}; job {by} was moved before it")
+            format!("job {job} was promised a start within {within}, which fell to job {by}")
         }
         Action::Step(action) => of_step(action),
         Action::Requeued { job } => format!("job {job} is queued again"),
