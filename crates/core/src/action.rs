@@ -105,8 +105,8 @@ pub enum Action {
         /// When; [`ClusterTime::NEVER`] withdraws the wish.
         at: ClusterTime,
     },
-    /// An administrator has broken a promise, by a move or a longer time limit: tell the owner of the
-    /// job.
+    /// An administrator has broken a promise, by a move or a longer time limit: tell the owner of
+    /// the job.
     PromiseBroken {
         /// The job that was promised a start.
         job: JobId,
