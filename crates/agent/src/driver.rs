@@ -11,6 +11,7 @@ use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::measuring::{MEASURED, Measuring};
 use super::orders::Order;
+use super::output::OutputReaders;
 use super::steps::Step;
 use super::subtree_control::Ending;
 use super::switch::Switch;
@@ -143,6 +144,7 @@ pub(super) struct Processes {
     pub(super) affinity: Affinity,
     pub(super) endings: Vec<Ending>,
     pub(super) beside: Beside,
+    pub(super) readers: OutputReaders,
     /// By job; the first of each is under way.
     pub(super) orders: BTreeMap<JobId, VecDeque<Order>>,
     /// Once a job is here that may be asked to vacate.
@@ -288,6 +290,7 @@ impl Agent {
                 tracker: Tracker::new(),
                 endings: Vec::new(),
                 beside,
+                readers: OutputReaders::default(),
                 orders: BTreeMap::new(),
                 vacate: None,
                 measuring: None,

@@ -33,6 +33,7 @@ mod load;
 mod measuring;
 mod node_queries;
 mod orders;
+mod output;
 mod peer;
 mod process_report;
 mod processor_time;

@@ -45,6 +45,9 @@ impl Agent {
                 Answer::Switches(self.switch.report(count as usize).records)
             }
             Question::Devices { ref devices, ref others } => self.look_at(devices, others),
+            Question::Output { ref path, uid, from } => {
+                return self.read_output(query, path, uid, from);
+            }
             Question::Status => Answer::Status(Box::new(self.status())),
             Question::SignOfLife { of_keeper: true } => return self.ask_keeper_for_life(query),
             Question::SignOfLife { of_keeper: false } => Answer::Alive(Alive {

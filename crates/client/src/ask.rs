@@ -5,7 +5,7 @@ use anyhow::Context;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tutti_node::codes::{coded, is_away};
-use tutti_node::link::LinkError;
+use tutti_node::link::{Link, LinkError};
 use tutti_types::{JobId, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
@@ -98,6 +98,38 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
             return Err(why.unwrap_or_else(|| coded(Code::ControllerAway, reason)));
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Asks one question after the other, over one connection where that stays.
+#[derive(Default)]
+pub struct Asker {
+    link: Option<Link>,
+}
+
+impl Asker {
+    /// As [`ask`].
+    ///
+    /// # Errors
+    /// As those of [`ask`].
+    pub fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
+        if self.link.is_none() {
+            self.link = Some(connect()?);
+        }
+        let answer = self.link.as_mut().and_then(|link| {
+            link.send(request);
+            link.call().ok()
+        });
+        match answer {
+            Some(Reply::Failed { code, reason }) if !Again::Unanswered.after_failure(code) => {
+                Err(coded(code, reason))
+            }
+            Some(Reply::Failed { .. }) | None => {
+                self.link = None;
+                ask(request)
+            }
+            Some(reply) => Ok(reply),
+        }
     }
 }
 

@@ -19,6 +19,9 @@ const FARES_PATIENCE: Nanos = Nanos::from_millis(500);
 /// of all when one of them hangs.
 const LIFE_PATIENCE: Nanos = Nanos::from_secs(2);
 
+/// How long a node has to read a piece of a file: its file system may hang.
+const OUTPUT_PATIENCE: Nanos = Nanos::from_secs(10);
+
 /// What a record of a switch takes, about.
 const SWITCH_RECORD_BYTES: usize = 64;
 
@@ -121,6 +124,7 @@ impl Driver {
             Question::SignOfLife { .. } | Question::Status | Question::Devices { .. } => {
                 self.now() + LIFE_PATIENCE
             }
+            Question::Output { .. } => self.now() + OUTPUT_PATIENCE,
             _ => ClusterTime::NEVER,
         };
         let (asked, took, question) = (self.now(), BTreeMap::new(), question.clone());
@@ -289,6 +293,7 @@ impl Driver {
                 Answer::Timetable(report) => {
                     return Reply::Timetable(self.with_rows_of_matrix(report));
                 }
+                Answer::Output(piece) => return Reply::Output(piece),
                 Answer::Done
                 | Answer::Usages(_)
                 | Answer::Fares(_)
@@ -303,6 +308,9 @@ impl Driver {
             Question::Processes(target) => Reply::Tasks { target: *target, tasks, next },
             Question::Switches { .. } => Reply::Switches { nodes: switches, next },
             Question::Status => Reply::Status(report::status(self, statuses)),
+            Question::Output { .. } => {
+                failure(question, "the node's file system does not answer".into()).failed()
+            }
             _ => Reply::Done,
         }
     }
@@ -327,6 +335,7 @@ fn nodes_asked(question: &Question) -> usize {
         | Question::SignalPart { .. }
         | Question::Upgrade { .. }
         | Question::Devices { .. }
+        | Question::Output { .. }
         | Question::Runs { .. } => usize::MAX,
     }
 }

@@ -8,14 +8,19 @@ use super::report::{self, first_word, state_word};
 use super::requests::Forbidden;
 use tutti_core::PlacementView;
 use tutti_journal::{Details, EndedJob};
+use tutti_node::codes::code_of;
+use tutti_node::output_files::{Stream, files_of};
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClusterTime, JobId, JobSpec, Nanos, NodeId};
+use tutti_wire::code::Code;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{LaunchSpec, cut};
 use tutti_wire::limits::{SHOWN_LIST_BYTES_MAX, SHOWN_NODES_MAX, STORED_NODES_MAX};
 use tutti_wire::local::Reply;
+use tutti_wire::output::{OutputFile, OutputFrom};
 use tutti_wire::report::JobReport;
 use tutti_wire::show::{Asked, JobDetails, NodeShare, ShowReport, StateLog, shown_command};
+use tutti_wire::tree::Question;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -189,23 +194,75 @@ impl Driver {
         }
     }
 
+    /// A piece of an output file, which the node that has it reads.
+    pub(super) fn on_read_output(
+        &mut self,
+        token: u64,
+        uid: u32,
+        file: OutputFile,
+        from: OutputFrom,
+    ) {
+        match self.output_file(uid, file) {
+            Ok((node, owner, path)) => {
+                let question = Question::Output { path: path.into(), uid: owner, from };
+                self.ask(token, &[node], &question);
+            }
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// The node that has an output file, the user with whose rights it is read, and its path.
+    fn output_file(
+        &mut self,
+        uid: u32,
+        file: OutputFile,
+    ) -> Result<(NodeId, u32, Vec<u8>), Problem> {
+        let OutputFile { job, rank, error } = file;
+        let (owner, shown) = match self.entry(job).map(|entry| entry.credentials.uid) {
+            Some(owner) => (owner, self.show_live(uid, job, false)?),
+            None => self.show_ended_with_owner(uid, job, false)?,
+        };
+        let Some(details) = &shown.details else {
+            return Err(Forbidden::NotYours(job, shown.job.user).into());
+        };
+        let stream = if error { Stream::Error } else { Stream::Output };
+        let files = files_of(&shown.job, details, stream, Some(rank.0))
+            .map_err(|error| Problem::new(code_of(&error), format!("{error:#}")))?;
+        let known = |node: &str| self.core.nodes().find(|it| it.spec.name == node).map(|it| it.id);
+        let found = files.into_iter().find_map(|file| Some((known(&file.node)?, file.path)));
+        let Some((node, path)) = found else {
+            let reason = format!("the node of rank {rank} of job {job} is not in the cluster");
+            return Err(Problem::new(Code::NoOutput, reason));
+        };
+        Ok((node, owner, path.into_os_string().into_encoded_bytes()))
+    }
+
     fn show_ended(
         &mut self,
         uid: u32,
         job: JobId,
         environment: bool,
     ) -> Result<ShowReport, Problem> {
+        self.show_ended_with_owner(uid, job, environment).map(|(_, report)| report)
+    }
+
+    fn show_ended_with_owner(
+        &mut self,
+        uid: u32,
+        job: JobId,
+        environment: bool,
+    ) -> Result<(u32, ShowReport), Problem> {
         // Its end may not be stored yet.
         self.store();
         let found = self.memory.journal.ended_details(job);
         self.say_left_out();
         if let Some((ended, details)) = found? {
-            return ended_report(uid, ended, details, environment);
+            return Ok((ended.uid, ended_report(uid, ended, details, environment)?));
         }
         // It could not be stored.
         let ended = self.ends.ended.get(job).ok_or(Forbidden::NoJob(job))?;
         may_see(uid, ended.uid, &ended.report, environment)?;
-        Ok(report_of(ended, None))
+        Ok((ended.uid, report_of(ended, None)))
     }
 }
 

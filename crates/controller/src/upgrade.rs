@@ -31,6 +31,7 @@ pub(super) fn failure(question: &Question, reason: String) -> Problem {
     let code = match question {
         Question::Upgrade { .. } | Question::Runs { .. } => Code::NotUpgraded,
         Question::Devices { .. } => Code::BadValue,
+        Question::Output { .. } => Code::NoOutput,
         _ => Code::NoPart,
     };
     Problem::new(code, reason)

@@ -37,6 +37,7 @@ pub mod link;
 pub mod log;
 pub mod membership;
 pub mod order;
+pub mod output_files;
 pub mod pidlock;
 pub mod platform;
 pub mod presence;

@@ -42,6 +42,7 @@ pub mod local;
 pub mod metrics;
 pub mod notify;
 pub mod origins;
+pub mod output;
 pub mod parameter;
 pub mod pattern;
 pub mod pmi;

@@ -7,6 +7,7 @@ use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::{LaunchSpec, Usage};
 use crate::metrics::MetricsReport;
 use crate::notify::Notify;
+use crate::output::{OutputFile, OutputFrom, OutputPiece};
 use crate::report::{
     AccessReport, BankReport, ClassReport, ClientReport, ForecastReport, HistoryReport, JobReport,
     NodeLife, NodeReport, ParamReport, PeriodReport, QueueReport, ResourceReport, StatusReport,
@@ -392,6 +393,14 @@ pub enum Request {
         /// How many are on earlier pages.
         from: u32,
     },
+    /// A piece of an output file, from the node that has it: `Output`. Only for the owner of the
+    /// job, and root.
+    ReadOutput {
+        /// Which file.
+        file: OutputFile,
+        /// Where the piece begins.
+        from: OutputFrom,
+    },
 }
 
 /// What a job is asked to do with its state.
@@ -521,6 +530,7 @@ impl Request {
             | Self::FindElements { .. }
             | Self::AwaitCheckpoint { .. }
             | Self::UsageByNode { .. }
+            | Self::ReadOutput { .. }
             | Self::Metrics => true,
             Self::Run(_)
             | Self::RunStep(_)
@@ -888,6 +898,8 @@ pub enum Reply {
         /// Where the next page begins, if others follow.
         next: Option<u32>,
     },
+    /// A piece of an output file.
+    Output(OutputPiece),
 }
 
 /// A promise that a move breaks.

@@ -3,6 +3,7 @@
 use crate::frame::{encoded_len, pack};
 use crate::launch::{Launch, Share, Usage};
 use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
+use crate::output::{OutputFrom, OutputPiece};
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport, TimetableReport};
 use crate::usage::UsedProcessors;
 use alloc::boxed::Box;
@@ -208,6 +209,15 @@ pub enum Question {
         /// Those that the node has besides.
         others: Vec<Device>,
     },
+    /// A piece of an output file of a job; `Failed` if it can't be read.
+    Output {
+        /// Its path there.
+        path: ByteBuf,
+        /// With the rights of which user it is read: the job's owner.
+        uid: u32,
+        /// Where the piece begins.
+        from: OutputFrom,
+    },
 }
 
 /// An agent's answer.
@@ -229,6 +239,8 @@ pub enum Answer {
     Tasks(Vec<TaskReport>),
     /// To `Devices`, with all that is known of them.
     Devices(Vec<Device>),
+    /// To `Output`.
+    Output(OutputPiece),
     /// It was done.
     Done,
     /// It could not be done, and why.

@@ -205,6 +205,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Metrics
         | Request::FindElements { .. }
         | Request::UsageByNode { .. }
+        | Request::ReadOutput { .. }
         | Request::Down { .. } => None,
     }
 }
@@ -314,6 +315,7 @@ impl Driver {
             Request::When(job) => self.on_when(token, uid, job),
             Request::Starts { from, forecast } => self.on_starts(token, uid, from, forecast),
             Request::Show { job, environment } => self.on_show(token, uid, job, environment),
+            Request::ReadOutput { file, from } => self.on_read_output(token, uid, file, from),
             Request::Events(query) => self.on_events(token, uid, query),
             Request::Keepers { job } => self.on_keepers(token, uid, job),
             Request::Metrics => self.reply_metrics(token),

@@ -113,6 +113,7 @@ impl Driver {
                 | Question::SignalPart { .. }
                 | Question::Upgrade { .. }
                 | Question::Devices { .. }
+                | Question::Output { .. }
                 | Question::Runs { .. } => {}
             }
         }

@@ -1,39 +1,24 @@
-//! `tutti logs`: the output of a submitted job, from its files.
+//! `tutti logs`: the output of a submitted job, from its files, on whichever node they are.
+
+mod shown;
+
+pub(super) use shown::Shown;
 
 use super::ask_journal;
 use super::job_range::{Several, check_no_array, targets_of, whole_jobs};
-use super::show::{LogFile, Stream, ask_to_show, files_of};
-use anyhow::Context;
+use super::show::ask_to_show;
 use clap::Args;
-use nix::libc;
-use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, fstatfs};
-use nix::unistd::{Gid, User, geteuid, getgrouplist};
-use std::ffi::CString;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use shown::End;
+use std::sync::mpsc::{Receiver, channel};
 use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::ended;
-use tutti_linux::as_user::with_rights_of;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
-use tutti_types::{JobId, Outcome};
+use tutti_node::output_files::{LogFile, Owner, Stream, files_of};
+use tutti_types::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::JobReport;
 use tutti_wire::show::ShowReport;
-
-/// How often files are looked at while a job runs.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// What one read takes.
-const PIECE_BYTES: usize = 256 << 10;
-
-/// The user and group that own nothing: the kernel's overflow ID.
-const NO_ID: u32 = 65_534;
 
 /// Files of one job that are shown together.
 const FILES_MAX: usize = 256;
@@ -123,7 +108,7 @@ fn wait_for_begin(report: &ShowReport) -> anyhow::Result<()> {
 }
 
 /// Waits for the end of the job in a thread.
-fn end_of(job: JobId) -> Receiver<anyhow::Result<(JobReport, Outcome)>> {
+fn end_of(job: JobId) -> Receiver<End> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let request = Request::Wait { job };
@@ -175,312 +160,5 @@ pub(super) fn open_all(
             path.display()
         );
     }
-    Ok(Shown::new(files, lines, Owner::of(&job.user)))
-}
-
-/// The owner of a job whose output root reads. Files are opened with the owner's rights: the paths
-/// are the owner's choice, and may lead to files of others by then.
-struct Owner {
-    uid: u32,
-    gid: u32,
-    groups: Vec<u32>,
-}
-
-impl Owner {
-    /// `None`: files are opened with the caller's own rights.
-    fn of(user: &str) -> Option<Self> {
-        if !geteuid().is_root() {
-            return None;
-        }
-        let Ok(Some(known)) = User::from_name(user) else {
-            // A number, or a user that this machine does not know: it has no rights here then.
-            let uid = user.parse().unwrap_or(NO_ID);
-            return (uid != 0).then_some(Self { uid, gid: NO_ID, groups: Vec::new() });
-        };
-        let groups = CString::new(user).map(|name| getgrouplist(&name, known.gid));
-        let groups = groups.ok().and_then(Result::ok).unwrap_or_default();
-        let groups = groups.into_iter().map(Gid::as_raw).collect();
-        let (uid, gid) = (known.uid.as_raw(), known.gid.as_raw());
-        (uid != 0).then_some(Self { uid, gid, groups })
-    }
-}
-
-/// The files that are printed.
-pub(super) struct Shown {
-    files: Vec<Reading>,
-    owner: Option<Owner>,
-    /// The file that was printed last.
-    latest: Option<usize>,
-    has_failed: bool,
-    buffer: Vec<u8>,
-}
-
-/// A file, and how far it was printed.
-struct Reading {
-    of: LogFile,
-    file: Option<File>,
-    at: u64,
-    /// How many lines are printed of what is there already.
-    lines: Option<u64>,
-}
-
-impl Shown {
-    fn new(files: Vec<LogFile>, lines: Option<u64>, owner: Option<Owner>) -> Self {
-        let reading = |of| Reading { of, file: None, at: 0, lines };
-        let files = files.into_iter().map(reading).collect();
-        let buffer = vec![0; PIECE_BYTES];
-        Self { files, owner, latest: None, has_failed: false, buffer }
-    }
-
-    /// Prints what is there, and reports files that are not.
-    fn print_all(&mut self) -> anyhow::Result<()> {
-        for index in 0..self.files.len() {
-            self.print_new(index)?;
-            if self.files[index].file.is_none() {
-                self.say_missing(index);
-            }
-        }
-        Ok(())
-    }
-
-    /// Prints what is there and what comes, until the job has ended; gives how.
-    fn follow(
-        &mut self,
-        end: &Receiver<anyhow::Result<(JobReport, Outcome)>>,
-    ) -> anyhow::Result<(JobReport, Outcome)> {
-        loop {
-            for index in 0..self.files.len() {
-                self.print_new(index)?;
-            }
-            match end.recv_timeout(PAUSE) {
-                Ok(ended) => {
-                    // All was written before the end was reported.
-                    self.print_all()?;
-                    return ended;
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(coded(Code::System, "the thread that waits for the job is gone"));
-                }
-            }
-        }
-    }
-
-    fn exit(&self) -> anyhow::Result<Exit> {
-        Ok(if self.has_failed { Exit::FAILED } else { Exit::OK })
-    }
-
-    /// What has come since the last piece, at most so much at a time; nothing if nothing has.
-    pub(super) fn next_piece(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
-        let count = self.files.len();
-        // The file of the last piece first: its lines stay together.
-        let first = self.latest.unwrap_or(0);
-        for index in (first..count).chain(0..first) {
-            let Reading { of, file, at, lines } = &mut self.files[index];
-            let Some((mut file, length)) = look(of, file, at, lines, self.owner.as_ref())? else {
-                continue;
-            };
-            let left =
-                usize::try_from(length.saturating_sub(*at)).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            let length = file.read(&mut self.buffer[..left]).with_context(|| failed(&of.path))?;
-            if length == 0 {
-                continue;
-            }
-            let mut piece = Vec::new();
-            if count > 1 && self.latest != Some(index) {
-                let gap = if self.latest.is_some() { "\n" } else { "" };
-                piece.extend(format!("{gap}==> {} <==\n", of.path.display()).into_bytes());
-            }
-            self.latest = Some(index);
-            piece.extend_from_slice(&self.buffer[..length]);
-            *at += length as u64;
-            return Ok(Some(piece));
-        }
-        Ok(None)
-    }
-
-    /// The first file that is not there, if none is.
-    pub(super) fn missing(&self) -> Option<&LogFile> {
-        let is_there = self.files.iter().any(|reading| reading.file.is_some());
-        self.files.first().filter(|_| !is_there).map(|reading| &reading.of)
-    }
-
-    /// Prints what has come to a file since it was looked at.
-    fn print_new(&mut self, index: usize) -> anyhow::Result<()> {
-        let is_one = self.files.len() == 1;
-        let Reading { of, file, at, lines } = &mut self.files[index];
-        let Some((mut file, length)) = look(of, file, at, lines, self.owner.as_ref())? else {
-            return Ok(());
-        };
-        let why = || failed(&of.path);
-        let mut out = std::io::stdout().lock();
-        // What comes meanwhile is printed in the next round, so that each file has its turn.
-        while *at < length {
-            let left = usize::try_from(length - *at).unwrap_or(PIECE_BYTES);
-            let count = match file.read(&mut self.buffer[..PIECE_BYTES.min(left)]) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).with_context(why),
-            };
-            if !is_one && self.latest != Some(index) {
-                let gap = if self.latest.is_some() { "\n" } else { "" };
-                writeln!(out, "{gap}==> {} <==", of.path.display())?;
-            }
-            self.latest = Some(index);
-            out.write_all(&self.buffer[..count])?;
-            *at += count as u64;
-        }
-        out.flush()?;
-        Ok(())
-    }
-
-    fn say_missing(&mut self, index: usize) {
-        let LogFile { path, node, .. } = &self.files[index].of;
-        self.has_failed = true;
-        let where_from = match node.as_str() {
-            "" => String::new(),
-            node if is_here(node) => " on this machine".into(),
-            node => format!(" here; the job wrote it on node {node}: run `tutti logs` there"),
-        };
-        say!([NoOutput] "tutti: there is no file {}{where_from}", path.display());
-    }
-}
-
-/// Opens a file of the job unless it is open, and goes to where it was read to; its length.
-fn look<'a>(
-    of: &LogFile,
-    file: &'a mut Option<File>,
-    at: &mut u64,
-    lines: &mut Option<u64>,
-    owner: Option<&Owner>,
-) -> anyhow::Result<Option<(&'a File, u64)>> {
-    if file.is_none() {
-        *file = find(of, owner)?;
-    }
-    let Some(mut file) = file.as_ref() else { return Ok(None) };
-    let why = || failed(&of.path);
-    let length = file.metadata().with_context(why)?.len();
-    if length < *at {
-        // Another launch of the job emptied it.
-        *at = 0;
-    }
-    if let Some(lines) = lines.take() {
-        *at = begin_of_last(file, lines).with_context(why)?;
-    }
-    file.seek(SeekFrom::Start(*at)).with_context(why)?;
-    Ok(Some((file, length)))
-}
-
-/// Opens a file of the job, if it is there.
-fn find(of: &LogFile, owner: Option<&Owner>) -> anyhow::Result<Option<File>> {
-    let opened = match owner {
-        Some(Owner { uid, gid, groups }) => with_rights_of(*uid, *gid, groups, || open(&of.path)),
-        None => open(&of.path),
-    };
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| failed(&of.path)),
-    };
-    if !of.node.is_empty() && !is_here(&of.node) && !is_shared(&file) {
-        say!(
-            "tutti: the job writes {} on node {}; the file of this name here may be another one",
-            of.path.display(),
-            of.node
-        );
-    }
-    Ok(Some(file))
-}
-
-fn failed(path: &Path) -> String {
-    format!("cannot read the output file {}", path.display())
-}
-
-/// Opens a regular file; a pipe would never end.
-fn open(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::other("it is no regular file")),
-    }
-}
-
-/// Whether a node is this machine.
-fn is_here(node: &str) -> bool {
-    nix::unistd::gethostname().is_ok_and(|name| name.to_string_lossy() == node)
-}
-
-/// Whether a file is on a file system that other machines may have, too.
-fn is_shared(file: &File) -> bool {
-    const OF_NETWORKS: [FsType; 7] = [
-        NFS_SUPER_MAGIC,
-        FsType(0x0102_1997), // 9p
-        FUSE_SUPER_MAGIC,
-        FsType(0x0bd0_0bd0), // Lustre
-        FsType(0x0047_5047), // GPFS
-        FsType(0x1983_0326), // BeeGFS
-        FsType(0x00c3_6400), // Ceph
-    ];
-    fstatfs(file).is_ok_and(|found| OF_NETWORKS.contains(&found.filesystem_type()))
-}
-
-/// How much of a file is looked through for its last lines: one may have holes, or no line ends.
-const LOOK_BACK_BYTES_MAX: u64 = 64 << 20;
-
-/// Where the last lines of a file begin.
-fn begin_of_last(mut file: &File, lines: u64) -> std::io::Result<u64> {
-    let mut at = file.seek(SeekFrom::End(0))?;
-    let (end, mut found) = (at, 0);
-    let least = end.saturating_sub(LOOK_BACK_BYTES_MAX);
-    if lines == 0 {
-        return Ok(end);
-    }
-    let mut piece = vec![0; PIECE_BYTES];
-    while at > least {
-        let begin = at.saturating_sub(PIECE_BYTES as u64).max(least);
-        let count = usize::try_from(at - begin).unwrap_or(PIECE_BYTES);
-        file.seek(SeekFrom::Start(begin))?;
-        file.read_exact(&mut piece[..count])?;
-        for index in (0..count).rev() {
-            let position = begin + index as u64;
-            // The line end that ends the file begins no line.
-            if piece[index] == b'\n' && position + 1 < end {
-                found += 1;
-                if found == lines {
-                    return Ok(position + 1);
-                }
-            }
-        }
-        at = begin;
-    }
-    Ok(least)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{PIECE_BYTES, begin_of_last};
-    use std::fs::File;
-    use std::io::{Seek, Write};
-
-    fn begin(text: &[u8], lines: u64) -> u64 {
-        let path = std::env::temp_dir().join(format!("tutti-logs-{}", std::process::id()));
-        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        file.write_all(text).unwrap();
-        file.rewind().unwrap();
-        begin_of_last(&file, lines).unwrap()
-    }
-
-    #[test]
-    fn last_lines_begin_behind_a_line_end() {
-        assert_eq!(begin(b"one\ntwo\nthree\n", 1), 8);
-        assert_eq!(begin(b"one\ntwo\nthree", 2), 4);
-        assert_eq!(begin(b"one\ntwo\n", 9), 0);
-        assert_eq!((begin(b"one\ntwo\n", 0), begin(b"", 3)), (8, 0));
-        let mut long = vec![b'x'; 3 * PIECE_BYTES];
-        long[PIECE_BYTES - 1] = b'\n';
-        assert_eq!(begin(&long, 1), PIECE_BYTES as u64);
-    }
+    Ok(Shown::new(job.job, stream, files, (lines, Owner::named(&job.user))))
 }

@@ -53,6 +53,7 @@ mod heads;
 mod hostile;
 mod join_ssh;
 mod leftovers;
+mod logs_elsewhere;
 mod measuring;
 mod messages;
 mod metrics;

@@ -27,11 +27,12 @@ use tutti_wire::launch::{JobNode, Launch, Share, Usage};
 use tutti_wire::limits::{
     BATCH_BYTES_MAX, BATCH_MAX, DEPTH_MAX, EXCHANGE_PART_BYTES, FRAME_BYTES_MAX,
     FRONT_END_FRAME_BYTES_MAX, HELD_JOBS_MAX, HOST_NAME_BYTES_MAX, ITEM_BYTES_MAX,
-    JOB_REQUEST_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX, ORIGINS_MAX, PMI_LINE_BYTES_MAX,
-    STDIO_CHUNK_BYTES, SUSPENDED_PARTS_MAX, SUSPENDED_PROCESSES_MAX, SWITCH_RECORD_JOBS_MAX,
-    SWITCH_RECORDS_MAX, TASK_DETAIL_BYTES_MAX, TASKS_PER_NODE_MAX, TIMETABLE_REPORT_MAX,
-    TUNNEL_CHUNK_BYTES, UNREACHABLE_MAX,
+    JOB_REQUEST_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX, ORIGINS_MAX, OUTPUT_PIECE_BYTES,
+    PMI_LINE_BYTES_MAX, STDIO_CHUNK_BYTES, SUSPENDED_PARTS_MAX, SUSPENDED_PROCESSES_MAX,
+    SWITCH_RECORD_JOBS_MAX, SWITCH_RECORDS_MAX, TASK_DETAIL_BYTES_MAX, TASKS_PER_NODE_MAX,
+    TIMETABLE_REPORT_MAX, TUNNEL_CHUNK_BYTES, UNREACHABLE_MAX,
 };
+use tutti_wire::output::OutputPiece;
 use tutti_wire::pmi::Exchange;
 use tutti_wire::report::{
     CandidateReport, CandidateState, SwitchRecord, TaskReport, TimetableReport, TimetableSlotReport,
@@ -135,6 +136,9 @@ fn question(question: Question) -> Question {
     match question {
         Question::Upgrade { .. } => Question::Upgrade { program: bytes(PATH_BYTES) },
         Question::Runs { .. } => Question::Runs { program: bytes(PATH_BYTES) },
+        Question::Output { from, .. } => {
+            Question::Output { path: bytes(PATH_BYTES), uid: u32::MAX, from }
+        }
         Question::Devices { .. } => {
             let count = DEVICES_PER_NODE_MAX;
             Question::Devices { devices: devices(count), others: devices(count) }
@@ -240,6 +244,10 @@ fn answer(answer: Answer) -> Answer {
             let (node, processes) = (text(HOST_NAME_BYTES_MAX), Vec::new());
             let (job, rank, left_out) = (JobId(u64::MAX), Rank(u32::MAX), u64::MAX);
             Answer::Tasks(vec![TaskReport { job, rank, node, processes, left_out }; 2 * TASKS])
+        }
+        Answer::Output(_) => {
+            let (at, length) = (u64::MAX, u64::MAX);
+            Answer::Output(OutputPiece { at, length, data: bytes(OUTPUT_PIECE_BYTES) })
         }
         Answer::Devices(_) => Answer::Devices(devices(DEVICES_PER_NODE_MAX)),
         Answer::Failed(_) => Answer::Failed(text(TEXT_BYTES)),

@@ -1,7 +1,8 @@
 //! `tutti show --json`.
 
-use super::{file_name, on_node_loss};
+use super::on_node_loss;
 use serde::Serialize;
+use tutti_node::output_files::file_name;
 use tutti_types::{JobId, OnBadExit};
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};

@@ -1,9 +1,6 @@
 //! `tutti show`: one job by its number, with all that is known of it.
 
-mod files;
 mod json;
-
-pub(super) use files::{LogFile, Stream, file_name, files_of};
 
 use super::ask_of_the_past;
 use super::job_range::{Several, live_jobs, targets_of, whole_jobs};
@@ -16,6 +13,7 @@ use tutti_client::output::{account, counted, plain, print, print_json};
 use tutti_node::calendar::{local_clock, local_time};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_node::output_files::file_name;
 use tutti_node::say::is_order;
 use tutti_types::{JobId, Nanos, NoRespawn, OnBadExit, OnNodeLoss};
 use tutti_wire::code::Code;

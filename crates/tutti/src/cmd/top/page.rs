@@ -3,10 +3,11 @@
 use super::beside::Wake;
 use super::screen::{Line, Style};
 use crate::cmd::logs::{Shown, open_all};
-use crate::cmd::show::{Stream, ask_to_show, files_of, marks_of, text_to_show};
+use crate::cmd::show::{ask_to_show, marks_of, text_to_show};
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tutti_client::keys::Press;
+use tutti_node::output_files::{Stream, files_of};
 use tutti_node::say::is_order;
 use tutti_types::JobId;
 use tutti_wire::show::ShowReport;
@@ -70,6 +71,9 @@ impl Reader {
             }
         }
         let Some(shown) = &mut self.shown else { return seen };
+        if report.ended_ms.is_some() {
+            shown.hurry();
+        }
         for _ in 0..PIECES_MAX {
             match shown.next_piece() {
                 Ok(Some(piece)) => seen.pieces.push(piece),
@@ -80,9 +84,8 @@ impl Reader {
                 }
             }
         }
-        if let (Some(missing), true) = (shown.missing(), report.ended_ms.is_some()) {
-            let (path, node) = (missing.path.display(), &missing.node);
-            seen.lacks = Some(format!("there is no file {path} here; node {node} has it"));
+        if let (Some(why_not), true) = (shown.missing(), report.ended_ms.is_some()) {
+            seen.lacks = Some(why_not);
         }
         seen
     }

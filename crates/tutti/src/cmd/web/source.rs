@@ -2,7 +2,7 @@
 //! Its JSON is what the verbs print.
 
 use super::super::logs::{Shown, open_all};
-use super::super::show::{Stream, ask_to_show};
+use super::super::show::ask_to_show;
 use super::super::switches::{row_of, rows_of};
 use super::super::{all_jobs, history, params, report, show, when};
 use super::submission;
@@ -15,6 +15,7 @@ use tutti_client::metrics::{Figures, open_metrics};
 use tutti_client::output::without_orders;
 use tutti_linux::clock::monotonic_ns;
 use tutti_node::codes::{code_of, coded};
+use tutti_node::output_files::Stream;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClassName, JobId, NodeId};
 use tutti_web::{
@@ -117,11 +118,8 @@ impl Source for Instance {
             let stream = if query.error { Stream::Error } else { Stream::Output };
             let mut shown = open_all(&report, stream, query.rank, query.lines)?;
             let first = shown.next_piece()?;
-            if let (Some(missing), true) = (shown.missing(), report.ended_ms.is_some()) {
-                let (path, node) = (missing.path.display(), &missing.node);
-                let reason =
-                    format!("there is no file {path} here; the job wrote it on node {node}");
-                return Err(coded(Code::NoOutput, reason));
+            if let (Some(why_not), true) = (shown.missing(), report.ended_ms.is_some()) {
+                return Err(coded(Code::NoOutput, why_not));
             }
             Ok(JobOutput { job: JobId(job), shown, first })
         };
@@ -207,7 +205,11 @@ impl Output for JobOutput {
 
     fn has_ended(&mut self) -> Answer<bool> {
         let report = ask_to_show(self.job, false).map_err(failure)?;
-        Ok(report.ended_ms.is_some())
+        let has_ended = report.ended_ms.is_some();
+        if has_ended {
+            self.shown.hurry();
+        }
+        Ok(has_ended)
     }
 }
 
