@@ -42,7 +42,7 @@ pub(in super::super) struct Shown {
     buffer: Vec<u8>,
 }
 
-/// Of whom files are read, and by which way.
+/// The job with the files, and how they are reached.
 struct From {
     job: JobId,
     is_error: bool,
@@ -176,7 +176,7 @@ impl Shown {
         why_not.clone().all(|it| it.is_some()).then(|| why_not.next().flatten()).flatten()
     }
 
-    /// The line before a piece that tells whose it is.
+    /// The line with the name of its file before a piece.
     fn head_of(&self, index: usize) -> String {
         if self.files.len() == 1 || self.latest == Some(index) {
             return String::new();
