@@ -1,5 +1,5 @@
-//! The process management interface of MPI libraries (PMI-1, wire protocol 1.1 and 1.2), by which
-//! the tasks of a job learn their ranks, exchange addresses and wait for each other.
+//! The process management interface of MPI libraries (PMI-1, wire protocol 1.1 and 1.2, and PMI-2),
+//! by which the tasks of a job learn their ranks, exchange addresses and wait for each other.
 //!
 //! A task speaks over an inherited socket (`PMI_FD`), one line a command and one line an answer. In
 //! here is no socket: a keeper collects bytes in a [`LineBuffer`] for each task, hands whole lines
@@ -7,7 +7,7 @@
 //!
 //! The version: MPICH announces 1.1 whatever it knows, and takes from the answer what the server
 //! knows. So the answer is 1.2 to everyone of version 1. Clients older than that ignore the number,
-//! newer ones refuse group barriers without it. PMI-2 is refused with both versions named.
+//! newer ones refuse group barriers without it. A client that announces 2 is answered by PMI-2.
 //!
 //! Values are passed through byte for byte: whether a client escapes blanks or not, it gets back
 //! what it wrote.
@@ -15,6 +15,7 @@
 mod exchange;
 mod line;
 mod names;
+mod second;
 mod server;
 mod spawn;
 

@@ -51,6 +51,7 @@ mod gangs;
 mod harness;
 mod heads;
 mod hostile;
+mod intel_mpi;
 mod join_ssh;
 mod leftovers;
 mod logs_elsewhere;

@@ -13,6 +13,37 @@ pub(crate) fn program() -> String {
     compile("cc", &source, &format!("pmi-{of_test}")).display().to_string()
 }
 
+/// The library of PMI-2 that Slurm brings along, and MPI libraries are built against.
+fn program_of_pmi_2() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/pmi2.c");
+    let of_test = std::thread::current().name().unwrap_or("main").replace("::", "-");
+    let name = format!("pmi2-{of_test}");
+    let options = ["-Wl,--no-as-needed", "-lpmi2"];
+    crate::harness::compile_with(&options, "cc", &source, &name).display().to_string()
+}
+
+#[test]
+fn clients_of_pmi_2_meet_on_a_node_and_over_nodes() {
+    let program = program_of_pmi_2();
+    let instance = Instance::new().up();
+    let lines = |ranks: &[(u32, u32)], size: u32| -> Vec<String> {
+        let line = |&(rank, first): &(u32, u32)| format!("rank {rank} of {size}, left by {first}");
+        ranks.iter().map(line).collect()
+    };
+    let done = instance.tutti(&["run", "-n", "3", &program]).expect(0);
+    assert_eq!(done.sorted(), lines(&[(0, 0), (1, 0), (2, 0)], 3));
+    let bed = Bed::up(2, &[]);
+    let done = bed.tutti(1, &["run", "-N", "2", "-n", "4", &program]).expect(0);
+    assert_eq!(done.sorted(), lines(&[(0, 0), (1, 0), (2, 2), (3, 2)], 4));
+}
+
+#[test]
+fn an_abort_by_pmi_2_ends_the_job_with_its_words() {
+    let instance = Instance::new().up();
+    let done = instance.tutti(&["run", "-n", "3", &program_of_pmi_2(), "fails"]).expect(1);
+    assert!(done.err.contains("the result is wrong; it ends"), "{}", done.err);
+}
+
 /// What a process has in memory, in KiB.
 fn resident(pid: i32) -> u64 {
     status_of(pid, "VmRSS").unwrap().trim_end_matches(" kB").trim().parse().unwrap()

@@ -254,16 +254,19 @@ fn a_spawn_of_debians_mpich_is_an_error_of_its_own_and_does_not_hang() {
 }
 
 /// A directory with MPICH 5 of PyPI.
-fn mpich_5() -> &'static PathBuf {
+pub(crate) fn mpich_5() -> &'static PathBuf {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpich-5");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/install-deps");
-        let done = Command::new(script).arg("--mpich5").arg(&place).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(done.status.success(), "tests/install-deps --mpich5 failed: {said}");
-        place
-    })
+    PLACE.get_or_init(|| of_pypi("--mpich5", "mpich-5"))
+}
+
+/// A directory with an MPI library of PyPI.
+pub(crate) fn of_pypi(option: &str, name: &str) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/install-deps");
+    let done = Command::new(script).arg(option).arg(&place).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "tests/install-deps {option} failed: {said}");
+    place
 }
 
 #[test]

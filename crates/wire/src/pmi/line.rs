@@ -3,6 +3,7 @@
 use crate::limits::PMI_LINE_BYTES_MAX;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Why a task's connection can't go on. It costs that connection only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,9 @@ pub enum PmiError {
         /// The number's name.
         field: &'static str,
     },
+    /// A message of PMI-2 does not begin with its length.
+    #[error("a PMI-2 message does not begin with its length, six digits")]
+    BadLength,
     /// A line is longer than any may be.
     #[error("a PMI line is longer than {PMI_LINE_BYTES_MAX} bytes")]
     LineTooLong,
@@ -299,6 +303,9 @@ fn unknown(command: &[u8]) -> PmiError {
     PmiError::UnknownCommand { command: crate::units::shown(&String::from_utf8_lossy(command)) }
 }
 
+/// What the length of a PMI-2 message takes, which stands before it.
+pub(super) const LENGTH_BYTES: usize = 6;
+
 /// Room that is kept when all lines are taken.
 const ROOM_KEPT_BYTES: usize = 8 << 10;
 
@@ -339,25 +346,56 @@ impl LineBuffer {
     }
 
     /// The next whole line, without its end; several lines for a command that begins with `mcmd=`.
+    /// A message of PMI-2 comes without the length before it: no line begins as a length does.
     ///
     /// # Errors
-    /// If it is longer than any may be; the connection can't be read on.
+    /// If it is longer than any may be, or its length is none; the connection can't be read on.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, PmiError> {
-        while let Some(end) = self.line_end() {
-            let begin = core::mem::replace(&mut self.begin, end + 1);
-            self.searched = self.begin;
-            let line = begin..end;
-            if line.len() > PMI_LINE_BYTES_MAX {
-                return Err(PmiError::LineTooLong);
+        while self.begin < self.bytes.len() {
+            let found = match self.bytes[self.begin] {
+                b' ' | b'0'..=b'9' => self.message()?,
+                _ => self.line()?,
+            };
+            match found {
+                None => return Ok(None),
+                Some(found) if found.is_empty() => {}
+                Some(found) => return Ok(Some(&self.bytes[found])),
             }
-            if !line.is_empty() {
-                return Ok(Some(&self.bytes[line]));
-            }
-        }
-        if self.bytes.len() - self.begin > PMI_LINE_BYTES_MAX {
-            return Err(PmiError::LineTooLong);
         }
         Ok(None)
+    }
+
+    /// Takes a line, if it is whole.
+    fn line(&mut self) -> Result<Option<Range<usize>>, PmiError> {
+        let begin = self.begin;
+        let end = self.line_end();
+        if end.unwrap_or(self.bytes.len()) - begin > PMI_LINE_BYTES_MAX {
+            return Err(PmiError::LineTooLong);
+        }
+        let Some(end) = end else { return Ok(None) };
+        self.begin = end + 1;
+        self.searched = self.begin;
+        Ok(Some(begin..end))
+    }
+
+    /// Takes a message of PMI-2, if it is whole.
+    fn message(&mut self) -> Result<Option<Range<usize>>, PmiError> {
+        let Some((digits, rest)) = self.bytes[self.begin..].split_first_chunk::<LENGTH_BYTES>()
+        else {
+            return Ok(None);
+        };
+        let digits = core::str::from_utf8(digits).map_err(|_| PmiError::BadLength)?;
+        let length: usize = digits.trim().parse().map_err(|_| PmiError::BadLength)?;
+        if length > PMI_LINE_BYTES_MAX {
+            return Err(PmiError::LineTooLong);
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let begin = self.begin + LENGTH_BYTES;
+        self.begin = begin + length;
+        self.searched = self.begin;
+        Ok(Some(begin..self.begin))
     }
 
     /// Where the line end is that ends the next command.

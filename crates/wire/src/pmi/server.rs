@@ -11,6 +11,7 @@
 
 mod exchanges;
 mod fences;
+mod second;
 
 use super::line::{Command, PmiError, parse_line};
 use super::names::{NameError, Names};
@@ -27,6 +28,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Unbounded};
 use exchanges::Sent;
+use second::{Asked, Second};
 use serde::{Deserialize, Serialize};
 use tutti_types::{JobId, Rank, UserId};
 
@@ -149,6 +151,8 @@ struct Task {
     waiting: u32,
     /// The tasks that it wants started.
     spawning: Spawning,
+    /// What it waits for, if it speaks PMI-2.
+    second: Option<Asked>,
 }
 
 /// The server of one job on one node. Written as it is for a keeper that takes another's place: a
@@ -184,6 +188,8 @@ pub struct Server {
     /// How many tasks run each of the programs that were spawned together, in the order of their
     /// ranks.
     programs: Vec<u32>,
+    /// What tasks that speak PMI-2 have for each other.
+    second: Second,
 }
 
 impl Server {
@@ -223,6 +229,7 @@ impl Server {
             rounds: BTreeMap::new(),
             universe: spec.universe.max(spec.size),
             programs: spawned.programs.iter().map(|program| program.tasks).collect(),
+            second: Second::default(),
         }
     }
 
@@ -231,6 +238,10 @@ impl Server {
         if task >= self.tasks.len() {
             out.push(Effect::Close { task, error: PmiError::NoSuchTask { task } });
             return;
+        }
+        // A program of PMI-1 may follow one of PMI-2.
+        if self.tasks[task].second.is_some() && !line.starts_with(b"cmd=init ") {
+            return self.handle_second(task, line, names, out);
         }
         match parse_line(line) {
             Ok(command) => {
@@ -318,7 +329,8 @@ impl Server {
                 self.tasks[task].state = TaskState::Begun;
                 Answer::done("response_to_init")
             }
-            _ => Answer::refused("response_to_init", "only_version_1_is_spoken"),
+            2 => return self.begin_second(task),
+            _ => Answer::refused("response_to_init", "only_versions_1_and_2_are_spoken"),
         };
         answer.number("pmi_version", 1u32).number("pmi_subversion", 2u32)
     }
@@ -329,12 +341,12 @@ impl Server {
         (space, key, value): (Option<&[u8]>, &[u8], &[u8]),
         out: &mut Vec<Effect>,
     ) -> Answer {
-        if key.starts_with(b"PMI_") {
-            return Answer::refused("put_result", "keys_with_PMI__are_reserved");
-        }
         let is_own = space.is_none_or(|space| space == self.space_name);
-        let is_wanted = is_own && self.ranks.len() < self.size as usize;
-        match self.store(space, key, value, is_wanted) {
+        let stored = match is_own {
+            true => self.put_own(key, value),
+            false => self.store(space, key, value, false),
+        };
+        match stored {
             Ok(()) => Answer::done("put_result"),
             Err(Unstored::Full) => {
                 self.fill(task, out);
@@ -342,6 +354,14 @@ impl Server {
             }
             Err(Unstored::Refused(reason)) => Answer::refused("put_result", reason),
         }
+    }
+
+    /// Stores a value in the job's own key space, for the other nodes too.
+    fn put_own(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unstored> {
+        if key.starts_with(b"PMI_") {
+            return Err(Unstored::Refused("keys_with_PMI__are_reserved"));
+        }
+        self.store(None, key, value, self.ranks.len() < self.size as usize)
     }
 
     /// Stores a value; a key that is put again, as by a program that begins anew, gets the new one.
@@ -526,15 +546,8 @@ impl Server {
             return;
         }
         asks.spawning = Spawning::None;
-        let answer = match refused {
-            None => Answer::done(SPAWN_RESULT),
-            Some(reason) => {
-                let word = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
-                let reason = reason.chars().map(word).take(SPAWN_REASON_MAX).collect::<String>();
-                Answer::refused(SPAWN_RESULT, &reason)
-            }
-        };
-        out.push(answer.to(task));
+        let answer = self.spawn_answer(task, refused);
+        out.push(answer);
     }
 
     /// A task enters a barrier, and waits until it opens.
@@ -562,7 +575,8 @@ impl Server {
             if inside.is_empty() {
                 self.barriers.remove(&barrier);
             }
-            out.push(Answer::refused("barrier_out", reason).number("tag", barrier.tag).to(task));
+            let answer = self.barrier_answer(task, barrier.tag, Some(reason));
+            out.push(answer);
             return;
         }
         self.tasks[task].waiting += 1;
@@ -587,13 +601,14 @@ impl Server {
             inside.remove(&task);
         }
         self.barriers.retain(|_, inside| !inside.is_empty());
+        self.bytes -= self.second.forget(task);
     }
 
     /// Lets the tasks go on, with an error, that wait in barriers which will never open: a task
     /// that takes part has ended, as `has_ended` says, and had not entered. One that ended between
     /// `init` and `finalize` is reported otherwise.
     pub fn give_up_barriers(&mut self, has_ended: impl Fn(usize) -> bool, out: &mut Vec<Effect>) {
-        if self.barriers.is_empty() {
+        if self.barriers.is_empty() && !self.second.is_waited_for() {
             return;
         }
         let is_away =
@@ -610,10 +625,12 @@ impl Server {
         for barrier in stuck.collect::<Vec<Barrier>>() {
             for task in self.barriers.remove(&barrier).unwrap_or_default() {
                 self.tasks[task].waiting = self.tasks[task].waiting.saturating_sub(1);
-                let answer = Answer::refused("barrier_out", "a_rank_that_takes_part_has_ended");
-                out.push(answer.number("tag", barrier.tag).to(task));
+                let reason = "a_rank_that_takes_part_has_ended";
+                let answer = self.barrier_answer(task, barrier.tag, Some(reason));
+                out.push(answer);
             }
         }
+        self.give_up_waits(|task| away.contains(&task), out);
     }
 
     /// Remembers a group with its tag when it is used first; whether there is room for it.
@@ -638,8 +655,8 @@ impl Server {
         *self.rounds.entry((barrier.group.clone(), barrier.tag)).or_default() = barrier.round + 1;
         for task in inside {
             self.tasks[task].waiting = self.tasks[task].waiting.saturating_sub(1);
-            // A client with threads tells by the tag which thread's barrier it was.
-            out.push(Answer::done("barrier_out").number("tag", barrier.tag).to(task));
+            let answer = self.barrier_answer(task, barrier.tag, None);
+            out.push(answer);
         }
     }
 
@@ -688,6 +705,12 @@ const SPAWN_RESULT: &str = "spawn_result";
 
 /// Letters of the reason why nothing is spawned: a client's line has 1,024.
 const SPAWN_REASON_MAX: usize = 256;
+
+/// The reason as one word.
+fn spawn_reason(reason: &str) -> String {
+    let word = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
+    reason.chars().map(word).take(SPAWN_REASON_MAX).collect()
+}
 
 /// Why a value is not stored.
 enum Unstored {

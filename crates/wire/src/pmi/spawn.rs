@@ -40,11 +40,14 @@ impl Collected {
     /// # Errors
     /// If it is no part of a spawn.
     pub(super) fn add(&mut self, lines: &[u8]) -> Result<(), PmiError> {
+        self.add_part(&Part::read(lines)?, &FIRST)
+    }
+
+    fn add_part(&mut self, part: &Part<'_>, names: &Names) -> Result<(), PmiError> {
         if self.refused.is_some() {
             return Ok(());
         }
-        let part = Part::read(lines)?;
-        let program = part.program()?;
+        let program = part.program(names)?;
         if self.spawned.programs.len() >= SPAWN_PROGRAMS_MAX {
             self.refuse("too_many_programs");
             return Ok(());
@@ -52,12 +55,30 @@ impl Collected {
         self.spawned.programs.push(program);
         if self.spawned.preput.is_empty() {
             // Each part has the same.
-            self.spawned.preput = part.preput()?;
+            self.spawned.preput = part.pairs(&names.preput, names.separator)?;
         }
         if self.spawned.bytes() > SPAWN_BYTES_MAX {
             self.refuse("arguments_are_too_long");
         }
         Ok(())
+    }
+
+    /// All of a spawn of PMI-2, which names the programs one after the other.
+    ///
+    /// # Errors
+    /// If it is no spawn.
+    pub(super) fn of_second(fields: &[(Vec<u8>, Vec<u8>)]) -> Result<Self, PmiError> {
+        let mut collected = Self::default();
+        let is_program = |(key, _): &(Vec<u8>, Vec<u8>)| key == b"subcmd";
+        let first = fields.iter().position(is_program).unwrap_or(fields.len());
+        let (of_all, mut rest) = fields.split_at(first);
+        while let Some((_, behind)) = rest.split_first() {
+            let end = 1 + behind.iter().position(is_program).unwrap_or(behind.len());
+            let part = Part::of_fields(&rest[..end], of_all);
+            rest = &rest[end..];
+            collected.add_part(&part, &SECOND)?;
+        }
+        Ok(collected)
     }
 
     /// It is not to be done. What has come of it is dropped.
@@ -84,6 +105,47 @@ struct Part<'a>(BTreeMap<&'a [u8], &'a [u8]>);
 
 const SPAWN: &str = "spawn";
 
+/// What the fields of a spawn are called.
+struct Names {
+    /// What stands before the number of an information or a value.
+    separator: &'static str,
+    tasks: &'static str,
+    program: &'static str,
+    arguments: &'static str,
+    argument: &'static str,
+    infos: Pairs,
+    preput: Pairs,
+}
+
+/// The fields of names and values: how many there are, and what each begins with.
+struct Pairs {
+    count: &'static str,
+    name: &'static str,
+    value: &'static str,
+}
+
+/// In PMI-1.
+const FIRST: Names = Names {
+    separator: "_",
+    tasks: "nprocs",
+    program: "execname",
+    arguments: "argcnt",
+    argument: "arg",
+    infos: Pairs { count: "info_num", name: "info_key", value: "info_val" },
+    preput: Pairs { count: "preput_num", name: "preput_key", value: "preput_val" },
+};
+
+/// In PMI-2.
+const SECOND: Names = Names {
+    separator: "",
+    tasks: "maxprocs",
+    program: "subcmd",
+    arguments: "argc",
+    argument: "argv",
+    infos: Pairs { count: "infokeycount", name: "infokey", value: "infoval" },
+    preput: Pairs { count: "preputcount", name: "ppkey", value: "ppval" },
+};
+
 impl<'a> Part<'a> {
     fn read(lines: &'a [u8]) -> Result<Self, PmiError> {
         let mut fields = BTreeMap::new();
@@ -96,6 +158,15 @@ impl<'a> Part<'a> {
         Ok(Self(fields))
     }
 
+    /// The fields of one program, and those that all programs share.
+    fn of_fields(own: &'a [(Vec<u8>, Vec<u8>)], of_all: &'a [(Vec<u8>, Vec<u8>)]) -> Self {
+        let mut fields = BTreeMap::new();
+        for (key, value) in own.iter().chain(of_all) {
+            fields.entry(&key[..]).or_insert(&value[..]);
+        }
+        Self(fields)
+    }
+
     fn get(&self, name: &str) -> Option<&'a [u8]> {
         self.0.get(name.as_bytes()).copied()
     }
@@ -106,30 +177,26 @@ impl<'a> Part<'a> {
     }
 
     /// Names and values that are numbered from 0.
-    fn pairs(
-        &self,
-        count: &'static str,
-        [name, value]: [&'static str; 2],
-    ) -> Result<Vec<(ByteBuf, ByteBuf)>, PmiError> {
+    fn pairs(&self, pairs: &Pairs, separator: &str) -> Result<Vec<(ByteBuf, ByteBuf)>, PmiError> {
         let of = |field: &'static str, index: u32| {
-            needed(SPAWN, field, self.get(&alloc::format!("{field}_{index}"))).map(ByteBuf::from)
+            needed(SPAWN, field, self.get(&alloc::format!("{field}{separator}{index}")))
+                .map(ByteBuf::from)
         };
-        (0..self.count(count)?).map(|index| Ok((of(name, index)?, of(value, index)?))).collect()
+        let both = |index| Ok((of(pairs.name, index)?, of(pairs.value, index)?));
+        (0..self.count(pairs.count)?).map(both).collect()
     }
 
-    fn preput(&self) -> Result<Vec<(ByteBuf, ByteBuf)>, PmiError> {
-        self.pairs("preput_num", ["preput_key", "preput_val"])
-    }
-
-    fn program(&self) -> Result<SpawnedProgram, PmiError> {
-        let tasks = number(SPAWN, "nprocs", self.get("nprocs"))?;
+    fn program(&self, names: &Names) -> Result<SpawnedProgram, PmiError> {
+        let tasks = number(SPAWN, names.tasks, self.get(names.tasks))?;
         let mut argv = Vec::new();
-        argv.push(ByteBuf::from(needed(SPAWN, "execname", self.get("execname"))?));
-        for index in 1..=u64::from(self.count("argcnt")?) {
-            let word = self.get(&alloc::format!("arg{index}"));
-            argv.push(ByteBuf::from(needed(SPAWN, "arg", word)?));
+        argv.push(ByteBuf::from(needed(SPAWN, names.program, self.get(names.program))?));
+        // Those of PMI-2 are numbered from 0, as its clients do, or from 1, as its table says.
+        let argument = |index: u64| self.get(&alloc::format!("{}{index}", names.argument));
+        let first = u64::from(argument(0).is_none());
+        for index in 0..u64::from(self.count(names.arguments)?) {
+            argv.push(ByteBuf::from(needed(SPAWN, names.argument, argument(first + index))?));
         }
-        let infos = self.pairs("info_num", ["info_key", "info_val"])?;
+        let infos = self.pairs(&names.infos, names.separator)?;
         let info = |key: &[u8]| {
             let found = infos.iter().find(|(name, _)| name.as_slice() == key);
             found.map(|(_, value)| value.clone())

@@ -43,7 +43,12 @@ fn shown(effect: &Effect) -> String {
     match effect {
         Effect::Reply { task, line } => {
             let line = String::from_utf8_lossy(line);
-            format!("{task}< {}", line.strip_suffix('\n').unwrap())
+            let message = line.strip_suffix('\n').unwrap_or_else(|| {
+                let (length, message) = line.split_at(6);
+                assert_eq!(length.trim().parse(), Ok(message.len()), "{line}");
+                message
+            });
+            format!("{task}< {message}")
         }
         Effect::Abort { task, code, message } => format!("abort {task} {code} '{message}'"),
         Effect::Finalized { task } => format!("finalized {task}"),
@@ -141,14 +146,153 @@ fn mpich_5_with_groups() {
 }
 
 #[test]
-fn a_pmi_2_client_and_a_lone_one_are_refused() {
+fn a_client_of_a_later_version_and_a_lone_one_are_refused() {
     let session = "
-        0> cmd=init pmi_version=2 pmi_subversion=0
-        0< cmd=response_to_init rc=-1 msg=only_version_1_is_spoken pmi_version=1 pmi_subversion=2
+        0> cmd=init pmi_version=3 pmi_subversion=0
+        0< cmd=response_to_init rc=-1 msg=only_versions_1_and_2_are_spoken pmi_version=1 pmi_subversion=2
         0> cmd=singinit pmi_version=1 pmi_subversion=1 stdio=yes authtype=none
         0< cmd=singinit_info rc=0 versionok=no
     ";
     play(&mut server(7, 1, 0), &mut Names::new(), session);
+}
+
+/// By which a client of PMI-2 begins.
+const SECOND: &str = "
+    0> cmd=init pmi_version=2 pmi_subversion=0
+    0< cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0
+";
+
+#[test]
+fn pmi_2_beside_pmi_1() {
+    let session = "
+        0> cmd=fullinit;pmirank=0;threaded=FALSE;
+        0< cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=0;debugged=FALSE;pmiverbose=FALSE;
+        0> cmd=job-getid;thrid=0x7ffd;
+        0< cmd=job-getid-response;thrid=0x7ffd;rc=0;jobid=kvs_7;
+        0> cmd=info-getjobattr;key=PMI_process_mapping;
+        0< cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,1,2));
+        0> cmd=info-getjobattr;key=universeSize;
+        0< cmd=info-getjobattr-response;rc=0;found=TRUE;value=2;
+        0> cmd=info-getjobattr;key=physTopology;
+        0< cmd=info-getjobattr-response;rc=0;found=FALSE;
+        0> cmd=kvs-put;key=card-0;value=a;;b=c;
+        0< cmd=kvs-put-response;rc=0;
+        1> cmd=init pmi_version=1 pmi_subversion=1
+        1< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        0> cmd=kvs-fence;thrid=0x1;
+        0> cmd=kvs-fence;thrid=0x2;
+        0< cmd=kvs-fence-response;thrid=0x2;rc=-1;errmsg=already_in_a_fence;
+        1> cmd=barrier_in
+        0< cmd=kvs-fence-response;thrid=0x1;rc=0;
+        1< cmd=barrier_out rc=0 tag=0
+        1> cmd=get kvsname=kvs_7 key=card-0
+        1< cmd=get_result rc=0 value=a;b=c
+        0> cmd=kvs-get;jobid=kvs_7;srcid=-1;key=card-0;
+        0< cmd=kvs-get-response;rc=0;found=TRUE;value=a;;b=c;
+        0> cmd=kvs-put;key=PMI_hwloc;value=1;
+        0< cmd=kvs-put-response;rc=-1;errmsg=keys_with_PMI__are_reserved;
+        0> cmd=job-connect;jobid=kvs_8;
+        0< cmd=job-connect-response;rc=-1;errmsg=not_served;
+        0> cmd=finalize;
+        0< cmd=finalize-response;rc=0;
+        finalized 0
+        0> cmd=init pmi_version=1 pmi_subversion=1
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        0> cmd=get_appnum
+        0< cmd=appnum rc=0 appnum=0
+    ";
+    let mut server = server(7, 2, 0);
+    play(&mut server, &mut Names::new(), SECOND);
+    assert!(server.state(0) == TaskState::Begun);
+    play(&mut server, &mut Names::new(), session);
+}
+
+#[test]
+fn values_of_a_node_are_waited_for() {
+    let begin = SECOND.replace("0>", "1>").replace("0<", "1<");
+    let session = "
+        0> cmd=info-getnodeattr;key=shm;wait=FALSE;
+        0< cmd=info-getnodeattr-response;rc=0;found=FALSE;
+        0> cmd=info-getnodeattr;thrid=9;key=shm;wait=TRUE;
+        1> cmd=info-putnodeattr;key=shm;value=/dev/shm/x;
+        0< cmd=info-getnodeattr-response;thrid=9;rc=0;found=TRUE;value=/dev/shm/x;
+        1< cmd=info-putnodeattr-response;rc=0;
+        1> cmd=info-getnodeattr;key=shm;wait=TRUE;
+        1< cmd=info-getnodeattr-response;rc=0;found=TRUE;value=/dev/shm/x;
+        0> cmd=info-getnodeattr;key=never;wait=TRUE;
+    ";
+    let mut server = server(7, 2, 0);
+    play(&mut server, &mut Names::new(), SECOND);
+    play(&mut server, &mut Names::new(), &begin);
+    let before = server.bytes();
+    play(&mut server, &mut Names::new(), session);
+    let mut effects = Vec::new();
+    server.give_up_barriers(|_| false, &mut effects);
+    assert!(effects.is_empty(), "task 1 may put it yet: {effects:?}");
+    play(
+        &mut server,
+        &mut Names::new(),
+        "1> cmd=finalize;\n1< cmd=finalize-response;rc=0;\nfinalized 1",
+    );
+    server.give_up_barriers(|task| task == 1, &mut effects);
+    let said: Vec<String> = effects.iter().map(shown).collect();
+    assert_eq!(said, ["0< cmd=info-getnodeattr-response;rc=0;found=FALSE;"]);
+    // The value stays, the waits don't.
+    assert_eq!(server.bytes(), before + entry_bytes(b"shm", b"/dev/shm/x"));
+    for _ in 0..BARRIERS_PER_TASK_MAX {
+        play(&mut server, &mut Names::new(), "0> cmd=info-getnodeattr;key=never;wait=TRUE;");
+    }
+    let too_many = "
+        0> cmd=info-getnodeattr;key=never;wait=TRUE;
+        0< cmd=info-getnodeattr-response;rc=-1;errmsg=it_waits_for_too_much;
+    ";
+    play(&mut server, &mut Names::new(), too_many);
+    play(&mut server, &mut Names::new(), SECOND);
+    assert_eq!(server.bytes(), before + entry_bytes(b"shm", b"/dev/shm/x"), "it begins anew");
+}
+
+#[test]
+fn names_aborts_and_spawns_of_pmi_2() {
+    let session = "
+        0> cmd=name-publish;name=a;;b;port=tag#0$x;infokeycount=0;
+        0< cmd=name-publish-response;rc=0;
+        0> cmd=name-publish;name=a;;b;port=other;
+        0< cmd=name-publish-response;rc=-1;errmsg=key_already_present;
+        0> cmd=name-lookup;name=a;;b;infokeycount=0;
+        0< cmd=name-lookup-response;rc=0;value=tag#0$x;port=tag#0$x;
+        0> cmd=name-unpublish;name=a;;b;
+        0< cmd=name-unpublish-response;rc=0;
+        0> cmd=name-unpublish;name=a;;b;
+        0< cmd=name-unpublish-response;rc=-1;errmsg=service_not_found;
+        0> cmd=abort;exitcode=-1;message=MPI_Init failed;
+        abort 0 -1 'MPI_Init failed'
+        0> cmd=abort;isworld=TRUE;msg=;
+        abort 0 1 ''
+        0> cmd=spawn;thrid=0xa;ncmds=2;preputcount=1;ppkey0=k;ppval0=v;subcmd=./a;maxprocs=2;\
+        argc=1;argv0=x;subcmd=./b;maxprocs=1;argc=1;argv1=y;infokeycount=1;infokey0=wdir;infoval0=/;
+        spawn 0 2 of 3
+        0> cmd=spawn;ncmds=1;subcmd=./a;maxprocs=1;
+        0< cmd=spawn-response;rc=-1;errmsg=another_spawn_is_under_way;
+    ";
+    let (mut server, mut names) = (server(7, 1, 0), Names::new());
+    play(&mut server, &mut names, SECOND);
+    play(&mut server, &mut names, session);
+    let mut effects = Vec::new();
+    server.answer_spawn(0, None, &mut effects);
+    let said: Vec<String> = effects.iter().map(shown).collect();
+    assert_eq!(said, ["0< cmd=spawn-response;thrid=0xa;rc=0;jobid=7;nerrs=0;"]);
+    let hostile = "
+        0> cmd=spawn;ncmds=1;
+        0< cmd=spawn-response;rc=-1;errmsg=there_is_no_such_number_of_tasks;
+        0> cmd=spawn;ncmds=1;subcmd=./a;maxprocs=1;argc=4000000000;argv0=x;
+        close 0: the PMI command 'spawn' lacks 'argv'
+        0> cmd=kvs-put;key=a;
+        close 0: the PMI command 'kvs-put' lacks 'value'
+        0> cmd=;
+        close 0: the PMI command '' is unknown
+    ";
+    play(&mut server, &mut names, hostile);
+    assert_eq!(server.bytes(), 0);
 }
 
 #[test]
@@ -627,7 +771,52 @@ fn line() -> impl Strategy<Value = String> {
         .prop_map(|(command, fields)| format!("{command} {}", fields.join(" ")))
 }
 
+/// The same in PMI-2.
+fn message() -> impl Strategy<Value = String> {
+    let command = "cmd=(fullinit|job-getid|kvs-put|kvs-get|kvs-fence|info-putnodeattr|abort|spawn|\
+                   info-getnodeattr|info-getjobattr|name-publish|name-lookup|finalize|ring);";
+    let field = "(key=[ab]|value=[ab =]{0,3}(;;)?|wait=TRUE|name=s|port=p|thrid=0x[0-9]|ncmds=2|\
+                 subcmd=x|maxprocs=[0-9]|argc=[0-2]|argv[01]=a|exitcode=[0-9]);?";
+    (command, proptest::collection::vec(field, 0..6))
+        .prop_map(|(command, fields)| format!("{command}{}", fields.concat()))
+}
+
 proptest! {
+    #[test]
+    fn any_messages_are_answered_within_bounds(
+        messages in proptest::collection::vec((0usize..3, message()), 0..60),
+        junk in proptest::collection::vec(any::<u8>(), 0..50),
+    ) {
+        let mut server = server(7, 4, 1);
+        let mut names = Names::new();
+        let mut effects = Vec::new();
+        // Task 2 says the same as PMI-1, which closes its connection.
+        for task in 0..2 {
+            server.handle(task, b"cmd=init pmi_version=2 pmi_subversion=0", &mut names, &mut effects);
+        }
+        server.handle(0, &junk, &mut names, &mut effects);
+        for (task, message) in messages {
+            effects.clear();
+            server.handle(task, message.as_bytes(), &mut names, &mut effects);
+            prop_assert!(effects.len() <= 62, "no more than one for each that came");
+            prop_assert!(server.bytes() <= STORE_BYTES_MAX);
+            for effect in &effects {
+                if let Effect::Reply { line, .. } = effect {
+                    let mut lines = crate::pmi::LineBuffer::new();
+                    lines.extend(line);
+                    prop_assert!(lines.next_line().unwrap().is_some(), "an answer is one message");
+                    prop_assert_eq!(lines.next_line().unwrap(), None, "an answer is one message");
+                }
+            }
+        }
+        for task in 0..3 {
+            server.handle(task, b"cmd=init pmi_version=1 pmi_subversion=1", &mut names, &mut effects);
+        }
+        let kept = server.second.bytes() + server.spaces.values().flatten().map(|(key, value)| entry_bytes(key, value)).sum::<usize>();
+        prop_assert!(server.bytes() >= kept, "{} of {kept}", server.bytes());
+        prop_assert_eq!(server.second.is_waited_for(), false);
+    }
+
     #[test]
     fn any_lines_are_answered_within_bounds(
         lines in proptest::collection::vec((0usize..4, line()), 0..30),
