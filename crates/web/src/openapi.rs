@@ -5,8 +5,13 @@ use crate::submission;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
-/// Schemas of jobs: the reference has them, and tests check that `tutti` keeps to them.
-const SCHEMAS: &str = include_str!("../../../docs/reference/jobs.schema.json");
+/// Schemas of jobs, and of what verbs print: the reference has them, and tests check that `tutti`
+/// keeps to them.
+const JOBS: &str = include_str!("../../../docs/reference/jobs.schema.json");
+const VERBS: &str = include_str!("../../../docs/reference/verbs.schema.json");
+
+/// Where schemas are in this description.
+const PLACE: &str = "#/components/schemas/";
 
 /// The description, as JSON.
 pub(crate) fn description() -> String {
@@ -64,10 +69,7 @@ fn operation(route: &Route) -> Value {
     let good = match &route.shape {
         Shape::Schema(name) => content("application/json", reference(name)),
         Shape::Element(name) => content("application/json", reference(&format!("{name}/items"))),
-        Shape::Json(page) => {
-            let text = format!("docs/reference/{page} describes it.");
-            content("application/json", json!({ "description": text }))
-        }
+        Shape::Verb(name) => content("application/json", of_verbs()[*name].clone()),
         Shape::Other(kind) => content(kind, json!({})),
     };
     let error = content("application/json", reference("error"));
@@ -87,14 +89,48 @@ fn operation(route: &Route) -> Value {
 }
 
 fn reference(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{name}") })
+    json!({ "$ref": format!("{PLACE}{name}") })
+}
+
+/// The schemas of a file of the reference, which refer to each other at their place here.
+fn of_file(text: &str) -> Value {
+    let text = text.replace("jobs.schema.json#/$defs/", PLACE).replace("#/$defs/", PLACE);
+    let mut file: Value = serde_json::from_str(&text).unwrap_or_default();
+    file["$defs"].take()
+}
+
+/// What verbs print, by their names, and what that consists of.
+fn of_verbs() -> &'static Value {
+    static SCHEMAS: OnceLock<Value> = OnceLock::new();
+    SCHEMAS.get_or_init(|| of_file(VERBS))
+}
+
+/// Adds to `schemas` those of verbs to which a value refers, and so on.
+fn add_referred(value: &Value, schemas: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let referred = value["$ref"].as_str().and_then(|it| it.strip_prefix(PLACE));
+            if let Some(name) = referred.filter(|name| schemas.get(name).is_none())
+                && let Some(schema) = of_verbs().get(name)
+            {
+                schemas[name] = schema.clone();
+                add_referred(schema, schemas);
+            }
+            fields.values().for_each(|value| add_referred(value, schemas));
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_referred(item, schemas)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The schemas of the reference at their place here, and that of errors.
 fn schemas() -> Value {
-    let text = SCHEMAS.replace("#/$defs/", "#/components/schemas/");
-    let mut file: Value = serde_json::from_str(&text).unwrap_or_default();
-    let mut schemas = file["$defs"].take();
+    let mut schemas = of_file(JOBS);
+    for route in ROUTES {
+        if let Shape::Verb(name) = route.shape {
+            add_referred(&of_verbs()[name], &mut schemas);
+        }
+    }
     schemas["submission"] = submission::schema();
     schemas["accepted"] = json!({
         "type": "object",
@@ -143,7 +179,17 @@ mod tests {
         }
         let mut found = Vec::new();
         references(&all, &mut found);
-        assert!(found.len() > 5);
+        assert!(found.len() > 20);
+        let schemas = all["components"]["schemas"].as_object().unwrap();
+        // As OpenAPI names its components.
+        let is_proper =
+            |name: &String| name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+        assert!(schemas.keys().all(is_proper), "{:?}", schemas.keys());
+        for route in ROUTES {
+            if let Shape::Verb(name) = route.shape {
+                assert!(of_verbs()[name].is_object(), "verbs.schema.json has no {name}");
+            }
+        }
         for reference in found {
             let pointer = reference.strip_prefix('#').unwrap();
             assert!(all.pointer(pointer).is_some_and(Value::is_object), "{reference}");

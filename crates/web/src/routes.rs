@@ -53,8 +53,8 @@ pub(crate) enum Shape {
     Schema(&'static str),
     /// An element of one.
     Element(&'static str),
-    /// JSON that a page of the reference describes.
-    Json(&'static str),
+    /// JSON of a schema of `verbs.schema.json`: what that verb prints.
+    Verb(&'static str),
     /// Another type.
     Other(&'static str),
 }
@@ -198,7 +198,7 @@ pub(crate) static ROUTES: &[Route] = &[
         help: "Nodes, as `tutti nodes --json` prints them.",
         params: &[],
         body: None,
-        shape: Shape::Json("verbs.md"),
+        shape: Shape::Verb("nodes"),
         handler: handler!(nodes),
     },
     Route {
@@ -207,7 +207,7 @@ pub(crate) static ROUTES: &[Route] = &[
         help: "Nodes, jobs, and which rows had their turns lately.",
         params: &[],
         body: None,
-        shape: Shape::Json("json.md"),
+        shape: Shape::Verb("matrix"),
         handler: handler!(matrix),
     },
     Route {
@@ -216,7 +216,7 @@ pub(crate) static ROUTES: &[Route] = &[
         help: "Parameters and classes, as `tutti params --json` prints them.",
         params: &[],
         body: None,
-        shape: Shape::Json("parameters.md"),
+        shape: Shape::Verb("params"),
         handler: handler!(params),
     },
     Route {
@@ -251,7 +251,7 @@ pub(crate) static ROUTES: &[Route] = &[
             Param { name: "until_ms", kind: "integer", help: "As for the history." },
         ],
         body: None,
-        shape: Shape::Json("json.md"),
+        shape: Shape::Verb("report"),
         handler: handler!(report),
     },
     Route {
@@ -269,7 +269,7 @@ pub(crate) static ROUTES: &[Route] = &[
             Param { name: "node", kind: "string", help: "Only this node." },
         ],
         body: None,
-        shape: Shape::Json("json.md"),
+        shape: Shape::Verb("history --usage"),
         handler: handler!(usage),
     },
     Route {
@@ -278,7 +278,7 @@ pub(crate) static ROUTES: &[Route] = &[
         help: "When waiting jobs will start, as `tutti ps --start --json` prints it.",
         params: &[],
         body: None,
-        shape: Shape::Json("json.md"),
+        shape: Shape::Verb("ps --start"),
         handler: handler!(starts),
     },
     Route {

@@ -2,6 +2,7 @@
 
 mod browser;
 mod http;
+mod pictures;
 
 use self::http::{Reply, dial, send, unchunked};
 use crate::harness::{Instance, NOBODY, Running, eventually, within};
@@ -321,12 +322,20 @@ fn answers_are_what_the_verbs_print() {
     assert_eq!((&matrix["jobs"][0]["job"], &matrix["jobs"][0]["row"]), (&nap.into(), &1.into()));
     // What the description lists is there.
     let description = web.get("/openapi.json").expect(200).json();
+    let mut described = 0;
     for (path, methods) in description["paths"].as_object().unwrap() {
         if methods.get("get").is_some() && path != "/v1/events" && !path.ends_with("/output") {
-            web.get(&path.replace("{id}", "1")).expect(200);
+            let reply = web.get(&path.replace("{id}", "1")).expect(200);
             web.get(&format!("{}{}", web.path, &path[1..].replace("{id}", "1"))).expect(200);
+            let schema =
+                &methods["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+            if schema.as_object().is_some_and(|schema| !schema.is_empty()) {
+                crate::show::check(&description, schema, &reply.json(), path);
+                described += 1;
+            }
         }
     }
+    assert_eq!(described, 9, "all answers in JSON have a schema");
 }
 
 #[test]

@@ -27,8 +27,13 @@ export function ticks(from, until, width) {
 
 function draw(jobs, starts, { from, until, now, width }) {
   const margin = width < 500 ? 60 : 150;
-  const x = (ms) => margin + ((Math.min(until, Math.max(from, ms)) - from) / (until - from)) * (width - margin - 6);
-  const parts = ticks(from, until, width - margin).map((at) => [
+  const room = width - margin - 6;
+  // What is expected may be hours away, where all that ran took seconds: it has a scale of its own.
+  const past = (now - from) / (until - from) < 0.5 ? 0.5 * room : ((now - from) / (until - from)) * room;
+  const x = (ms) => margin + (ms <= now ? Math.max(0, (ms - from) / (now - from)) * past :
+    past + Math.min(1, (ms - now) / (until - now)) * (room - past));
+  const times = [...ticks(from, now, past), ...ticks(now, until, room - past)];
+  const parts = times.filter((at, index) => x(at) < width - 26 && (index === 0 || x(at) - x(times[index - 1]) > 50)).map((at) => [
     svg('line', { class: 'grid', x1: x(at), x2: x(at), y1: 18, y2: 18 + jobs.length * LINE }),
     svg('text', { class: 'quiet', x: x(at), y: 12, 'text-anchor': 'middle' }, clock(at).replace(/:00$/, '')),
   ]);
@@ -61,7 +66,7 @@ export function view(main) {
   const note = h('p', { class: 'quiet' });
   main.replaceChildren(
     h('section', { class: 'card', 'aria-labelledby': 'title' }, h('div', { class: 'head' }, h('h1', { id: 'title' }, 'History'), which),
-      h('p', { class: 'quiet' }, 'Pale: waited, or expected start. Colour: ran. Red line: now.'), box, note),
+      h('p', { class: 'quiet' }, 'Pale: waited, or expected start. Colour: ran. Red line: now. Time ahead may have another scale.'), box, note),
     h('section', { class: 'card', 'aria-labelledby': 'ended' }, h('h2', { id: 'ended' }, 'Ended jobs'), list));
   let drawnAt = 0;
   let isFirst = true;
@@ -83,13 +88,19 @@ export function view(main) {
     isFirst = false;
     const shown = all.slice(-JOBS).sort((a, b) => spanOf(a, now).begin - spanOf(b, now).begin || a.job - b.job);
     const expected = new Map(starts.jobs.map((it) => [it.job, it]));
-    const span = Number(which.value) * 1000;
-    // What is expected has room, up to three times the time shown.
-    const ahead = Math.max(0, ...starts.jobs.map((it) => ((it.ends_ms ?? it.starts_ms ?? now) - now) * 1.05));
-    const until = now + (expected.size > 0 ? Math.min(3 * span, Math.max(0.3 * span, ahead)) : 0.02 * span);
+    // Before the oldest job that is shown, there is nothing to see.
+    const young = Math.max(12000, (now - Math.min(...shown.map((job) => spanOf(job, now).accepted))) * 1.05);
+    const span = Math.min(Number(which.value) * 1000, shown.length === 0 ? Infinity : young);
+    // What is expected has room, up to three times the time that is chosen.
+    const most = 3 * Number(which.value) * 1000;
+    const soon = starts.jobs.filter((it) => it.starts_ms < now + most);
+    const ahead = Math.max(0, ...soon.map((it) => ((it.ends_ms ?? it.starts_ms) - now) * 1.05));
+    const until = now + (soon.length > 0 ? Math.min(most, Math.max(0.3 * span, ahead)) : 0.02 * span);
+    const later = starts.jobs.filter((it) => it.starts_ms >= until).length;
     replace(box, shown.length === 0 ? h('p', { class: 'quiet' }, 'No job in this time.') :
-      draw(shown, expected, { from, until, now, width: Math.max(280, Math.floor(box.clientWidth)) }));
-    note.textContent = all.length > JOBS ? `The latest ${JOBS} of ${all.length} jobs.` : '';
+      draw(shown, expected, { from: now - span, until, now, width: Math.max(280, Math.floor(box.clientWidth)) }));
+    note.textContent = [all.length > JOBS && `The latest ${JOBS} of ${all.length} jobs.`,
+      later > 0 && `${plural(later, 'job')} expected to start after ${clock(until)}.`].filter(Boolean).join(' ');
     replace(list, ended.length === 0 ? h('p', { class: 'quiet' }, 'None.') :
       table('Ended jobs', [['Job'], ['Name', 'name'], ['State'], ['User'], ['Ended'], ['Waited', 'number'], ['Ran', 'number'], ['Exit', 'number']],
         ended.slice(-100).reverse().map((job) => { const span = spanOf(job, now);

@@ -7,23 +7,39 @@ use super::http::{Reply, dial};
 use crate::harness::{Instance, Running, eventually};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use tutti_testbed::Node;
 
 /// Keys as a driver of browsers names them.
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
 
 /// A browser, and its driver.
-struct Browser {
+pub(super) struct Browser {
     address: String,
     session: String,
+    /// The node of a test bed on which it is.
+    node: Option<Node>,
     _driver: Running,
 }
 
 impl Browser {
     fn start(instance: &Instance) -> Self {
-        let mut command = Command::new("chromedriver");
+        Self::with(instance, None)
+    }
+
+    /// A browser that reaches what a node of a test bed does.
+    pub(super) fn on_node(instance: &Instance, node: &Node) -> Self {
+        Self::with(instance, Some(node.clone()))
+    }
+
+    fn with(instance: &Instance, node: Option<Node>) -> Self {
+        let mut command = match &node {
+            Some(node) => node.command("chromedriver"),
+            None => Command::new("chromedriver"),
+        };
         command.arg("--port=0").current_dir(&instance.work).env("HOME", &instance.work);
         command.env("TMPDIR", &instance.work).stdin(std::process::Stdio::null());
         let driver = Running::start(command);
@@ -32,7 +48,7 @@ impl Browser {
         let port = said.rsplit_once(" on port ").unwrap().1;
         let port = port.trim().trim_end_matches('.');
         let address = format!("127.0.0.1:{port}");
-        let mut browser = Self { address, session: String::new(), _driver: driver };
+        let mut browser = Self { address, session: String::new(), node, _driver: driver };
         // Without a sandbox, as root can't have one.
         let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
         let options = json!({ "args": args, "binary": "/usr/bin/chromium" });
@@ -44,6 +60,14 @@ impl Browser {
     }
 
     #[track_caller]
+    fn dial(&self) -> TcpStream {
+        match &self.node {
+            Some(node) => node.dial(&self.address).unwrap(),
+            None => dial(&self.address),
+        }
+    }
+
+    #[track_caller]
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = body.to_string();
         let head = format!(
@@ -52,7 +76,7 @@ impl Browser {
             self.address,
             body.len()
         );
-        let mut stream = dial(&self.address);
+        let mut stream = self.dial();
         stream.write_all(head.as_bytes()).unwrap();
         let reply = Reply::read(&mut stream);
         let text = reply.text();
@@ -62,19 +86,19 @@ impl Browser {
     }
 
     #[track_caller]
-    fn go(&self, url: &str) {
+    pub(super) fn go(&self, url: &str) {
         self.call("POST", &format!("{}/url", self.session), &json!({ "url": url }));
     }
 
     #[track_caller]
-    fn run(&self, script: &str) -> Value {
+    pub(super) fn run(&self, script: &str) -> Value {
         let body = json!({ "script": script, "args": [] });
         self.call("POST", &format!("{}/execute/sync", self.session), &body)
     }
 
     /// Waits until a script gives something true.
     #[track_caller]
-    fn wait(&self, script: &str) -> Value {
+    pub(super) fn wait(&self, script: &str) -> Value {
         eventually(&format!("{script} in: {}", self.text()), || {
             let value = self.run(script);
             (value != Value::Null && value != json!(false)).then_some(value)
@@ -87,7 +111,7 @@ impl Browser {
 
     /// Clicks as a user does: what is covered or not visible can't be clicked.
     #[track_caller]
-    fn click(&self, selector: &str) {
+    pub(super) fn click(&self, selector: &str) {
         let body = json!({ "using": "css selector", "value": selector });
         let found = self.call("POST", &format!("{}/element", self.session), &body);
         let element =
@@ -118,14 +142,21 @@ impl Browser {
     }
 
     /// Chooses whether the system asks for dark colours.
-    fn prefer(&self, scheme: &str) {
+    pub(super) fn prefer(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         let command =
             json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
         self.call("POST", &format!("{}/goog/cdp/execute", self.session), &command);
     }
 
-    fn resize(&self, width: u32, height: u32) {
+    /// As on a phone, where they show only while a finger moves.
+    pub(super) fn hide_scrollbars(&self) {
+        let command =
+            json!({ "cmd": "Emulation.setScrollbarsHidden", "params": { "hidden": true } });
+        self.call("POST", &format!("{}/goog/cdp/execute", self.session), &command);
+    }
+
+    pub(super) fn resize(&self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height });
         self.call("POST", &format!("{}/goog/cdp/execute", self.session), &json!({
             "cmd": "Emulation.setDeviceMetricsOverride",
@@ -134,7 +165,7 @@ impl Browser {
     }
 
     /// Keeps a picture where `TUTTI_SCREENSHOTS` says.
-    fn picture(&self, name: &str) {
+    pub(super) fn picture(&self, name: &str) {
         let Some(directory) = std::env::var_os("TUTTI_SCREENSHOTS") else { return };
         let reply = self.call("GET", &format!("{}/screenshot", self.session), &json!({}));
         let bytes = decoded(reply.as_str().unwrap());
@@ -157,7 +188,12 @@ impl Drop for Browser {
             "DELETE {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
             self.session, self.address
         );
-        let mut stream = dial(&self.address);
+        let Some(mut stream) = (match &self.node {
+            Some(node) => node.dial(&self.address).ok(),
+            None => TcpStream::connect(&self.address).ok(),
+        }) else {
+            return;
+        };
         let _ = stream.write_all(head.as_bytes());
         let _ = stream.read(&mut [0; 64]);
     }
