@@ -123,6 +123,13 @@ pub(super) fn variables(launch: &Launch, spool: Option<&Path>) -> Vec<(&'static 
         ("OMPI_MCA_plm_rsh_no_tree_spawn", text("1")),
         ("OMPI_MCA_orte_leave_session_attached", text("1")),
         ("OMPI_MCA_orte_default_hostfile", file(HOSTS_OF_OPEN_MPI)),
+        // Those of Open MPI 5.
+        ("PRTE_MCA_plm", text("ssh")),
+        ("PRTE_MCA_ras", text("^slurm")),
+        ("PRTE_MCA_prte_ssh_agent", file(SHELL)),
+        ("PRTE_MCA_plm_ssh_no_tree_spawn", text("1")),
+        ("PRTE_MCA_prte_leave_session_attached", text("1")),
+        ("PRTE_MCA_prte_default_hostfile", file(HOSTS_OF_OPEN_MPI)),
         ("HYDRA_LAUNCHER", text("ssh")),
         ("HYDRA_LAUNCHER_EXEC", file(SHELL)),
         ("HYDRA_HOST_FILE", file(HOSTS_OF_MPICH)),

@@ -247,6 +247,12 @@ unsafe extern "C" fn done() -> c_int {
     DONE
 }
 
+/// What is to become of a job is asked of `tutti`. But without this the library would not take the
+/// files that a task names to be removed after it, as Open MPI 5 does: it removes them by itself.
+unsafe extern "C" fn control() -> c_int {
+    NOT_SUPPORTED
+}
+
 /// The callbacks at their places. What has none is answered by the library at once: not supported.
 pub(crate) fn module() -> Module {
     let mut module: Module = [std::ptr::null_mut(); 64];
@@ -264,6 +270,7 @@ pub(crate) fn module() -> Module {
     for place in [11, 12, 14] {
         module[place] = done as *mut c_void;
     }
+    module[19] = control as *mut c_void;
     module[27] = connected as *mut c_void;
     module
 }

@@ -167,7 +167,15 @@ fn wait(library: &Library, begun: c_int, what: &str) -> anyhow::Result<()> {
 impl Served {
     /// Tells the library of a step, of which it serves so many tasks.
     fn register_space(&self, space: &PmixSpace, served: u32) -> anyhow::Result<()> {
-        let mut infos = of_step(&self.library, space, &self.directory)?;
+        // Tasks of another step count as on other nodes. Open MPI 5 divides what it does together by
+        // node, and all tasks must see the same nodes. A task that asked for a spawn would find its
+        // children on its node; the other tasks and the children would not.
+        let mut space = space.clone();
+        if served == 0 {
+            space.nodes.iter_mut().for_each(|node| node.name.push('+'));
+        }
+        let space = &space;
+        let mut infos = of_step(&self.library, (space, served), &self.directory)?;
         let size = c_int::try_from(served)?;
         let name = CString::new(space.name.as_bytes())?;
         let (list, count) = (infos.as_mut_ptr(), infos.len());
@@ -192,7 +200,11 @@ impl Served {
 }
 
 /// What the library is to know of a step.
-fn of_step(library: &Library, space: &PmixSpace, directory: &str) -> anyhow::Result<Vec<Info>> {
+fn of_step(
+    library: &Library,
+    (space, served): (&PmixSpace, u32),
+    directory: &str,
+) -> anyhow::Result<Vec<Info>> {
     let names: Vec<&str> = space.nodes.iter().map(|node| node.name.as_str()).collect();
     let firsts = firsts(&space.nodes);
     let ranks_of = |(first, node): (&u32, &PmixNode)| {
@@ -215,7 +227,6 @@ fn of_step(library: &Library, space: &PmixSpace, directory: &str) -> anyhow::Res
         number("pmix.local.size", local),
         number("pmix.node.size", local),
         number("pmix.num.nodes", u32::try_from(space.nodes.len())?),
-        text("pmix.lpeers", here),
         rank("pmix.lldr", *first),
         made("pmix.nmap", compact(library, library.regex, &names.join(","))?),
         made("pmix.pmap", compact(library, library.ppn, &ranks.join(";"))?),
@@ -224,6 +235,9 @@ fn of_step(library: &Library, space: &PmixSpace, directory: &str) -> anyhow::Res
         text("pmix.nsdir", directory),
         flag("pmix.tdir.rmclean", true),
     ];
+    if served > 0 {
+        infos.push(text("pmix.lpeers", here));
+    }
     if let [(_, tasks)] = programs[..] {
         infos.push(number("pmix.app.size", tasks));
     }

@@ -460,7 +460,8 @@ pub(super) fn with_script_options(
     }
     let words = script.directives.iter().flat_map(|d| &d.words);
     let words = words.filter(|word| ignored.is_none() || !is_partition(word)).map(OsString::from);
-    let matches = command
+    // What is typed may say besides what is to be printed, and whether to wait.
+    let matches = SaidOptions::augment_args(command)
         .try_get_matches_from(words.chain(typed))
         .map_err(|error| failed(&super::usage::what_is_wrong(&error, verb)))?;
     if !parsable && let Some(noted) = noted(&script.notes) {
@@ -580,9 +581,6 @@ fn noted(notes: &[script::Note]) -> Option<String> {
     (!others.is_empty()).then(|| others.join("; "))
 }
 
-/// Words before the command that are none of a script's options.
-const OF_THE_VERB: [&str; 4] = ["--parsable", "--when", "--json", "--"];
-
 /// The options that were typed before the last argument of a verb, the command, as they were typed.
 pub(super) fn typed_options<Verb: Args>(verb: &'static str, last: &str) -> Vec<OsString> {
     let all: Vec<OsString> = std::env::args_os().skip(2).collect();
@@ -591,7 +589,7 @@ pub(super) fn typed_options<Verb: Args>(verb: &'static str, last: &str) -> Vec<O
     let count =
         matches.ok().and_then(|matches| matches.get_raw(last).map(Iterator::count)).unwrap_or(0);
     let mut typed: Vec<OsString> = all[..all.len().saturating_sub(count)].to_vec();
-    typed.retain(|word| !OF_THE_VERB.iter().any(|own| word == own));
+    typed.pop_if(|word| word == "--");
     typed
 }
 

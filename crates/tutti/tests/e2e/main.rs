@@ -66,6 +66,7 @@ mod old_kernels;
 mod on_request;
 mod oom_score;
 mod open_mpi;
+mod open_mpi_5;
 mod open_mpi_spawn;
 mod order;
 mod orders;

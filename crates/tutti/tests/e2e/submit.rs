@@ -446,6 +446,11 @@ fn submit_waits_for_the_end_of_the_job_if_it_is_asked_to() {
     let line = "exit $((TUTTI_ARRAY_INDEX + 1))";
     wait(&["-a", "0-2", "-o", "/dev/null", "sh", "-c", line]).expect(3);
     instance.tutti(&["batch", "--wait", "-o", "/dev/null", "--wrap", "exit 5"]).expect(5);
+    instance.script("ends.sh", "#!/bin/sh\n#TUTTI -n 1\nexit 6\n");
+    for verb in ["batch", "submit"] {
+        instance.tutti(&[verb, "--wait", "-o", "/dev/null", "ends.sh"]).expect(6);
+        instance.tutti(&[verb, "--wait", "--", "ends.sh"]).expect(6);
+    }
     let both = wait(&["--when", "true"]);
     assert_ne!(both.code, 0, "nothing is submitted that could be waited for");
 }
