@@ -45,6 +45,7 @@ pub mod slurm;
 mod spawner;
 mod splice;
 mod submission;
+pub mod switches;
 mod task_ends;
 mod terminal;
 mod unenforced_limits;

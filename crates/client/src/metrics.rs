@@ -19,7 +19,12 @@ pub struct Figures {
     pub status: StatusReport,
     /// Its nodes.
     pub nodes: Vec<NodeReport>,
+    /// How far apart nodes made the latest switches, in nanoseconds, in order.
+    pub spreads_ns: Vec<u64>,
 }
+
+/// The latest switches of each node that are compared with those of others.
+const SWITCHES: u32 = 32;
 
 impl Figures {
     /// Asks the instance for them.
@@ -33,7 +38,16 @@ impl Figures {
             Reply::Nodes { nodes, next } => Ok((nodes, next)),
             _ => unexpected(),
         })?;
-        Ok(Self { metrics: *metrics, status, nodes })
+        let mut spreads_ns = Vec::new();
+        if nodes.len() > 1 {
+            let request = |from| Request::Switches { count: SWITCHES, from };
+            let records = all_pages(NodeId(0), |from| match ask(&request(from))? {
+                Reply::Switches { nodes, next } => Ok((nodes, next)),
+                _ => unexpected(),
+            })?;
+            spreads_ns = crate::switches::spreads_ns(&records);
+        }
+        Ok(Self { metrics: *metrics, status, nodes, spreads_ns })
     }
 }
 
@@ -102,6 +116,7 @@ pub fn open_metrics(figures: &Figures) -> String {
     add_times(&mut text, &figures.metrics);
     add_nodes(&mut text, &figures.nodes);
     add_agents(&mut text, &figures.status.agents);
+    add_spreads(&mut text, &figures.spreads_ns);
     add_pressure(&mut text, &figures.status.agents);
     add_instance(&mut text, figures);
     text.0.push_str("# EOF\n");
@@ -224,6 +239,18 @@ fn add_agents(text: &mut Text, agents: &[AgentStatus]) {
     }
 }
 
+/// Nothing where no switch of several nodes is known.
+fn add_spreads(text: &mut Text, spreads_ns: &[u64]) {
+    let name = "tutti_switch_overlap_seconds";
+    let help = "How far apart nodes made the same switch, of the latest ones.";
+    text.family(name, "gauge", "seconds", help);
+    let Some(last) = spreads_ns.len().checked_sub(1) else { return };
+    for (stat, percent) in [("median", 50), ("p99", 99), ("max", 100)] {
+        let spread = spreads_ns[(last * percent).div_ceil(100)];
+        text.series(name, &[("stat", stat)], &decimal(spread, 9));
+    }
+}
+
 /// Time in which tasks waited for processors, of nodes with a kernel that counts it.
 fn add_pressure(text: &mut Text, agents: &[AgentStatus]) {
     let name = "tutti_node_cpu_pressure_seconds";
@@ -267,7 +294,7 @@ fn add_instance(text: &mut Text, figures: &Figures) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Text, add_pressure, decimal};
+    use super::{Text, add_pressure, add_spreads, decimal};
     use tutti_wire::metrics::{Histogram, LAUNCH_BOUNDS_MS};
     use tutti_wire::report::AgentStatus;
 
@@ -283,6 +310,19 @@ mod tests {
         let series = text.0.lines().filter(|line| !line.starts_with('#'));
         let wanted = [r#"tutti_node_cpu_pressure_seconds_total{node="new"} 2.5"#];
         assert_eq!(series.collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn spreads_of_switches_have_median_and_maximum() {
+        let series = |spreads: &[u64]| {
+            let mut text = Text(String::new());
+            add_spreads(&mut text, spreads);
+            let lines = text.0.lines().filter(|line| !line.starts_with('#'));
+            lines.map(|line| line.rsplit_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(series(&[]), Vec::<String>::new());
+        assert_eq!(series(&[1_000]), ["0.000001", "0.000001", "0.000001"]);
+        assert_eq!(series(&[1_000, 2_000, 50_000_000]), ["0.000002", "0.05", "0.05"]);
     }
 
     #[test]

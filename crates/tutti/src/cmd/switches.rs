@@ -1,9 +1,10 @@
 //! The verb `switches`: what the nodes' switch threads recorded, and how far apart nodes were.
 
 use clap::Args;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
+use tutti_client::switches::Together;
 use tutti_node::exit::Exit;
 use tutti_types::{JobId, NodeId};
 use tutti_wire::local::{Reply, Request};
@@ -77,46 +78,6 @@ pub(crate) fn execute(args: &SwitchesArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::OK)
-}
-
-/// What is known of several nodes together.
-#[derive(Default)]
-struct Together {
-    /// How many nodes have a job, as far as records name it.
-    nodes: BTreeMap<JobId, usize>,
-    /// When a job was running on each node, by when the switch to it was due.
-    resumed: BTreeMap<(u64, JobId), Vec<u64>>,
-}
-
-impl Together {
-    fn of(nodes: &[(String, Vec<SwitchRecord>)]) -> Self {
-        let mut all = Self::default();
-        for (_, records) in nodes {
-            let named = records.iter().flat_map(|record| record.left.iter().chain(&record.came));
-            for &job in named.collect::<BTreeSet<_>>() {
-                *all.nodes.entry(job).or_default() += 1;
-            }
-            for record in records {
-                for &job in &record.came {
-                    let resumed = all.resumed.entry((record.due_ns, job)).or_default();
-                    resumed.push(record.resumed_ns);
-                }
-            }
-        }
-        all
-    }
-
-    /// How far apart the nodes were; nothing where that can't be told.
-    fn spread_ns(&self, record: &SwitchRecord) -> Option<u64> {
-        let spread = |&job: &JobId| {
-            let resumed = self.resumed.get(&(record.due_ns, job))?;
-            let spread = resumed.iter().max()? - resumed.iter().min()?;
-            (self.nodes.get(&job) == Some(&resumed.len())).then_some(spread)
-        };
-        let on_several = |job: &&JobId| self.nodes.get(job).is_some_and(|&nodes| nodes > 1);
-        let spreads = record.came.iter().filter(on_several).map(spread);
-        spreads.collect::<Option<Vec<u64>>>()?.into_iter().max()
-    }
 }
 
 fn reports(nodes: Vec<(String, Vec<SwitchRecord>)>) -> Vec<(String, Vec<SwitchReport>)> {

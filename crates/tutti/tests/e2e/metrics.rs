@@ -1,5 +1,6 @@
 //! `tutti metrics` and `tutti timeline`: figures and pictures of what ran.
 
+use crate::cluster::Bed;
 use crate::harness::{Instance, eventually};
 use crate::recovery::kill_daemon;
 use serde_json::Value;
@@ -144,14 +145,37 @@ fn the_board_for_grafana_shows_series_that_there_are() {
         let words: Vec<&str> = words.collect();
         assert!(!words.is_empty(), "{query}");
         for word in words {
-            // Not every kernel counts pressure.
-            let may_miss = word.contains("_pressure_") && !Path::new("/proc/pressure/cpu").exists();
+            // Not every kernel counts pressure, and one node overlaps with no other.
+            let may_miss = word == OVERLAP
+                || word.contains("_pressure_") && !Path::new("/proc/pressure/cpu").exists();
             assert!(
                 may_miss || names.contains(&word),
                 "{word} of {query} is no series of: {names:?}"
             );
         }
     }
+}
+
+const OVERLAP: &str = "tutti_switch_overlap_seconds";
+
+#[test]
+fn overlap_of_switches_is_measured_where_jobs_take_turns_on_several_nodes() {
+    let bed = Bed::up_with_processors(2, 1);
+    bed.tutti(1, &["params", "quantum=20ms"]).expect(0);
+    let now = || series(&bed.tutti(1, &["metrics"]).expect(0).text());
+    let stat = |name: &str| format!("{OVERLAP}{{stat=\"{name}\"}}");
+    assert!(!now().contains_key(&stat("max")), "no job has switched");
+    for _ in 0..2 {
+        let line = ["submit", "-n", "2", "-o", "/dev/null", "sleep", &bed.audit.nap];
+        bed.tutti(1, &line).expect(0);
+    }
+    let seen = eventually("switches of both nodes", || {
+        let seen = now();
+        seen.contains_key(&stat("max")).then_some(seen)
+    });
+    let [median, p99, max] = ["median", "p99", "max"].map(|name| seen[&stat(name)]);
+    assert!(median > 0.0 && median <= p99 && p99 <= max && max < 60.0, "{median} {p99} {max}");
+    bed.tutti(1, &["cancel", "--now", "--all"]).expect(0);
 }
 
 #[test]
