@@ -34,7 +34,7 @@ impl Together {
     }
 
     /// How far apart the nodes were, in nanoseconds: from the first to the last node's start of the
-    /// jobs that came. `None` where that can't be told.
+    /// jobs that came. `None` where a node has no record of it.
     #[must_use]
     pub fn spread_ns(&self, record: &SwitchRecord) -> Option<u64> {
         let spread = |&job: &JobId| {
@@ -48,7 +48,7 @@ impl Together {
     }
 }
 
-/// How far apart the nodes made each switch of which that can be told, in nanoseconds, in order.
+/// How far apart the nodes made each switch that all of them recorded, in nanoseconds, in order.
 #[must_use]
 pub fn spreads_ns(nodes: &[(String, Vec<SwitchRecord>)]) -> Vec<u64> {
     let together = Together::of(nodes);
