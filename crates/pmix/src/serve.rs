@@ -167,9 +167,9 @@ fn wait(library: &Library, begun: c_int, what: &str) -> anyhow::Result<()> {
 impl Served {
     /// Tells the library of a step, of which it serves so many tasks.
     fn register_space(&self, space: &PmixSpace, served: u32) -> anyhow::Result<()> {
-        // Tasks of another step count as on other nodes. Open MPI 5 divides collectives by node, and
-        // all tasks must see the same nodes. A task that asked for a spawn would find its children on
-        // its node; the other tasks and the children would not.
+        // Tasks of another step count as on other nodes. Open MPI 5 divides collectives by node,
+        // and all tasks must see the same nodes. A task that asked for a spawn would find its
+        // children on its node; the other tasks and the children would not.
         let mut space = space.clone();
         if served == 0 {
             space.nodes.iter_mut().for_each(|node| node.name.push('+'));
