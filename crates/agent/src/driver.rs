@@ -14,6 +14,7 @@ use super::orders::Order;
 use super::output::OutputReaders;
 use super::steps::Step;
 use super::subtree_control::Ending;
+use super::swap::Swaps;
 use super::switch::Switch;
 use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
@@ -151,6 +152,8 @@ pub(super) struct Processes {
     pub(super) vacate: Option<Vacate>,
     /// What measures the node just now.
     pub(super) measuring: Option<Measuring>,
+    /// Memory of jobs that is moved out or back.
+    pub(super) swaps: Swaps,
 }
 
 /// The connection to the keeper, and what the keeper has reported.
@@ -294,6 +297,7 @@ impl Agent {
                 orders: BTreeMap::new(),
                 vacate: None,
                 measuring: None,
+                swaps: Swaps::new(hierarchy.as_ref()),
             },
             groups: Groups { hierarchy, no_cgroup, emptied: Vec::new() },
             settings: first_settings(),
@@ -633,6 +637,7 @@ impl Agent {
             ToAgent::Stop => self.close_down(),
             ToAgent::Leave => self.leave(),
             ToAgent::Measure => self.measure(),
+            ToAgent::Swap { launch, order, out } => self.on_swap(launch, order, out),
         }
     }
 
@@ -691,6 +696,7 @@ impl Agent {
     /// Tells a controller all that it may have missed, and ends what it does not know.
     fn on_welcome(&mut self, settings: Settings, known: &[LaunchId]) {
         self.service.welcomed = true;
+        self.end_swaps();
         // The rest of them went with the connection before.
         self.timetable_parts = TimetableParts::default();
         self.service.loss.clear();
@@ -874,6 +880,7 @@ impl Agent {
             return self.on_kill_step(launch);
         }
         if self.launched(launch).is_some() {
+            self.end_swap(launch.job);
             self.tell_keeper(&ToKeeper::Kill { launch });
         } else {
             // Never started here, or long gone: what the controller waits for is already so.
@@ -890,6 +897,7 @@ impl Agent {
             return self.end_strange(launch.job);
         }
         if self.launched(launch).is_some() {
+            self.end_swap(launch.job);
             self.jobs.remove(&launch.job);
         }
         self.tell_keeper(&ToKeeper::Forget { launch });

@@ -308,6 +308,11 @@ impl Agent {
             let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_vec()));
             Cgroup::open(&path).ok().map(Arc::new)
         });
+        if let Some(group) = &group
+            && let Err(error) = group.restore_limits()
+        {
+            warn!(code = %Code::System, "job {} has less memory than it may: {error}", launch.job);
+        }
         let stopped = held.stopped.into_iter();
         let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
         let ended = held.ended.into_iter();

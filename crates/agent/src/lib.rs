@@ -4,8 +4,9 @@
 //! keeper ([`keeper`]), owns the jobs' cgroups ([`driver`]), answers what is asked
 //! ([`node_queries`]) and follows which process descends from which ([`track`]); the other switches
 //! and does nothing else ([`switch`]). A third one asks processes to vacate, if a job is submitted
-//! so ([`vacate`]). They meet over one channel: the switch thread shares no lock
-//! with anybody, so a descheduled main thread can't delay a switch.
+//! so ([`vacate`]). What takes long is done by threads beside the loop ([`beside`], [`swap`]). They
+//! meet over one channel: the switch thread shares no lock with anybody, so a descheduled main thread
+//! can't delay a switch.
 //!
 //! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
 //! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
@@ -43,6 +44,7 @@ mod stepped;
 mod steps;
 mod subtree_control;
 mod suspend;
+mod swap;
 mod switch;
 mod system_clock;
 mod track;

@@ -171,6 +171,7 @@ impl Agent {
             foreign_milli: self.external.foreign.share(monotonic_ns(), own),
             load_averages_milli: proc::load_averages().ok(),
             memory_free_bytes: proc::memory_available_bytes().ok(),
+            swap: self.swap(),
             processes: u32::try_from(proc::all().len()).unwrap_or(u32::MAX),
             branch_nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),

@@ -309,6 +309,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             wait: None,
             array: None,
             behind: None,
+            swapped_bytes: None,
             first: None,
             slots: None,
         },

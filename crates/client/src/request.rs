@@ -168,6 +168,11 @@ pub struct JobOptions {
     #[arg(long, value_name = "TIME", value_parser = vacate, help_heading = SCHEDULING)]
     pub vacate: Option<Nanos>,
 
+    /// Let the memory of the job be swapped out while it is suspended or preempted, so that other
+    /// jobs can have it
+    #[arg(long, help_heading = SCHEDULING)]
+    pub swap: bool,
+
     /// A parameter for the site's policy program, such as urgency=7; repeat it for each
     #[arg(long = "policy-arg", value_name = "NAME=VALUE", value_parser = policy_arg)]
     #[arg(help_heading = SCHEDULING)]
@@ -376,6 +381,7 @@ pub fn job_request(
         notify: options.notify.request()?,
         resources: resources(options),
         policy_args: options.policy_args.clone(),
+        swap: options.swap,
         checkpoint: checkpoint(options)?,
         within,
         launch: LaunchSpec {

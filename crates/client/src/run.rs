@@ -302,6 +302,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("--spread", request.nodes.spread),
         ("--exclusive", request.nodes.exclusive),
         ("--on-node-loss", request.on_node_loss != OnNodeLoss::Kill),
+        ("--swap", request.swap),
         ("--policy-arg", !request.policy_args.is_empty()),
         ("--weights", request.weights.is_some()),
         ("--notify", request.notify.is_some()),

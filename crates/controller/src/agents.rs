@@ -400,6 +400,7 @@ impl Driver {
             | FromAgent::TaskEnded { launch, .. }
             | FromAgent::OutputLost { launch, .. }
             | FromAgent::NotVacated { launch, .. }
+            | FromAgent::Swapped { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(node, launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. }
@@ -439,6 +440,7 @@ impl Driver {
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Used(used) => self.on_used(node, used),
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
+            FromAgent::Swapped { .. } => self.on_swapped(node, &report),
             FromAgent::Measured(figures) => self.on_node_measured(node, figures),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => {
@@ -458,6 +460,22 @@ impl Driver {
                 info!("node {} joined twice; ignored", self.node_name(node));
             }
         }
+    }
+
+    /// An agent may have missed orders about memory, or not have carried them out.
+    fn repeat_swaps(&mut self, node: NodeId) {
+        let orders: Vec<_> = self.core.swap_orders(node).collect();
+        orders.into_iter().for_each(|order| self.carry_out(order));
+    }
+
+    /// A node has moved memory of a job.
+    fn on_swapped(&mut self, node: NodeId, report: &FromAgent) {
+        let FromAgent::Swapped { launch, order, resident_bytes, left_bytes, took } = *report else {
+            return;
+        };
+        let job = launch.job;
+        self.apply(&Event::Swapped { job, node, order, resident_bytes, left_bytes, took });
+        self.note_state(job);
     }
 
     /// An agent that joins again says once more what is known, and that is not worth an entry of
@@ -638,6 +656,7 @@ impl Driver {
         held: &[LaunchId],
         same_keeper: bool,
     ) {
+        self.repeat_swaps(node);
         let now = self.now();
         for &launch in launched.iter().filter(|launch| !held.contains(launch)) {
             if launch.is_further() {

@@ -568,7 +568,7 @@ impl Driver {
         RequestId(self.decision.next_request)
     }
 
-    fn carry_out(&mut self, action: Action) {
+    pub(super) fn carry_out(&mut self, action: Action) {
         match action {
             // The caller answers these.
             Action::Accept { .. } | Action::Decline { .. } => {}
@@ -600,6 +600,11 @@ impl Driver {
             Action::MoveIn { job } => {
                 self.note_state(job);
                 self.decision.follow_ups.push_back(Event::MovedIn { job });
+            }
+            Action::Swap { job, node, order, out } => {
+                self.note_state(job);
+                let launch = self.core.launch_on(job, node);
+                self.tell_node(node, ToAgent::Swap { launch, order, out });
             }
             Action::Kill { job, node } => {
                 self.note_ending(job);

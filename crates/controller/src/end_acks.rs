@@ -181,6 +181,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::FrontEndLost { .. }
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
+        | Event::Swapped { .. }
         // A signal was sent, and leaves nothing.
         | Event::Signal { .. }
         // Nodes say again what they have, and which are there shows.

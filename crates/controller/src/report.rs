@@ -6,7 +6,9 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use std::collections::BTreeMap;
-use tutti_core::{Core, JobState, JobView, NodeView, Overridden, Place, RowView};
+use tutti_core::{
+    Core, InLine, JobState, JobView, NodeView, Overridden, Place, RowView, SwapCourse, SwapView,
+};
 use tutti_node::codes::code_of_end;
 use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
@@ -23,6 +25,7 @@ use tutti_wire::report::{
     StatusReport,
 };
 use tutti_wire::tree::Fares;
+use tutti_wire::units::format_bytes;
 use tutti_wire::units::format_seconds;
 
 /// The name of a user, or the number where there is no name.
@@ -156,15 +159,7 @@ fn live_job(
     });
     let queued = matches!(view.state, JobState::Queued { .. });
     let place = waits.place(view.id).filter(|_| queued);
-    let reason = match view.state {
-        JobState::Queued { ref why, .. } => {
-            let why = waits.say_in_line((view.spec, view.queue), why, place);
-            with_broken_promise(driver, view, why)
-        }
-        JobState::Running { .. } if view.suspended => String::new(),
-        JobState::Running { .. } => view.why_aside.map_or_else(String::new, |why| why.to_string()),
-        JobState::Ending { .. } => String::new(),
-    };
+    let reason = reason_of(driver, waits, view, place);
     let now = driver.now();
     JobReport {
         job: view.id,
@@ -212,7 +207,24 @@ fn live_job(
             JobState::Queued { why, .. } => Some(why.word().into()),
             JobState::Running { .. } | JobState::Ending { .. } => None,
         },
+        swapped_bytes: view.swap.map(|swap| swap.left_bytes),
         array: entry.element.map(Element::report),
+    }
+}
+
+/// Why a job waits, or does not run though it has begun.
+fn reason_of(driver: &Driver, waits: &Waits<'_>, view: &JobView, place: Option<InLine>) -> String {
+    match view.state {
+        JobState::Queued { ref why, .. } => {
+            let why = waits.say_in_line((view.spec, view.queue), why, place);
+            with_broken_promise(driver, view, why)
+        }
+        JobState::Running { .. } => {
+            let why = view.why_aside.map(|why| why.to_string());
+            let swap = view.swap.as_ref().map(swap_words);
+            why.into_iter().chain(swap).collect::<Vec<_>>().join("; ")
+        }
+        JobState::Ending { .. } => String::new(),
     }
 }
 
@@ -266,9 +278,44 @@ pub(super) const fn state_word(view: &JobView<'_>) -> &'static str {
         JobState::Queued { .. } if view.is_saved => "checkpointed",
         JobState::Queued { .. } => "queued",
         JobState::Running { .. } if view.is_saving => "checkpointing",
+        JobState::Running { .. } if is_swapped(view) => "swapped",
+        JobState::Running { .. } if comes_back(view) => "resuming",
         JobState::Running { .. } if view.suspended => "suspended",
         JobState::Running { .. } => place_word(view.place),
         JobState::Ending { .. } => "ending",
+    }
+}
+
+/// Whether all has left of a job's memory that is to leave, and some has.
+const fn is_swapped(view: &JobView<'_>) -> bool {
+    match view.swap {
+        Some(swap) => {
+            matches!(swap.course, SwapCourse::Out) && !swap.is_under_way && swap.left_bytes > 0
+        }
+        None => false,
+    }
+}
+
+/// Whether a job is to run again once its memory is back.
+pub(super) const fn comes_back(view: &JobView<'_>) -> bool {
+    match view.swap {
+        Some(swap) => !matches!(swap.course, SwapCourse::Out),
+        None => false,
+    }
+}
+
+/// Where the memory of a job is that has left, or comes back.
+fn swap_words(swap: &SwapView) -> String {
+    match swap.course {
+        SwapCourse::Wanted => {
+            "its memory was swapped out, and too little is free for it now".into()
+        }
+        SwapCourse::In => "its memory is being swapped in".into(),
+        SwapCourse::Out if swap.is_under_way => "its memory is being swapped out".into(),
+        SwapCourse::Out if swap.left_bytes > 0 => {
+            format!("{} of its memory are swapped out", format_bytes(swap.left_bytes))
+        }
+        SwapCourse::Out => "none of its memory could be swapped out".into(),
     }
 }
 
@@ -323,6 +370,7 @@ pub(super) fn ended_job(
         resources: Vec::new(),
         position: None,
         behind: None,
+        swapped_bytes: None,
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
         wait: None,
@@ -430,6 +478,7 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
         branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
         devices: driver.device_reports(view.id),
+        swap: fares.get(&view.id).map(|fares| fares.swap),
     }
 }
 

@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::events::event_nodes;
 use super::jobs::{Ended, Entry};
-use super::report::{self, first_word, state_word};
+use super::report::{self, comes_back, first_word, state_word};
 use super::requests::Forbidden;
 use tutti_core::PlacementView;
 use tutti_journal::{Details, EndedJob};
@@ -144,7 +144,8 @@ impl Driver {
 
     /// Something happened that may have changed a job's state.
     pub(super) fn note_state(&mut self, job: JobId) {
-        let state = self.core.job(job, self.now()).map(|view| lasting(state_word(&view)));
+        let view = self.core.job(job, self.now()).filter(|view| !comes_back(view));
+        let state = view.map(|view| lasting(state_word(&view)));
         if let (Some(state), Some(entry)) = (state, self.jobs.get_mut(&job))
             && entry.shown.states.note(state, wall_ms())
         {

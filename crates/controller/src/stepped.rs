@@ -611,6 +611,7 @@ mod tests {
             array: None,
             notify: None,
             policy_args: none(),
+            swap: false,
         }
     }
 

@@ -80,6 +80,18 @@ pub enum Action {
         /// On which node.
         node: NodeId,
     },
+    /// Move the memory of a job out of a node, or back, and report `Swapped`. The job does not run
+    /// there, and does not before the report. A later order replaces an earlier one.
+    Swap {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+        /// The number of the order, which the report repeats.
+        order: u64,
+        /// Out, or back.
+        out: bool,
+    },
     /// End every process of the job on a node, and report `JobCleared`.
     Kill {
         /// Which job.

@@ -89,6 +89,8 @@ struct Array {
     checkpoint: Option<Checkpoint>,
     /// How long before it loses a turn each is asked to vacate, if it is.
     vacate: Option<Nanos>,
+    /// Whether the memory of each may leave while it does not run.
+    swap: bool,
     args: PolicyArgs,
     array: ArraySpec,
     /// The elements that are no jobs yet.
@@ -376,6 +378,7 @@ impl Core {
             warning: options.warning,
             checkpoint: options.checkpoint,
             vacate: options.vacate,
+            swap: options.swap,
             args: options.args.clone(),
             array: array.clone(),
             waiting,
@@ -562,6 +565,7 @@ impl Core {
                 begin,
                 warning,
                 vacate,
+                swap: array.swap,
                 args,
                 checkpoint,
                 ..SubmitOptions::default()

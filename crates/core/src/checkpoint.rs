@@ -542,7 +542,7 @@ impl Core {
                         let every = saver.spec.every;
                         saver.next = every.map_or(ClusterTime::NEVER, |every| now + every);
                     }
-                    if self.jobs.get(&job).is_some_and(Record::takes_turns)
+                    if self.takes_turns(job)
                         && self.why_no_checkpoint(job, CheckpointOrder::GoOn).is_none()
                     {
                         self.ask_to_go_on(job, actions);

@@ -44,6 +44,7 @@ use crate::state::digest::Digest;
 use crate::state::nodes::Nodes;
 use crate::state::record::{Deaths, Phase, Record, Residence, TaskEnd};
 use crate::state::table::Table;
+use crate::swap::Swaps;
 use crate::termination::ENDED_BY_KILL;
 use crate::timed::Timed;
 use crate::vacate::Vacates;
@@ -165,6 +166,8 @@ pub struct Core {
     pub(crate) devices: Devices,
     /// The jobs that are rolled out, or were.
     pub(crate) roll_out: RollOut,
+    /// The jobs whose memory may leave, and those whose memory has.
+    pub(crate) swaps: Swaps,
 }
 
 impl Core {
@@ -228,6 +231,7 @@ impl Core {
             timed: Timed::default(),
             devices: Devices::default(),
             roll_out: RollOut::default(),
+            swaps: Swaps::default(),
         };
         core.follow_settings();
         core
@@ -323,10 +327,10 @@ impl Core {
             Event::PolicyInCharge { on } => self.on_policy_in_charge(*on),
             Event::PolicyOrder { order } => self.on_order(order, actions),
             Event::Began => self.on_began(now),
-            Event::ShutDown => self.on_end_for_good(now, actions),
-            Event::GoDown => self.on_go_down(now, actions),
+            Event::ShutDown | Event::GoDown => self.on_end(now, event, actions),
             Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
             Event::RollIn => self.on_roll_in(now),
+            Event::Swapped { .. } => self.on_swapped(event),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
@@ -354,6 +358,7 @@ impl Core {
     fn settle(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         self.carry_out_due(now, event, actions);
         self.follow_roll_out(now, actions);
+        self.follow_swaps();
         self.follow_respawns(now, event, actions);
         self.give_away_due(now);
         self.reclassify();
@@ -392,8 +397,11 @@ impl Core {
         }
     }
 
-    /// The instance ends, and nothing waits for another.
-    fn on_end_for_good(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+    /// The instance ends: for a while, or for good, and then nothing waits for another.
+    fn on_end(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
+        if *event == Event::GoDown {
+            return self.on_go_down(now, actions);
+        }
         self.on_shut_down(now, |_| false, actions);
         self.end_arrays(now, actions);
     }
@@ -578,6 +586,7 @@ impl Core {
             tells_nodes: _,
             checkpoints,
             roll_out,
+            swaps,
             kills: _,
         } = self;
         let mut digest = Digest::new();
@@ -588,9 +597,8 @@ impl Core {
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
-        respawns.hash(&mut digest);
         (freed, timed, devices, checkpoints, roll_out, vacates).hash(&mut digest);
-        features.hash(&mut digest);
+        (features, respawns, swaps).hash(&mut digest);
         digest.finish()
     }
 
@@ -692,6 +700,9 @@ impl Core {
         }
         if let Some(lead) = options.vacate {
             self.vacates.note(id, lead);
+        }
+        if options.swap {
+            self.swaps.note(id);
         }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));
@@ -847,6 +858,7 @@ impl Core {
                 // Nothing new unless it takes turns.
                 self.matrix.deactivate(job);
                 self.ledger.hold(job);
+                self.swap_out(job);
             }
             Phase::Resident(_) => {}
         }

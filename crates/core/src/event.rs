@@ -492,6 +492,22 @@ pub enum Event {
         /// The limit, in its turns; `None`: it has none.
         limit: Option<Nanos>,
     },
+    /// A node has moved memory of a job out or in, as [`Action::Swap`](crate::Action::Swap) had
+    /// ordered, or has failed to.
+    Swapped {
+        /// Which job.
+        job: JobId,
+        /// Which node.
+        node: NodeId,
+        /// The number of the order.
+        order: u64,
+        /// What of the job is resident there, in bytes.
+        resident_bytes: u64,
+        /// What has left, in bytes; after it came back, what is still out.
+        left_bytes: u64,
+        /// How long it took.
+        took: Nanos,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -516,6 +532,8 @@ pub struct SubmitOptions {
     pub args: PolicyArgs,
     /// How it saves its state by itself, if it does.
     pub checkpoint: Option<Checkpoint>,
+    /// Whether its memory may leave while it is suspended or preempted.
+    pub swap: bool,
 }
 
 impl Event {
@@ -527,6 +545,14 @@ impl Event {
         } else {
             Self::SubmitWith { request, spec, options }
         }
+    }
+
+    /// The answer to [`Action::Swap`](crate::Action::Swap) of a driver without memory to move: all
+    /// of it has left, or is back.
+    #[must_use]
+    pub const fn swapped_at_once(job: JobId, node: NodeId, order: u64) -> Self {
+        let (resident_bytes, left_bytes, took) = (0, 0, Nanos::ZERO);
+        Self::Swapped { job, node, order, resident_bytes, left_bytes, took }
     }
 
     /// What an event may do to promises. Jobs that come into line, and tasks that end before their
@@ -598,6 +624,7 @@ impl Event {
             | Self::SetTimed { .. }
             | Self::SetTimedMoment { .. }
             | Self::TimedDue { .. }
+            | Self::Swapped { .. }
             | Self::Calendar { .. } => Effect::Interference,
         }
     }

@@ -268,6 +268,9 @@ impl Forecast {
                     Action::Ended { job, .. } => self.note_end(job),
                     Action::MoveOut { job } => events.push_back(Event::MovedOut { job }),
                     Action::MoveIn { job } => events.push_back(Event::MovedIn { job }),
+                    Action::Swap { job, node, order, .. } => {
+                        events.push_back(Event::swapped_at_once(job, node, order));
+                    }
                     Action::Terminate { job, .. } | Action::Kill { job, .. } => {
                         gone.insert(job);
                     }

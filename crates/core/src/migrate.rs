@@ -71,7 +71,7 @@ impl Record {
         self.spec.movable
             && self.spec.memory_per_task_bytes.unwrap_or(0) == 0
             && self.spec.devices().next().is_none()
-            && self.takes_turns()
+            && self.may_take_turns()
             && self.residence().is_some_and(|it| !it.ending() && it.is_whole())
     }
 }

@@ -44,6 +44,7 @@ impl Core {
                 self.queue.reconsider();
                 self.outbox.nodes.push(node);
                 self.kill_again(node, actions);
+                actions.extend(self.swap_orders(node));
                 return;
             }
             Some(false) => self.on_node_lost(self.now, node, actions),
@@ -98,6 +99,7 @@ impl Core {
         self.matrix.remove_node(node);
         self.break_promises_on(now, node);
         self.nodes.lose(node);
+        self.swaps.lose_node(node);
         self.lose_devices(node);
         self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);

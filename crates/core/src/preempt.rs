@@ -32,8 +32,8 @@ use tutti_types::ids::{JobId, NodeId, RowId};
 mod tests;
 
 impl Record {
-    /// Whether it is to run in its turns.
-    pub(crate) fn takes_turns(&self) -> bool {
+    /// Whether it is to run in its turns, once its memory is here.
+    pub(crate) fn may_take_turns(&self) -> bool {
         !self.suspended && self.residence().is_some_and(|it| it.place == Place::Home)
     }
 }
@@ -101,8 +101,9 @@ impl Core {
         let Some(residence) = record.residence_mut() else { return };
         let before = core::mem::replace(&mut residence.parts, parts);
         for part in &before {
-            self.nodes.release(part.node, memory_of(part, &spec));
+            self.nodes.release(part.node, self.swaps.counted_bytes(job, part, &spec));
         }
+        self.swaps.end(job);
         for part in &residence.parts {
             self.nodes.admit(part.node, memory_of(part, &spec));
         }
@@ -159,6 +160,7 @@ impl Core {
         self.go_on_elsewhere(job);
         if self.aside.contains(&job) {
             self.give_back_lent(job);
+            self.swap_out(job);
         }
         self.disturb();
     }
@@ -178,8 +180,7 @@ impl Core {
 
     /// Gives a job its turns, if nothing speaks against it.
     pub(crate) fn give_turns(&mut self, job: JobId) {
-        if self.jobs.get(&job).is_some_and(Record::takes_turns) {
-            self.matrix.activate(job);
+        if self.activate(job) {
             let begins = self.activation(self.now);
             self.ledger.resume(job, begins);
         }
@@ -199,6 +200,7 @@ impl Core {
             if self.jobs.get(&job).is_some_and(may_come)
                 && !self.yields_to_line(job)
                 && !self.is_kept_preempted(job)
+                && self.may_swap_in(job)
             {
                 self.move_in(job, self.row_with_its_processors(job));
             }

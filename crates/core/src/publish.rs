@@ -198,6 +198,7 @@ impl Core {
             self.ask_to_move(job, actions);
         }
         self.outbox.moves = moves;
+        self.send_swaps(actions);
         self.note_seated();
     }
 

@@ -44,9 +44,7 @@ impl Core {
                 }
                 // It can't heed the request while it is suspended.
                 record.suspended = false;
-                if record.takes_turns() {
-                    self.matrix.activate(job);
-                }
+                self.activate(job);
                 // What is planned counts its grace, but not that it has turns again.
                 self.queue.disturbed |= suspended;
                 self.end_waiting_steps(job, reason, actions);
@@ -172,6 +170,7 @@ impl Core {
             self.warnings.forget(job);
             self.checkpoints.forget(job);
             self.vacates.forget(job);
+            self.swaps.forget(job);
             self.roll_out.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
@@ -206,12 +205,13 @@ impl Core {
         let memory = record.spec.memory_per_task_bytes.is_some();
         for part in residence.parts.iter().filter(|part| !part.lost) {
             if memory {
-                self.nodes.release(part.node, memory_of(part, &record.spec));
+                self.nodes.release(part.node, self.swaps.counted_bytes(job, part, &record.spec));
             }
             if self.absent.remove(&(part.node, job)) {
                 self.outbox.quieter.insert(part.node);
             }
         }
+        self.swaps.end(job);
         self.queue.reconsider();
         self.warnings.close(job);
         self.vacates.close(job);
@@ -241,6 +241,7 @@ impl Core {
         self.outside.forget(job);
         self.warnings.forget(job);
         self.vacates.forget(job);
+        self.swaps.forget(job);
         self.respawns.forget(job);
         self.checkpoints.forget(job);
         self.roll_out.forget(job);

@@ -14,6 +14,7 @@ use crate::matrix::{Column, Seat};
 use crate::policy::{Lack, WaitReason};
 use crate::state::record::Place;
 use crate::state::record::{Course, Part, Phase, Record};
+use crate::swap::SwapView;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use tutti_types::class::Classes;
@@ -71,6 +72,8 @@ pub struct JobView<'a> {
     pub ended: Vec<(Rank, TaskStatus)>,
     /// What it starts with.
     pub first: FirstStep,
+    /// How far its memory has left, or come back, if not all of it is here.
+    pub swap: Option<SwapView>,
 }
 
 /// Where a job stands.
@@ -430,6 +433,7 @@ impl Core {
             service: self.ledger.service(record.id, now),
             ended: Vec::new(),
             first: self.first_step(record.id),
+            swap: self.swap_view(record.id),
         };
         match &record.phase {
             Phase::Queued { since } => {
@@ -439,7 +443,8 @@ impl Core {
             Phase::Resident(residence) => {
                 view.state = state(residence.since, residence.course);
                 let aside = self.aside.contains(&record.id) && !record.suspended;
-                view.why_aside = aside.then(|| self.why_aside(record.id, now));
+                view.why_aside =
+                    aside.then(|| self.or_memory_leaves(self.why_aside(record.id, now)));
                 view.placements = residence.parts.iter().map(placement).collect();
                 view.ended = residence.ended.iter().map(|(&rank, &s)| (rank, s)).collect();
             }
@@ -467,7 +472,7 @@ impl Core {
     }
 
     fn why_waits(&self, job: JobId, now: ClusterTime) -> WaitReason {
-        self.or_leaving(job, self.why_queued(job, now))
+        self.or_memory_leaves(self.or_leaving(job, self.why_queued(job, now)))
     }
 
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {

@@ -84,6 +84,7 @@ fn request(plan: Plan) -> JobRequest {
         warning: None,
         checkpoint: None,
         policy_args: Vec::new(),
+        swap: false,
         array: None,
         notify: None,
         first: plan.first(),

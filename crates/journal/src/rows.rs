@@ -175,6 +175,7 @@ impl From<EndedRow> for EndedJob {
             position: None,
             wait: None,
             behind: None,
+            swapped_bytes: None,
             ..report
         };
         Self {
@@ -237,6 +238,7 @@ impl From<JobReport> for ReportRow {
             position: _,
             wait: _,
             behind: _,
+            swapped_bytes: _,
         } = report;
         Self {
             job,
@@ -335,6 +337,7 @@ impl From<ReportRow> for JobReport {
             position: None,
             wait: None,
             behind: None,
+            swapped_bytes: None,
             first: None,
             slots: None,
         }

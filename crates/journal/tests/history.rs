@@ -56,6 +56,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             wait: None,
             array: None,
             behind: None,
+            swapped_bytes: None,
             first: None,
             slots: None,
         },

@@ -21,6 +21,7 @@ mod migrate;
 mod others;
 mod priority_boost;
 mod probe;
+mod reclaim;
 mod unit;
 mod weight;
 

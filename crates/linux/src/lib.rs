@@ -47,6 +47,7 @@ pub mod signal;
 pub mod spawn;
 pub mod stdio;
 pub mod subreaper;
+pub mod swap;
 pub mod system_clock;
 pub mod sysvipc;
 pub mod tcp;

@@ -10,9 +10,10 @@ use tutti_linux::allowance::Allowance;
 use tutti_linux::cgroup::{LimitBy, LimitSupport, Unit, is_systemd_here, layout};
 use tutti_linux::ipc_namespace::Maker;
 use tutti_linux::kernel::{self, Births};
+use tutti_linux::swap::{SwapSpace, takes_advice};
 use tutti_linux::{container, proc};
 use tutti_wire::code::Code;
-use tutti_wire::report::AgentStatus;
+use tutti_wire::report::{AgentStatus, NodeSwap, SwapMeans};
 
 /// Whether an instance can run on this kernel at all.
 ///
@@ -47,6 +48,7 @@ pub fn of_this_process(hierarchy: Option<&Hierarchy>) -> AgentStatus {
     status.cgroup = top.display().to_string();
     status.freezer = true;
     status.device_control = device_control().into();
+    status.swap = swap_space(swap_means(Some(hierarchy)));
     status.births = match kernel::births() {
         Births::IntoGroup => "clone3",
         Births::Moved => "moved",
@@ -62,6 +64,24 @@ pub fn of_this_process(hierarchy: Option<&Hierarchy>) -> AgentStatus {
         std::fs::read_to_string(top.join("cgroup.subtree_control")).unwrap_or_default();
     status.io_counted = handed_down.split_whitespace().any(|name| name == "io");
     status
+}
+
+/// By what the memory of jobs is moved out.
+pub fn swap_means(hierarchy: Option<&Hierarchy>) -> SwapMeans {
+    let counted = hierarchy.map_or(LimitBy::None, |hierarchy| hierarchy.limits().memory);
+    let reclaims = |top: &Hierarchy| top.path().join("memory.reclaim").exists();
+    match counted {
+        LimitBy::V2 if hierarchy.is_some_and(reclaims) => SwapMeans::Reclaim,
+        LimitBy::V1 => SwapMeans::Limit,
+        _ if takes_advice() => SwapMeans::Advice,
+        _ => SwapMeans::None,
+    }
+}
+
+/// How memory that is moved out by these means can be swapped now.
+pub fn swap_space(by: SwapMeans) -> NodeSwap {
+    let SwapSpace { total_bytes, free_bytes } = SwapSpace::read();
+    NodeSwap { by, total_bytes, free_bytes }
 }
 
 /// By what devices are closed to jobs that have a cgroup: `bpf`, or `none`.
@@ -93,6 +113,7 @@ pub fn of_this_machine() -> AgentStatus {
         processors: none(),
         weight: none(),
         device_control: none(),
+        swap: swap_space(swap_means(None)),
         gpus: u32::try_from(tutti_linux::devices::gpus().len()).unwrap_or(u32::MAX),
         ipc: IPC.get_or_init(ipc).clone(),
         ends_at_logout: is_systemd_here() && is_of_a_user() && ends_with_session(),

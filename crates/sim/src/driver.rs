@@ -603,6 +603,9 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 Action::Ended { job, .. } => self.finish(job)?,
                 Action::MoveOut { job } => self.move_out(job),
                 Action::MoveIn { job } => self.move_in(job),
+                Action::Swap { job, node, order, .. } => {
+                    self.moves.at_once(self.now, Event::swapped_at_once(job, node, order));
+                }
                 Action::JobDeclined { job, .. } => self.leave_out(job),
                 Action::WakeAt { at } => self.wake = at,
                 // What is signalled or killed is at its time limit, where it is ended anyhow.

@@ -44,6 +44,12 @@ impl Moves {
         self.begin(now, processors, Event::MovedIn { job });
     }
 
+    /// An answer that comes at once.
+    pub(crate) fn at_once(&mut self, now: ClusterTime, answer: Event) {
+        self.begun += 1;
+        self.under_way.insert((now, self.begun), answer);
+    }
+
     fn begin(&mut self, now: ClusterTime, processors: u32, arrival: Event) {
         self.begun += 1;
         self.under_way.insert((now + self.cost.of(processors), self.begun), arrival);

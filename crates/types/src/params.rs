@@ -138,7 +138,8 @@ mod at {
     pub(super) const PREEMPTION: usize = 46;
     pub(super) const MEASURE_AFTER: usize = 47;
     pub(super) const SHARE_DEVICES: usize = 48;
-    pub(super) const COUNT: usize = 49;
+    pub(super) const SWAP: usize = 49;
+    pub(super) const COUNT: usize = 50;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -610,6 +611,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                Jobs that are suspended by priority never have.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "swap",
+        kind: ParamKind::Choice(&["asked", "all", "never"]),
+        min: 0,
+        max: 2,
+        default: 0,
+        help: "Which jobs' memory may be swapped out while they are suspended or preempted, so that \
+               others can have it: those with --swap, all, or none.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -625,6 +636,17 @@ pub enum ShareDevices {
     /// All that are stopped between their turns.
     All,
     /// None: a device is one job's until it ends.
+    Never,
+}
+
+/// Which jobs' memory may leave while they do not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapJobs {
+    /// Those that were submitted with `--swap`.
+    Asked,
+    /// All.
+    All,
+    /// None.
     Never,
 }
 
@@ -732,6 +754,16 @@ impl Params {
             0 => ShareDevices::Vacate,
             1 => ShareDevices::All,
             _ => ShareDevices::Never,
+        }
+    }
+
+    /// Which jobs' memory may be swapped out.
+    #[must_use]
+    pub const fn swap(&self) -> SwapJobs {
+        match self.values[at::SWAP] {
+            0 => SwapJobs::Asked,
+            1 => SwapJobs::All,
+            _ => SwapJobs::Never,
         }
     }
 

@@ -663,6 +663,8 @@ pub struct JobRequest {
     pub policy_args: PolicyArgs,
     /// How it saves its state by itself, if it does.
     pub checkpoint: Option<Checkpoint>,
+    /// Whether its memory may leave while it is suspended or preempted.
+    pub swap: bool,
 }
 
 /// A further step of a job as a client asks for it.

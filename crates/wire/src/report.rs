@@ -24,7 +24,8 @@ pub struct JobReport {
     pub class: String,
     /// The class that it had before its owner's allowance was spent; nothing otherwise.
     pub former_class: Option<String>,
-    /// `queued`, `running`, `suspended`, `ending` or `ended`; `preempted` while another job has its
+    /// `queued`, `running`, `suspended`, `ending` or `ended`; `swapped` once the memory of a
+    /// suspended or preempted job has left; `preempted` while another job has its
     /// processors, with `preempting` before that and `resuming` after it; `checkpointing` while it
     /// is asked to save its state and end, and `checkpointed` in line after that.
     pub state: String,
@@ -93,6 +94,8 @@ pub struct JobReport {
     pub slots: Option<u32>,
     /// Why it waits, in one word; `null` of one that does not.
     pub wait: Option<String>,
+    /// What of its memory has left, on all nodes, in bytes; `null`: nothing is moved of it.
+    pub swapped_bytes: Option<u64>,
     /// The array that it is, or is an element of; `null` of a single job.
     pub array: Option<ArrayReport>,
 }
@@ -426,6 +429,37 @@ pub struct NodeReport {
     pub branch_jobs: Option<u32>,
     /// Its devices, by name and number.
     pub devices: Vec<DeviceReport>,
+    /// How the memory of jobs is swapped out there; `null` if it does not answer.
+    pub swap: Option<NodeSwap>,
+}
+
+/// How a node swaps out the memory of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSwap {
+    /// By what: `memory.reclaim`, `memory.limit_in_bytes`, `process_madvise` or `none`.
+    pub by: SwapMeans,
+    /// Its swap space, in bytes; without any, only pages of files leave.
+    pub total_bytes: u64,
+    /// What of that is free, in bytes.
+    pub free_bytes: u64,
+}
+
+/// By what memory is moved out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SwapMeans {
+    /// `memory.reclaim` of a cgroup of v2.
+    #[serde(rename = "memory.reclaim")]
+    Reclaim,
+    /// The limit of a cgroup of v1, which is lowered for that.
+    #[serde(rename = "memory.limit_in_bytes")]
+    Limit,
+    /// Advice to the kernel for each mapping.
+    #[serde(rename = "process_madvise")]
+    Advice,
+    /// Nothing.
+    #[default]
+    #[serde(rename = "none")]
+    None,
 }
 
 /// A client machine: users submit there, and no task runs there.
@@ -686,6 +720,8 @@ pub struct AgentStatus {
     pub gpus: u32,
     /// By what devices of a job are closed to the others: `bpf`, or `none`.
     pub device_control: String,
+    /// How the memory of jobs is swapped out.
+    pub swap: NodeSwap,
     /// Whether the kernel counts the memory of every job.
     pub memory_counted: bool,
     /// Whether the kernel counts what every job reads and writes.

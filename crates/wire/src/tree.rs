@@ -4,7 +4,7 @@ use crate::frame::{encoded_len, pack};
 use crate::launch::{Launch, Share, Usage};
 use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
 use crate::output::{OutputFrom, OutputPiece};
-use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport, TimetableReport};
+use crate::report::{AgentStatus, NodeSwap, SwitchRecord, Target, TaskReport, TimetableReport};
 use crate::usage::UsedProcessors;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -103,6 +103,16 @@ pub enum ToAgent {
     },
     /// Measure what the node can do, unless a job is there. Answered by `Measured`, if at all.
     Measure,
+    /// Move the memory of a job, which does not run, out or back. Answered by `Swapped`, unless
+    /// another order about the job comes first.
+    Swap {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// The number of the order.
+        order: u64,
+        /// Out, or back.
+        out: bool,
+    },
 }
 
 /// The orders that bring a timetable to a node: one, or several if it is too long for one message.
@@ -257,6 +267,8 @@ pub struct Fares {
     pub load_averages_milli: Option<[u32; 3]>,
     /// Its memory that can be had without swapping, in bytes, if that is known.
     pub memory_free_bytes: Option<u64>,
+    /// How it swaps out the memory of jobs.
+    pub swap: NodeSwap,
     /// Its processes, whosever they are.
     pub processes: u32,
     /// Nodes that are connected through it.
@@ -401,6 +413,19 @@ pub enum FromAgent {
     Lease(ClusterTime),
     /// What the node was measured to do.
     Measured(Figures),
+    /// Memory of a job was moved out or back, or could not be.
+    Swapped {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// The number of the order.
+        order: u64,
+        /// What of it counts as resident, in bytes.
+        resident_bytes: u64,
+        /// What has left, in bytes.
+        left_bytes: u64,
+        /// How long it took.
+        took: Nanos,
+    },
 }
 
 impl FromAgent {

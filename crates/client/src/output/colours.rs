@@ -84,8 +84,8 @@ pub fn of_state(text: &str) -> Option<Paint> {
     match &text[..end] {
         "running" | "up" | "alive" => Some(Paint::Good),
         "queued" | "checkpointed" | "ended" => Some(Paint::Dim),
-        "suspended" | "preempting" | "preempted" | "resuming" | "checkpointing" | "ending"
-        | "drained" | "unreachable" | "cancelled" | "abandoned" | "shut-down" => {
+        "suspended" | "swapped" | "preempting" | "preempted" | "resuming" | "checkpointing"
+        | "ending" | "drained" | "unreachable" | "cancelled" | "abandoned" | "shut-down" => {
             Some(Paint::Warning)
         }
         "failed" | "timed-out" | "out-of-memory" | "lost" | "down" | "never-started" | "SILENT" => {

@@ -310,6 +310,7 @@ impl Driver {
             vacate: request.launch.vacate,
             args: std::mem::take(&mut request.policy_args),
             checkpoint: request.checkpoint,
+            swap: request.swap,
         }
     }
 

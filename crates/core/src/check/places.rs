@@ -4,7 +4,7 @@ use super::{Report, Rule};
 use crate::controller::Core;
 use crate::matrix::Seat;
 use crate::state::record::Place;
-use crate::state::record::{Part, Phase, Record, Residence};
+use crate::state::record::{Part, Phase, Residence};
 use crate::termination::memory_of;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -37,7 +37,7 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
                 report(Rule::OneHome, format!("job {job} is a guest of row {row} by halves"));
             }
         }
-        let runs = core.jobs.get(&job).is_some_and(Record::takes_turns);
+        let runs = core.takes_turns(job);
         if seat.active != runs {
             report(Rule::OneHome, format!("job {job} takes turns: {runs}, and its seat does not"));
         }
@@ -240,7 +240,8 @@ fn check_memory(core: &Core, report: &mut Report<'_>) {
     for record in core.jobs.values() {
         let Phase::Resident(residence) = &record.phase else { continue };
         for part in residence.parts.iter().filter(|part| !part.lost) {
-            *sums.entry(part.node).or_default() += memory_of(part, &record.spec);
+            let counted = core.swaps.counted_bytes(record.id, part, &record.spec);
+            *sums.entry(part.node).or_default() += counted;
         }
     }
     for (job, promise) in core.plans.rows.values().flat_map(|plan| plan.promises.iter()) {

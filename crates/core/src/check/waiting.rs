@@ -344,7 +344,7 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
             continue;
         };
         let reached = core.ledger.reaches(job, limit);
-        if !residence.ending() && !core.is_overrun(job) && record.takes_turns() && next > reached {
+        if !residence.ending() && !core.is_overrun(job) && core.takes_turns(job) && next > reached {
             let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");
             report(Rule::Deadlines, what);
         }

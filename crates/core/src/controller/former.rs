@@ -78,6 +78,7 @@ impl From<FormerCore> for Core {
             features: BTreeMap::new(),
             devices: Devices::default(),
             roll_out: RollOut::default(),
+            swaps: Swaps::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

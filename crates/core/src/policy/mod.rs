@@ -261,6 +261,11 @@ pub enum WaitReason {
     },
     /// The resident jobs have been promised too much of the memory that it asks for.
     Memory,
+    /// The same, and the memory of one of them is leaving.
+    MemoryLeaves {
+        /// Which one.
+        job: JobId,
+    },
     /// The nodes that are up have less than it asks for, even with nothing else on them.
     Nodes,
     /// A job before it in line waits too: by arrival the one just before; with users in turn the
@@ -412,7 +417,7 @@ impl WaitReason {
             | Self::NeverPreempts
             | Self::KeptRows { .. }
             | Self::Level { .. } => "processors",
-            Self::Memory => "memory",
+            Self::Memory | Self::MemoryLeaves { .. } => "memory",
             Self::Nodes => "nodes",
             Self::Resource { .. } => "resource",
             Self::Device { .. } => "device",
@@ -544,6 +549,9 @@ fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) ->
     write!(f, "{what} may have at most {most} {when}")
 }
 
+/// The words before the job whose memory is leaving.
+const MEMORY_LEAVES: &str = "too little memory is free; it is being swapped out of";
+
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -564,6 +572,7 @@ impl fmt::Display for WaitReason {
                 "all {limit} rows are in use and none has enough free on the nodes that it wants"
             ),
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
+            Self::MemoryLeaves { job } => write!(f, "{MEMORY_LEAVES} job {job}"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
             Self::Delays { job, within, limited } => {

@@ -36,6 +36,7 @@ mod rooms;
 mod scenarios;
 mod sharing;
 mod steps;
+mod swap;
 mod timed;
 mod vacate;
 mod warning;

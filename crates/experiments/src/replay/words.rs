@@ -207,6 +207,10 @@ fn of_a_job(event: &Event) -> Option<String> {
         },
         Event::MovedOut { job } => format!("job {job} has left its processors"),
         Event::MovedIn { job } => format!("job {job} is back on processors"),
+        Event::Swapped { job, node, left_bytes, took, .. } => {
+            let (mib, took) = (left_bytes >> 20, short(*took));
+            format!("job {job}, node {node}: memory was moved in {took}, {mib} MiB of it are out")
+        }
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
         _ => return None,
     })
@@ -224,7 +228,7 @@ const fn of_checkpoint(news: CheckpointNews) -> &'static str {
 }
 
 fn submitted_with(options: &SubmitOptions) -> String {
-    let SubmitOptions { queue, hold, first, after, begin, warning, vacate, args, checkpoint } =
+    let SubmitOptions { queue, hold, first, after, begin, warning, vacate, args, checkpoint, swap } =
         options;
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
@@ -246,7 +250,8 @@ fn submitted_with(options: &SubmitOptions) -> String {
         args.iter().map(|(name, value)| format!(", {name}={value} for the policy")).collect();
     let vacate =
         vacate.map_or(String::new(), |lead| format!(", to vacate {lead} before its turns end"));
-    format!("{queue}{hold}{first}{after}{begin}{warning}{vacate}{checkpoint}{args}")
+    let swap = if *swap { ", may be swapped out" } else { "" };
+    format!("{queue}{hold}{first}{after}{begin}{warning}{vacate}{swap}{checkpoint}{args}")
 }
 
 fn after_words(after: &AfterJobs) -> String {
@@ -391,6 +396,10 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         Action::Launch { job, control } => format!("job {job} starts; control={control}"),
         Action::MoveOut { job } => format!("job {job} is to leave its processors"),
         Action::MoveIn { job } => format!("job {job} is to come back"),
+        Action::Swap { job, node, out, .. } => {
+            let way = if *out { "leave" } else { "come back" };
+            format!("job {job}, node {node}: its memory is to {way}")
+        }
         Action::Signal { job, node, ranks, signal } => {
             format!("job {job}, node {node}: signal {signal} for {}", of_ranks(ranks))
         }

@@ -307,6 +307,7 @@ impl<'a> World<'a> {
             | Event::JobsEnded { .. }
             | Event::MovedOut { .. }
             | Event::MovedIn { .. }
+            | Event::Swapped { .. }
             // Its orders were for what there was then.
             | Event::PolicyInCharge { .. }
             | Event::PolicyOrder { .. }
@@ -416,6 +417,9 @@ impl<'a> World<'a> {
             }
             Action::MoveOut { job } => events.push_back(Event::MovedOut { job }),
             Action::MoveIn { job } => events.push_back(Event::MovedIn { job }),
+            Action::Swap { job, node, order, .. } => {
+                events.push_back(Event::swapped_at_once(job, node, order));
+            }
             Action::Kill { job, .. } => self.killed(job, 9, at, events),
             Action::Terminate { job, .. } => self.killed(job, 15, at, events),
             Action::Requeued { job } => {

@@ -59,7 +59,7 @@ pub(super) struct Controller {
     file_v1: &'static str,
 }
 
-const MEMORY: Controller =
+pub(super) const MEMORY: Controller =
     Controller { name: "memory", file_v2: "memory.max", file_v1: "memory.limit_in_bytes" };
 const PIDS: Controller = Controller { name: "pids", file_v2: "pids.max", file_v1: "pids.max" };
 const CPU: Controller = Controller { name: "cpu", file_v2: "cpu.weight", file_v1: "cpu.shares" };
@@ -412,7 +412,7 @@ fn pointed(part: &str) -> String {
 }
 
 /// The companions of groups below the one with this companion, where names give the hierarchy.
-fn below_by_points(companion: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn below_by_points(companion: &Path) -> Result<Vec<PathBuf>> {
     let (Some(base), Some(name)) = (companion.parent(), companion.file_name()) else {
         return Ok(Vec::new());
     };

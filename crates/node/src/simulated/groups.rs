@@ -16,6 +16,7 @@ use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, No
 use tutti_linux::device_control::Gate;
 use tutti_linux::pidfd::Held;
 use tutti_linux::signal::{self, Halt, Walk, WalkError, WalkReport};
+use tutti_linux::swap::SwapBy;
 use tutti_linux::{Error, Result};
 
 /// While this file is there, no group of the kernel's is killed at once, as on kernels before 5.14:
@@ -256,6 +257,26 @@ impl Cgroup {
 
     pub fn count_memory(&self) -> Option<PathBuf> {
         ask!(self, group => group.count_memory(), (_machine, _path) => None)
+    }
+
+    pub fn swap_by(&self) -> SwapBy {
+        ask!(self, group => group.swap_by(), (_machine, _path) => SwapBy::None)
+    }
+
+    pub fn resident_bytes(&self) -> Result<u64> {
+        ask!(self, group => group.resident_bytes(), (_machine, _path) => Ok(0))
+    }
+
+    pub fn swap_out(&self, goes_on: &dyn Fn() -> bool) -> Result<SwapBy> {
+        ask!(self, group => group.swap_out(goes_on), (_machine, _path) => Ok(SwapBy::None))
+    }
+
+    pub fn swap_in(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        ask!(self, group => group.swap_in(goes_on), (_machine, _path) => Ok(()))
+    }
+
+    pub fn restore_limits(&self) -> Result<()> {
+        ask!(self, group => group.restore_limits(), (_machine, _path) => Ok(()))
     }
 
     pub fn oom_kills(&self) -> u64 {

@@ -3,6 +3,7 @@
 //! checks the core, and what the core told of itself. What is wrong panics, as tests do.
 #![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
+use super::swaps::Swaps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
@@ -86,6 +87,8 @@ pub struct Cluster {
     pub longest_wait: u64,
     /// What is to be said of jobs that leave and come.
     pub moves: Vec<Event>,
+    /// Memory that nodes move.
+    pub(super) swaps: Swaps,
     /// Since when each job has had its processors.
     since: BTreeMap<JobId, u64>,
     /// In whose slots each job runs, as far as we were told.
@@ -142,6 +145,7 @@ impl Cluster {
             last_turn: BTreeMap::new(),
             longest_wait: 0,
             moves: Vec::new(),
+            swaps: Swaps::default(),
             since: BTreeMap::new(),
             runs: BTreeMap::new(),
             requeued: BTreeMap::new(),
@@ -501,6 +505,7 @@ impl Cluster {
         self.compare_timetables(&event);
         self.compare_views();
         self.check_steps();
+        self.check_swaps();
         (0..4).for_each(|salt| self.imagine_absences(salt));
         self.note_rows();
     }
@@ -600,6 +605,7 @@ impl Cluster {
             Action::Step(action) => self.carry_out_of_step(action),
             Action::Ended { job, outcome } => {
                 assert!(self.steps.keys().all(|key| key.job != *job), "a step outlives its job");
+                self.swaps.forget(*job);
                 let left = self.held.remove(job).unwrap_or_default();
                 assert!(left.tasks.is_empty(), "job {job} ended before it was cleared: {left:?}");
                 let ours = self.service.remove(job).unwrap_or(0);
@@ -637,6 +643,7 @@ impl Cluster {
             Action::RanksGivenUp { job, ranks, .. } => self.runs_nowhere(*job, ranks),
             Action::MoveOut { job } => self.begin_move_out(*job),
             Action::MoveIn { job } => self.begin_move_in(*job),
+            Action::Swap { job, node, order, out } => self.order_swap((*job, *node), *order, *out),
             Action::WakeAt { at } => self.wake = *at,
         }
     }
@@ -714,6 +721,7 @@ impl Cluster {
 
     /// A job that a node has lost begins anew.
     fn wait_again(&mut self, job: JobId) {
+        self.swaps.forget(job);
         let left = self.held.remove(&job).unwrap_or_default();
         assert!(left.tasks.is_empty(), "job {job} is queued before it was cleared: {left:?}");
         let again = self.requeued.entry(job).or_default();
@@ -913,6 +921,7 @@ impl Cluster {
         self.event(Event::RollIn);
         for _ in 0..4 {
             self.arrive();
+            self.answer_swaps();
             let jobs: Vec<JobId> =
                 self.core.jobs(ClusterTime(self.now)).map(|view| view.id).collect();
             for job in jobs {

@@ -16,6 +16,7 @@ mod random;
 mod script;
 mod shrink;
 mod step;
+mod swaps;
 
 pub use cluster::{Cluster, Held, job, node_spec, params, shared};
 pub use random::Who;

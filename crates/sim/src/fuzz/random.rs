@@ -124,6 +124,8 @@ const KINDS: &[Kind] = &[
     (24, Who::Users, |random| Step::CancelStep(random.place(), random.one_in(2))),
     (12, Who::Users, |random| Step::StepFrontEndLost(random.place())),
     (36, Who::Users, |random| Step::SubmitVacating(Box::new(spec(random)), random.below(200 * MS))),
+    (48, Who::Users, |random| Step::SubmitSwapping(Box::new(spec(random)))),
+    (96, Who::Users, |random| Step::Swapped(random.place(), random.below(101))),
     (36, Who::Users, |random| Step::SubmitLater(Box::new(spec(random)), random.below(200 * MS))),
     (36, Who::Users, |random| {
         let (batch, shell) = (random.one_in(2), random.one_in(3));

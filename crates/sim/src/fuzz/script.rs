@@ -93,6 +93,7 @@ impl Step {
             | Self::SubmitHeld(spec, _)
             | Self::SubmitBatch(spec)
             | Self::SubmitLater(spec, _)
+            | Self::SubmitSwapping(spec)
             | Self::SubmitWarned(spec, ..)
             | Self::SubmitSaver(spec, ..)
             | Self::SubmitAfter(spec, ..) => {
@@ -105,6 +106,7 @@ impl Step {
     }
 
     /// Whether it may change how many rows there are, or how long their slots are.
+    #[expect(clippy::too_many_lines, reason = "one line for each kind of step")]
     const fn changes_turns(&self) -> bool {
         match self {
             Self::Drain(..)
@@ -147,6 +149,8 @@ impl Step {
             | Self::SubmitBatch(_)
             | Self::SubmitAfter(..)
             | Self::SubmitVacating(..)
+            | Self::SubmitSwapping(_)
+            | Self::Swapped(..)
             | Self::SubmitLater(..)
             | Self::SubmitWarned(..)
             | Self::SubmitSaver(..)

@@ -151,6 +151,13 @@ fn simpler(step: &Step) -> Vec<Step> {
             let plain = [Step::Submit(spec.clone()), Step::SubmitVacating(spec, ns / 2)];
             plain.into_iter().chain(fewer).collect()
         }
+        Step::SubmitSwapping(spec) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new).map(Step::SubmitSwapping);
+            [Step::Submit(spec)].into_iter().chain(fewer).collect()
+        }
+        Step::Swapped(place, percent) => {
+            vec![Step::Swapped(0, percent), Step::Swapped(place % 8, percent)]
+        }
         Step::SubmitLater(spec, ns) => {
             let fewer = simpler_spec(&spec).into_iter().map(Box::new);
             let fewer = fewer.map(|spec| Step::SubmitLater(spec, ns));

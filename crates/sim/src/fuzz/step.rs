@@ -131,6 +131,10 @@ pub enum Step {
     SubmitLater(#[serde(with = "asked")] Box<JobSpec>, u64),
     /// A user asks for a job that is asked to vacate so many nanoseconds before it loses a turn.
     SubmitVacating(#[serde(with = "asked")] Box<JobSpec>, u64),
+    /// A user asks for a job whose memory may leave while it does not run.
+    SubmitSwapping(#[serde(with = "asked")] Box<JobSpec>),
+    /// A node answers an order about the memory of a job, of which so many percent stay.
+    Swapped(usize, u64),
     /// A user asks for a job, or a batch job, that gets a signal so many nanoseconds before its
     /// limit: only its roots, or all.
     SubmitWarned(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool),
@@ -326,6 +330,12 @@ impl Step {
                 let options = SubmitOptions { vacate, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
+            Self::SubmitSwapping(spec) => {
+                let options = SubmitOptions { swap: true, ..SubmitOptions::default() };
+                let spec = JobSpec { movable: false, ..(**spec).clone() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::Swapped(place, percent) => cluster.answer_swap(*place, *percent),
             Self::SubmitLater(spec, ns) => {
                 let (spec, at) = ((**spec).clone(), ClusterTime(cluster.now) + Nanos(*ns));
                 let begin = Some(Begin { at, unix_ms: 0 });
@@ -676,6 +686,7 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
         Event::MoveJob { job, before: None },
         Event::MovedOut { job },
         Event::MovedIn { job },
+        Event::swapped_at_once(job, node, 0),
         Event::Tick,
     ] {
         cluster.event(event);
@@ -709,6 +720,12 @@ impl fmt::Display for Step {
             Self::SubmitVacating(spec, ns) => {
                 let (tasks, class) = (spec.tasks, &spec.class);
                 write!(f, "submit {tasks} tasks, {class}, that vacate {} before", Nanos(*ns))
+            }
+            Self::SubmitSwapping(spec) => {
+                write!(f, "submit {} tasks, {}, that may be swapped out", spec.tasks, spec.class)
+            }
+            Self::Swapped(place, percent) => {
+                write!(f, "order {place} about memory is answered, {percent}% stay")
             }
             Self::SubmitLater(spec, ns) => {
                 let (tasks, class) = (spec.tasks, &spec.class);

@@ -158,6 +158,7 @@ fn request(
         warning: None,
         checkpoint: None,
         policy_args: Vec::new(),
+        swap: false,
         array: None,
         notify: None,
         first: FirstStep::EachSlot,

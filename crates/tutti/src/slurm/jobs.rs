@@ -64,7 +64,7 @@ impl State {
     fn of_live(word: &str) -> Self {
         match word {
             "queued" | "checkpointed" => Self::Pending,
-            "suspended" | "preempting" | "preempted" | "resuming" => Self::Suspended,
+            "suspended" | "swapped" | "preempting" | "preempted" | "resuming" => Self::Suspended,
             "ending" | "checkpointing" => Self::Completing,
             _ => Self::Running,
         }
@@ -552,7 +552,7 @@ mod tests {
     fn a_job_that_waits_for_its_turn_runs() {
         assert_eq!(State::of_live("running"), State::Running);
         assert_eq!(State::of_live("queued"), State::Pending);
-        for word in ["suspended", "preempting", "preempted", "resuming"] {
+        for word in ["suspended", "swapped", "preempting", "preempted", "resuming"] {
             assert_eq!(State::of_live(word), State::Suspended, "{word}");
         }
     }

@@ -89,7 +89,7 @@ const CLASS_RULES: [&str; 17] = [
 ];
 
 /// What `tutti nodes --json` has of each node.
-const NODE_KEYS: [&str; 24] = [
+const NODE_KEYS: [&str; 25] = [
     "name",
     "state",
     "drained",
@@ -114,6 +114,7 @@ const NODE_KEYS: [&str; 24] = [
     "branch_nodes",
     "branch_jobs",
     "devices",
+    "swap",
 ];
 
 #[test]
@@ -163,6 +164,7 @@ fn json_has_the_documented_keys() {
             "resources",
             "position",
             "wait",
+            "swapped_bytes",
             "behind",
             "first",
             "slots",

@@ -103,6 +103,7 @@ fn request() -> JobRequest {
         warning: None,
         checkpoint: None,
         policy_args: Vec::new(),
+        swap: false,
         array: None,
         notify: None,
         first: FirstStep::EachSlot,

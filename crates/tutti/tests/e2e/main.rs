@@ -105,6 +105,7 @@ mod steps;
 mod stuck;
 mod submit;
 mod subtree;
+mod swap;
 mod switch;
 mod terminal;
 mod tidy;

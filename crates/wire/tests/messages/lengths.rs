@@ -193,6 +193,7 @@ fn order(order: ToAgent) -> ToAgent {
         fixed @ (ToAgent::Launch { .. }
         | ToAgent::Settings(_)
         | ToAgent::Terminate { .. }
+        | ToAgent::Swap { .. }
         | ToAgent::Kill { .. }
         | ToAgent::Forget { .. }
         | ToAgent::Stop
@@ -287,7 +288,8 @@ fn report(report: FromAgent) -> FromAgent {
         | FromAgent::Foreign(_)
         | FromAgent::Keeper(_)
         | FromAgent::Measured(_)
-        | FromAgent::Lease(_)) => fixed,
+        | FromAgent::Lease(_)
+        | FromAgent::Swapped { .. }) => fixed,
     }
     .bounded()
 }

@@ -252,7 +252,7 @@ impl Core {
         let Some(spec) = self.jobs.get(&job).map(|record| &record.spec) else { return 0 };
         let has = own
             .and_then(|it| it.part(node))
-            .map_or(0, |part| crate::termination::memory_of(part, spec));
+            .map_or(0, |part| self.swaps.counted_bytes(job, part, spec));
         let memory = self.nodes.free_bytes(node).saturating_add(has);
         tasks_by_memory(memory, spec).min(self.devices.tasks(node, spec, Asker::alone(Some(job))))
     }

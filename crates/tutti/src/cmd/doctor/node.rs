@@ -4,7 +4,7 @@ use super::finding::{Finding, Fix};
 use crate::cmd::job_range::user_name;
 use nix::unistd::Uid;
 use tutti_client::output::counted;
-use tutti_wire::report::AgentStatus;
+use tutti_wire::report::{AgentStatus, NodeSwap, SwapMeans};
 use tutti_wire::units::format_bytes;
 
 /// Gives a user's own units all controllers.
@@ -42,6 +42,7 @@ impl Node<'_> {
             self.affinity(),
             self.weight(),
             self.accounts(),
+            self.swap(),
             self.devices(),
             self.priority(),
             self.births(),
@@ -236,6 +237,31 @@ impl Node<'_> {
             0 => Finding::good("devices", found).detail(format!("nothing would close them: {why}")),
             _ => Finding::minor("devices", text).detail(why),
         }
+    }
+
+    /// `--swap`.
+    fn swap(&self) -> Finding {
+        let NodeSwap { by, total_bytes, free_bytes } = self.status.swap;
+        let way = match by {
+            SwapMeans::Reclaim => "by memory.reclaim of each job's cgroup",
+            SwapMeans::Limit => {
+                "by the memory limit of each job's cgroup, lowered while it is frozen"
+            }
+            SwapMeans::Advice => "by advice for each mapping of a job's processes",
+            SwapMeans::None => {
+                let text = "memory of suspended jobs can't be swapped out: no controller memory, and \
+                            this user may not advise the kernel about other processes";
+                return Finding::minor("swap", text);
+            }
+        };
+        if total_bytes == 0 {
+            let text = "no swap space: of jobs with --swap only pages of files leave";
+            return Finding::good("swap", text).detail(format!("{way}; swapon adds swap space"));
+        }
+        let (free, total) = (format_bytes(free_bytes), format_bytes(total_bytes));
+        let text =
+            format!("suspended jobs with --swap leave memory; {free} of {total} swap are free");
+        Finding::good("swap", text).detail(way)
     }
 
     fn accounts(&self) -> Finding {

@@ -86,7 +86,7 @@ jobs are updated less often: `tutti top` then uses 1 % of a processor at most.
 With --short, ROW is the row of the matrix, BASE the first node and processor,
 and H:MM the time of turns. ST is the state:
   N  new: it waits for processors    W  it waits for its first turn
-  R  it runs, in its turns           S  suspended
+  R  it runs, in its turns           S, s  suspended, swapped out
   o, O  preempting, preempted        i  resuming
   E  ending
 

@@ -64,6 +64,7 @@ fn state_letter(job: &JobReport) -> char {
         "running" if job.service_ms == 0 => 'W',
         "running" => 'R',
         "suspended" => 'S',
+        "swapped" => 's',
         "ending" | "checkpointing" => 'E',
         _ => '?',
     }
@@ -92,6 +93,7 @@ mod tests {
             ("preempted", 'O'),
             ("running", 'R'),
             ("suspended", 'S'),
+            ("swapped", 's'),
             ("ending", 'E'),
         ] {
             assert_eq!(letter(state, 5), wanted, "{state}");

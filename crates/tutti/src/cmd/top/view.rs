@@ -304,6 +304,7 @@ pub(super) mod tests {
             branch_nodes: None,
             branch_jobs: None,
             devices: Vec::new(),
+            swap: None,
         }
     }
 
@@ -344,6 +345,7 @@ pub(super) mod tests {
             wait: None,
             array: None,
             behind: None,
+            swapped_bytes: None,
             first: None,
             slots: None,
         }

@@ -1,0 +1,252 @@
+//! `--swap`: the memory of suspended jobs leaves, counts as free, and comes back.
+//!
+//! Memory of programs leaves only where there is swap space. The tests make some in a zram device
+//! of their own. Where the machine permits none they say so, and see only pages of files leave.
+
+use crate::audit::cgroup_name;
+use crate::harness::{Instance, Running, eventually, within};
+use crate::recovery::kill_daemon;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tutti_linux::cgroup::mount_points;
+
+const MIB: u64 = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Swap space in memory that is compressed; gone when this is dropped.
+struct Zram {
+    number: u32,
+}
+
+impl Zram {
+    /// `None` where the machine permits none.
+    fn new(bytes: u64) -> Option<Self> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        let zram = Self { number: number.trim().parse().ok()? };
+        let path = zram.path();
+        if !path.exists() {
+            let number = fs::read_to_string(zram.attribute("dev")).ok()?;
+            let (major, minor) = number.trim().split_once(':')?;
+            let device = makedev(major.parse().ok()?, minor.parse().ok()?);
+            mknod(&path, SFlag::S_IFBLK, Mode::from_bits_truncate(0o600), device).ok()?;
+        }
+        fs::write(zram.attribute("disksize"), bytes.to_string()).ok()?;
+        let run = |program: &str| Command::new(program).arg(&path).output().ok();
+        let is_done = |program| run(program).is_some_and(|output| output.status.success());
+        (is_done("mkswap") && is_done("swapon")).then_some(zram)
+    }
+
+    /// As [`Zram::new`]; says so where there is none.
+    fn or_say(bytes: u64) -> Option<Self> {
+        let zram = Self::new(bytes);
+        if zram.is_none() {
+            eprintln!("NO ZRAM HERE: only pages of files leave in this test");
+        }
+        zram
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/zram{}", self.number))
+    }
+
+    fn attribute(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/block/zram{}/{name}", self.number))
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(self.path()).output();
+        let _ = fs::write(self.attribute("reset"), "1");
+        let _ = fs::write("/sys/class/zram-control/hot_remove", self.number.to_string());
+        if !self.attribute("dev").exists() {
+            let _ = fs::remove_file(self.path());
+        }
+    }
+}
+
+/// Has memory that can't be compressed and pages of a file, and looks at all of it again and again.
+const HOLDER: &str = "\
+import hashlib, mmap, os, sys, time
+size, name = int(sys.argv[1]) << 20, sys.argv[2]
+with open(name + '.data', 'wb') as file:
+    file.write(os.urandom(16 << 20))
+file = open(name + '.data', 'rb')
+pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+memory = bytearray(size)
+for at in range(0, size, 1 << 20):
+    memory[at:at + (1 << 20)] = os.urandom(1 << 20)
+look = lambda: hashlib.sha256(memory[::4096] + pages[::4096]).hexdigest()
+first = look()
+print('ready', flush=True)
+while not os.path.exists(name + '.stop'):
+    if look() != first:
+        sys.exit(9)
+    with open(name + '.looks', 'a') as looks:
+        looks.write('x')
+    time.sleep(0.05)
+";
+
+/// An instance with a job that has so much memory, in MiB, of more that it was promised.
+fn with_holder(mib: u64, promised: &str) -> (Instance, Running) {
+    let instance = Instance::alone().up();
+    let job = start(&instance, "a", mib, &["-m", promised, "--swap"]);
+    (instance, job)
+}
+
+fn start(instance: &Instance, name: &str, mib: u64, options: &[&str]) -> Running {
+    fs::write(instance.work.join("holder.py"), HOLDER).unwrap();
+    let mib = mib.to_string();
+    let program = ["python3", "holder.py", &mib, name];
+    let job = instance.start(&[&["run"], options, &program].concat());
+    job.wait_for("ready");
+    job
+}
+
+fn looks(instance: &Instance, name: &str) -> u64 {
+    fs::metadata(instance.work.join(format!("{name}.looks"))).map_or(0, |it| it.len())
+}
+
+/// The job looks at its memory, finds it as it was, and ends well.
+fn goes_on_and_ends(instance: &Instance, job: Running, name: &str) {
+    let before = looks(instance, name);
+    within(PATIENCE, "looks", || (looks(instance, name) > before + 2).then_some(()));
+    fs::write(instance.work.join(format!("{name}.stop")), "").unwrap();
+    job.wait_within(PATIENCE).expect(0);
+}
+
+fn node(instance: &Instance) -> Value {
+    instance.tutti(&["nodes", "--json"]).expect(0).json()[0].clone()
+}
+
+fn promised(instance: &Instance) -> u64 {
+    node(instance)["memory_promised_bytes"].as_u64().unwrap()
+}
+
+/// The files of that name in the groups of the first job.
+fn of_groups(instance: &Instance, name: &str) -> Vec<PathBuf> {
+    let own = cgroup_name(&instance.dir, instance.user.unwrap_or(0));
+    let mut found = Vec::new();
+    for top in mount_points() {
+        collect(&top, &own, name, 0, &mut found);
+    }
+    found
+}
+
+fn collect(group: &Path, instance: &str, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(group) else { return };
+    let text = group.display().to_string();
+    if text.contains(instance) && text.contains("job-1") && group.join(name).exists() {
+        found.push(group.join(name));
+    }
+    for entry in entries.flatten().filter(|it| it.path().is_dir() && depth < 6) {
+        collect(&entry.path(), instance, name, depth + 1, found);
+    }
+}
+
+/// The limits of v1 on the memory of the first job.
+fn limits(instance: &Instance) -> Vec<u64> {
+    let files = of_groups(instance, "memory.limit_in_bytes");
+    files.iter().filter_map(|it| fs::read_to_string(it).ok()?.trim().parse().ok()).collect()
+}
+
+fn wait_for_state(instance: &Instance, state: &str) -> Value {
+    within(PATIENCE, state, || {
+        let job = instance.job(1);
+        (job["state"] == state).then_some(job)
+    })
+}
+
+#[test]
+fn memory_of_a_suspended_job_leaves_and_is_whole_when_it_goes_on() {
+    let zram = Zram::or_say(1 << 30);
+    let (instance, job) = with_holder(192, "300M");
+    let (before, limited) = (promised(&instance), limits(&instance));
+    assert_eq!(before, 300 * MIB);
+    instance.tutti(&["suspend", "1"]).expect(0);
+    let shown = wait_for_state(&instance, "swapped");
+    let left = shown["swapped_bytes"].as_u64().unwrap();
+    let least = if zram.is_some() { 150 * MIB } else { 8 * MIB };
+    assert!(left > least, "{left} bytes left");
+    assert!(shown["reason"].as_str().unwrap().contains("swapped out"), "{shown}");
+    let counted = promised(&instance);
+    assert!(zram.is_none() || counted < 100 * MIB, "{counted} bytes are counted");
+    assert_eq!(limits(&instance), limited, "limits are as before");
+    let shown = instance.tutti(&["show", "1"]).expect(0).text();
+    assert!(shown.contains("swapped"), "{shown}");
+    instance.tutti(&["resume", "1"]).expect(0);
+    wait_for_state(&instance, "running");
+    assert_eq!(promised(&instance), before);
+    goes_on_and_ends(&instance, job, "a");
+}
+
+#[test]
+fn another_job_gets_the_memory_and_the_first_waits_for_it() {
+    let Some(_zram) = Zram::or_say(1 << 30) else { return };
+    let instance = Instance::alone().up();
+    let all = node(&instance)["memory_bytes"].as_u64().unwrap();
+    let most = (all / MIB * 2 / 3).to_string() + "M";
+    let first = start(&instance, "a", 64, &["-m", &most, "--swap"]);
+    let second =
+        instance.submit(&["-m", &most, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
+    eventually("its reason", || (instance.job(second)["wait"] == "memory").then_some(()));
+    instance.tutti(&["suspend", "1"]).expect(0);
+    within(PATIENCE, "the second", || (instance.job(second)["state"] == "running").then_some(()));
+    instance.tutti(&["resume", "1"]).expect(0);
+    let waits = wait_for_state(&instance, "resuming");
+    assert!(waits["reason"].as_str().unwrap().contains("too little is free"), "{waits}");
+    let before = looks(&instance, "a");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(looks(&instance, "a"), before, "it runs without its memory");
+    fs::write(instance.work.join("go"), "").unwrap();
+    wait_for_state(&instance, "running");
+    goes_on_and_ends(&instance, first, "a");
+}
+
+#[test]
+fn a_limit_that_a_killed_agent_has_lowered_is_restored() {
+    let Some(_zram) = Zram::or_say(2 << 30) else { return };
+    let (instance, job) = with_holder(600, "800M");
+    let limited = limits(&instance);
+    if node(&instance)["swap"]["by"] != "memory.limit_in_bytes" {
+        eprintln!("no limit is lowered here");
+        return;
+    }
+    assert!(!limited.is_empty());
+    instance.tutti(&["suspend", "1"]).expect(0);
+    let agent = instance.daemon("agent");
+    within(PATIENCE, "a lowered limit", || (limits(&instance) != limited).then_some(()));
+    kill(Pid::from_raw(agent), Signal::SIGKILL).unwrap();
+    let lowered = limits(&instance);
+    assert_ne!(lowered, limited, "it was killed in between");
+    eventually("another agent", || instance.daemon_now("agent").filter(|&it| it != agent));
+    wait_for_state(&instance, "swapped");
+    assert_eq!(limits(&instance), limited);
+    // Nothing is lost with an agent that has done its work, either.
+    kill_daemon(&instance, "agent");
+    instance.tutti(&["resume", "1"]).expect(0);
+    wait_for_state(&instance, "running");
+    assert_eq!(limits(&instance), limited);
+    goes_on_and_ends(&instance, job, "a");
+}
+
+#[test]
+fn a_job_that_did_not_ask_stays_in_memory() {
+    let instance = Instance::alone().up();
+    let job = start(&instance, "a", 32, &["-m", "100M"]);
+    instance.tutti(&["suspend", "1"]).expect(0);
+    wait_for_state(&instance, "suspended");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(instance.job(1)["swapped_bytes"], Value::Null);
+    assert_eq!(promised(&instance), 100 * MIB);
+    let doctor = instance.tutti(&["doctor", "-v"]);
+    assert!(doctor.text().contains("swap"), "{}", doctor.text());
+    instance.tutti(&["resume", "1"]).expect(0);
+    goes_on_and_ends(&instance, job, "a");
+}
