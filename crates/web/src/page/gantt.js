@@ -64,9 +64,10 @@ export function view(main) {
   const box = h('div', { id: 'gantt' });
   const list = h('div');
   const note = h('p', { class: 'quiet' });
+  const legend = h('p', { class: 'quiet' });
   main.replaceChildren(
     h('section', { class: 'card', 'aria-labelledby': 'title' }, h('div', { class: 'head' }, h('h1', { id: 'title' }, 'History'), which),
-      h('p', { class: 'quiet' }, 'Pale: waited, or expected start. Colour: ran. Red line: now. Time ahead may have another scale.'), box, note),
+      legend, box, note),
     h('section', { class: 'card', 'aria-labelledby': 'ended' }, h('h2', { id: 'ended' }, 'Ended jobs'), list));
   let drawnAt = 0;
   let isFirst = true;
@@ -99,6 +100,8 @@ export function view(main) {
     const later = starts.jobs.filter((it) => it.starts_ms >= until).length;
     replace(box, shown.length === 0 ? h('p', { class: 'quiet' }, 'No job in this time.') :
       draw(shown, expected, { from: now - span, until, now, width: Math.max(280, Math.floor(box.clientWidth)) }));
+    legend.textContent = `Pale: waited, or expected start. Colour: ran. Red line: now${
+      until - now > span ? '; what is ahead has a scale of its own' : ''}.`;
     note.textContent = [all.length > JOBS && `The latest ${JOBS} of ${all.length} jobs.`,
       later > 0 && `${plural(later, 'job')} expected to start after ${clock(until)}.`].filter(Boolean).join(' ');
     replace(list, ended.length === 0 ? h('p', { class: 'quiet' }, 'None.') :
