@@ -24,6 +24,8 @@ fn busy_cluster() -> Bed {
         submit(&[&["-J", name, "-n", tasks], &quiet[..], &[code]].concat());
     }
     bed.tutti(1, &["run", "-n", "8", "sleep", "1.5"]).expect(0);
+    // Those that end have no row beside the others.
+    bed.tutti(1, &["wait", "3"]).expect(3);
     let solver = submit(&[
         "-J",
         "solver",
