@@ -638,6 +638,7 @@ impl Agent {
             ToAgent::Leave => self.leave(),
             ToAgent::Measure => self.measure(),
             ToAgent::Swap { launch, order, out } => self.on_swap(launch, order, out),
+            ToAgent::KeepImages { jobs } => self.tell_keeper(&ToKeeper::KeepImages { jobs }),
         }
     }
 

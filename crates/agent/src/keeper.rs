@@ -104,6 +104,9 @@ impl Agent {
                 }
             }
             FromKeeper::Lapsed => self.on_keeper_lapse(),
+            FromKeeper::NotSaved { launch, why } => {
+                self.tell_controller(FromAgent::NotSaved { launch, why });
+            }
         }
     }
 

@@ -137,6 +137,13 @@ pub struct JobOptions {
     #[arg(help_heading = FAILURES)]
     pub signal: Option<Warning>,
 
+    /// Have the job's processes saved to an image by CRIU when `tutti checkpoint` asks for it, and
+    /// restored from that; for jobs of one task
+    #[arg(long, help_heading = CHECKPOINTS)]
+    #[arg(conflicts_with_all = ["checkpoint_signal", "checkpoint_exit", "checkpoint_every"])]
+    #[arg(conflicts_with_all = ["resume_command", "vacate"])]
+    pub checkpoint: bool,
+
     /// Signal that asks the job to save its state and end, such as USR1; with B: only a batch
     /// script's shell, else its steps
     #[arg(long, value_name = "[B:]SIG", value_parser = super::nodes::parse_checkpoint_signal)]
@@ -309,6 +316,12 @@ fn every(text: &str) -> Result<Nanos, String> {
 /// How the job saves its state, if it does. Each option may stand on a line of its own in a script,
 /// so that only the whole tells what is missing.
 fn checkpoint(options: &JobOptions) -> anyhow::Result<Option<Checkpoint>> {
+    let grace = options.checkpoint_grace;
+    if options.checkpoint {
+        let signal = Checkpoint::IMAGE;
+        let (only_shell, exit_code, every) = (false, None, None);
+        return Ok(Some(Checkpoint { signal, only_shell, grace, exit_code, every }));
+    }
     let Some((signal, only_shell)) = options.checkpoint_signal else {
         let others = [
             ("--checkpoint-exit", options.checkpoint_exit.is_some()),
@@ -326,7 +339,7 @@ fn checkpoint(options: &JobOptions) -> anyhow::Result<Option<Checkpoint>> {
     Ok(Some(Checkpoint {
         signal,
         only_shell,
-        grace: options.checkpoint_grace,
+        grace,
         exit_code: options.checkpoint_exit,
         every: options.checkpoint_every,
     }))

@@ -293,6 +293,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         ("-d", request.deadline.is_some()),
         ("--begin", request.begin_ms.is_some()),
         ("--signal", request.warning.is_some()),
+        ("--checkpoint", request.checkpoint.is_some_and(|it| it.saves_image())),
         ("--checkpoint-signal", request.checkpoint.is_some()),
         ("--vacate", request.launch.vacate.is_some()),
         ("--resource", request.resources.iter().any(|it| it.devices().is_none())),

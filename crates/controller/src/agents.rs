@@ -401,6 +401,7 @@ impl Driver {
             | FromAgent::OutputLost { launch, .. }
             | FromAgent::NotVacated { launch, .. }
             | FromAgent::Swapped { launch, .. }
+            | FromAgent::NotSaved { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(node, launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. }
@@ -435,6 +436,7 @@ impl Driver {
                     entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
                 }
             }
+            FromAgent::NotSaved { launch, why } => self.on_not_saved(launch.job, why),
             FromAgent::NotVacated { launch, what } => self.note_not_vacated(launch.job, what),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
@@ -592,10 +594,9 @@ impl Driver {
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock.clock_ahead.0, self.agent_settings());
         self.send_order(token, joiner, ToAgent::Welcome { node, clock_ahead_ns, settings, known });
+        self.tell_images(node);
         if up {
-            if let Some(timetable) = timetable {
-                self.tell_timetable(node, timetable);
-            }
+            timetable.into_iter().for_each(|it| self.tell_timetable(node, it));
             self.reconcile(node, &launched, &held, same_keeper);
         }
         self.note_found(node, features, devices);
@@ -748,7 +749,11 @@ impl Driver {
             entry.tasks_ended.push(TaskHistory { rank, exit_code, usage });
         }
         entry.suspended.retain(|part| part.rank != Some(rank));
-        entry.note_detail(rank, detail);
+        match status {
+            TaskStatus::NotRestored => entry.not_saved = cut(detail, TASK_DETAIL_BYTES_MAX),
+            TaskStatus::Saved => entry.not_saved.clear(),
+            _ => entry.note_detail(rank, detail),
+        }
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
         self.give_up_barriers(StepKey::first(job));
     }

@@ -1,4 +1,5 @@
-//! Jobs that save their state by themselves: requests, and what became of them.
+//! Jobs whose state is saved, by themselves or as an image of their processes: requests, and what
+//! became of them.
 //!
 //! A client asks for a checkpoint, and hears which jobs are asked. For each it waits in a request
 //! of its own, which it may repeat to the next controller. The core knows what became of the latest
@@ -7,14 +8,20 @@
 use super::driver::{Connection, Driver, Kind};
 use super::error::Problem;
 use tutti_core::{CheckpointNews, CheckpointOrder, CheckpointRefusal, Event, JobState};
-use tutti_types::{EndReason, JobId};
+use tutti_types::{EndReason, JobId, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::event::{CheckpointFault, What};
+use tutti_wire::launch::cut;
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::local::{CheckpointEnd, CheckpointWish, Reply};
 use tutti_wire::show::CheckpointReport;
+use tutti_wire::tree::ToAgent;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
+
+/// A node with more images removes none.
+const IMAGES_MAX: usize = 100_000;
 
 const fn order_of(wish: CheckpointWish) -> CheckpointOrder {
     match wish {
@@ -31,6 +38,8 @@ const fn end_of(news: CheckpointNews) -> Option<CheckpointEnd> {
         CheckpointNews::Died => Some(CheckpointEnd::Died),
         CheckpointNews::Unanswered => Some(CheckpointEnd::Unanswered),
         CheckpointNews::Forced => Some(CheckpointEnd::Forced),
+        CheckpointNews::NotSaved => Some(CheckpointEnd::NotSaved),
+        CheckpointNews::NotRestored => Some(CheckpointEnd::NotRestored),
     }
 }
 
@@ -77,7 +86,7 @@ impl Driver {
             CheckpointRefusal::NotAble => (
                 Code::Improper,
                 format!(
-                    "job {job} can't save its state: it was submitted without \
+                    "job {job} can't save its state: it was submitted without --checkpoint and \
                      --checkpoint-signal; `tutti requeue {job}` queues it again from the start"
                 ),
             ),
@@ -105,8 +114,41 @@ impl Driver {
                      does, submit it with --checkpoint-signal B:USR1"
                 ),
             ),
+            CheckpointRefusal::HasSteps => (
+                Code::NotInThatState,
+                format!(
+                    "steps of job {job} run (`tutti show {job}`), and their front ends can't be \
+                     saved; try again when they have ended"
+                ),
+            ),
+            CheckpointRefusal::CannotGoOn => (
+                Code::Improper,
+                format!(
+                    "job {job} ends when its processes are saved (--checkpoint), and is queued \
+                     again; leave --keep-running out"
+                ),
+            ),
+            CheckpointRefusal::NoImage => {
+                (Code::NotInThatState, format!("job {job} has no image that could be dropped"))
+            }
         };
         Err(Problem::new(code, why))
+    }
+
+    /// The processes of a job could not be saved, and go on.
+    pub(super) fn on_not_saved(&mut self, job: JobId, why: String) {
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.not_saved = cut(why, TASK_DETAIL_BYTES_MAX);
+        }
+        self.apply(&Event::Checkpoint { job, order: CheckpointOrder::NotSaved });
+    }
+
+    /// Has a node remove images of jobs that have ended.
+    pub(super) fn tell_images(&mut self, node: NodeId) {
+        let jobs: Vec<JobId> = self.core.images_on(node).take(IMAGES_MAX + 1).collect();
+        if jobs.len() <= IMAGES_MAX {
+            self.tell_node(node, ToAgent::KeepImages { jobs });
+        }
     }
 
     /// A client waits until it is known what became of the latest request to a job.
@@ -115,7 +157,8 @@ impl Driver {
             return;
         }
         if let Some(end) = self.end_of_checkpoint(job) {
-            return self.reply(token, &Reply::Checkpointed { job, end });
+            let why = self.why_not_saved(job);
+            return self.reply(token, &Reply::Checkpointed { job, end, why });
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
             self.connections.get_mut(&token)
@@ -143,6 +186,7 @@ impl Driver {
     /// Answers the clients that wait for a job, once it is known what became of the request.
     pub(super) fn answer_checkpoint(&mut self, job: JobId) {
         let Some(end) = self.end_of_checkpoint(job) else { return };
+        let why = self.why_not_saved(job);
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         for token in std::mem::take(&mut entry.waiting_checkpoint) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
@@ -150,8 +194,13 @@ impl Driver {
             {
                 client.wait_no_more(job);
             }
-            self.reply(token, &Reply::Checkpointed { job, end });
+            self.reply(token, &Reply::Checkpointed { job, end, why: why.clone() });
         }
+    }
+
+    /// Why the processes of a job could not be saved or restored, as far as this controller knows.
+    fn why_not_saved(&self, job: JobId) -> String {
+        self.jobs.get(&job).map(|entry| entry.not_saved.clone()).unwrap_or_default()
     }
 
     /// A job was asked to save its state, or it is known what became of that.
@@ -177,12 +226,20 @@ impl Driver {
             CheckpointNews::Died => {
                 (What::JobCheckpointFailed { why: CheckpointFault::Died }, None)
             }
+            CheckpointNews::NotSaved => {
+                let what = What::JobCheckpointFailed { why: CheckpointFault::NotSaved };
+                let view = self.core.job(job, self.now());
+                (what, view.map(|it| if it.suspended { "suspended" } else { "running" }))
+            }
+            CheckpointNews::NotRestored => {
+                (What::JobCheckpointFailed { why: CheckpointFault::NotRestored }, None)
+            }
         };
         if let (Some(entry), Some(state)) = (self.jobs.get_mut(&job), state) {
             entry.shown.note(state);
         }
         self.job_event(job, what);
-        if news == CheckpointNews::Unanswered {
+        if matches!(news, CheckpointNews::Unanswered | CheckpointNews::NotSaved) {
             self.answer_checkpoint(job);
         }
     }
@@ -198,6 +255,8 @@ impl Driver {
             Some(CheckpointNews::Died) => Some("died"),
             Some(CheckpointNews::Unanswered) => Some("unanswered"),
             Some(CheckpointNews::Forced) => Some("forced"),
+            Some(CheckpointNews::NotSaved) => Some("not-saved"),
+            Some(CheckpointNews::NotRestored) => Some("not-restored"),
             Some(CheckpointNews::AskedToGoOn | CheckpointNews::AskedToEnd { .. }) | None => None,
         };
         entry.checkpoint = Some(CheckpointReport {
@@ -208,6 +267,7 @@ impl Driver {
             every_ms: spec.every.map(|every| every.0 / MS),
             resumes: checkpoint.resumes,
             last: last.map(Into::into),
+            why: Some(entry.not_saved.clone()).filter(|why| !why.is_empty()),
         });
     }
 }

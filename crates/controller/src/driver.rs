@@ -716,6 +716,7 @@ impl Driver {
             spawned: None,
             joins: false,
             resumes,
+            saves_image: self.core.checkpoint(job).is_some_and(|it| it.spec.saves_image()),
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());
@@ -784,6 +785,11 @@ impl Driver {
         self.let_go(ended.uid, entry.launch);
         self.note_end(&ended, details.as_ref());
         self.job_ended(&ended, entry.notify.as_deref());
+        if entry.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.signal == 0) {
+            let nodes: BTreeSet<NodeId> =
+                entry.started_on.iter().chain(&entry.images_on).copied().collect();
+            nodes.into_iter().for_each(|node| self.tell_images(node));
+        }
         self.forget_later(job);
         self.ends.ended.push(ended);
         self.watch_history();

@@ -79,7 +79,12 @@ impl From<Improper> for Problem {
             | Improper::SecondFront
             | Improper::PolicyArgs(_)
             | Improper::NoSignal
-            | Improper::Checkpoint => Code::Improper,
+            | Improper::Checkpoint
+            | Improper::ImageWithFront
+            | Improper::ImageOfSeveral
+            | Improper::ImageWithOthers
+            | Improper::ImageWithoutRoot => Code::Improper,
+
             Improper::Adopt(CannotAdopt::NotYours { .. }) | Improper::Limit { .. } => {
                 Code::NotAllowed
             }

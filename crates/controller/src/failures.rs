@@ -63,7 +63,9 @@ impl Failures {
             TaskStatus::NotFound
             | TaskStatus::NotExecutable
             | TaskStatus::OutOfMemory
-            | TaskStatus::Unknown => {
+            | TaskStatus::Unknown
+            | TaskStatus::Saved
+            | TaskStatus::NotRestored => {
                 return None;
             }
         })

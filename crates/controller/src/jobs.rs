@@ -88,6 +88,10 @@ pub(super) struct Entry {
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
     /// What of its output is not in its files.
     pub(super) output_lost: String,
+    /// The nodes that may have an image of its processes, from earlier runs.
+    pub(super) images_on: Vec<NodeId>,
+    /// Why its processes could not be saved to an image, or restored from one.
+    pub(super) not_saved: String,
     /// The first process that was not ready when the turn ended, of those that wanted notice.
     pub(super) not_vacated: String,
     /// Which of them ended badly.
@@ -165,6 +169,8 @@ impl Entry {
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
             output_lost: String::new(),
+            images_on: Vec::new(),
+            not_saved: String::new(),
             not_vacated: String::new(),
             failures: Failures::default(),
             declined: None,
@@ -213,6 +219,9 @@ impl Entry {
         self.statuses.clear();
         self.failures = Failures::default();
         self.exchanges = Exchanges::default();
+        if self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.signal == 0) {
+            self.images_on.append(&mut self.started_on);
+        }
         self.started_on.clear();
         self.shown.begin_anew();
     }

@@ -4,7 +4,7 @@
 use super::driver::Driver;
 use super::error::Problem;
 use super::requests::Forbidden;
-use tutti_core::{Action, Core, Event, HeldBy, JobState, LimitStays};
+use tutti_core::{Action, CheckpointOrder, Core, Event, HeldBy, JobState, LimitStays};
 use tutti_types::limits::{MOVED_MAX, TIME_LIMIT_MIN};
 use tutti_types::{ClassName, ClusterTime, EndReason, JobId, Nanos, Refusal};
 use tutti_wire::code::Code;
@@ -37,9 +37,21 @@ impl Driver {
     }
 
     /// Has a job that runs wait in line again.
-    pub(super) fn on_requeue(&mut self, token: u64, uid: u32, job: JobId, hold: bool) {
+    pub(super) fn on_requeue(
+        &mut self,
+        token: u64,
+        uid: u32,
+        job: JobId,
+        (hold, anew): (bool, bool),
+    ) {
         if let Err(error) = self.owned(uid, job) {
             return self.fail(token, error);
+        }
+        if anew && self.drop_image(job) {
+            return match self.core.held_by(job) {
+                Some(_) if !hold => self.on_release(token, uid, job),
+                _ => self.reply(token, &Reply::Done),
+            };
         }
         let jobs = match self.live_elements(job) {
             None => self.check_requeue(job).map(|()| vec![job]),
@@ -61,6 +73,21 @@ impl Driver {
             }
             Err(problem) => self.fail(token, problem),
         }
+    }
+
+    /// Has a job start anew when it runs next. Whether it waits in line for that already.
+    fn drop_image(&mut self, job: JobId) -> bool {
+        let order = CheckpointOrder::Anew;
+        if self.core.why_no_checkpoint(job, order).is_some() {
+            return false;
+        }
+        self.apply(&Event::Checkpoint { job, order });
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.not_saved.clear();
+        }
+        self.note_checkpoint(job);
+        let state = self.core.job(job, self.now()).map(|view| view.state);
+        matches!(state, Some(JobState::Queued { .. }))
     }
 
     /// Whether a job can be queued again.

@@ -416,6 +416,7 @@ impl Driver {
             spawned: step.spawned.clone(),
             joins: false,
             resumes: self.resumes(key.job),
+            saves_image: false,
         };
         let share = |(node_rank, part): (u32, &Part)| {
             let devices = self.devices_of(key.job, part.node);

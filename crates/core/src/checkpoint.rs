@@ -1,4 +1,5 @@
-//! Jobs that save their state by themselves (`--checkpoint-signal`).
+//! Jobs that save their state: by themselves (`--checkpoint-signal`), or as an image of their
+//! processes (`--checkpoint`).
 //!
 //! Such a job names a signal that asks its tasks to save their state. It is asked in one of two
 //! ways:
@@ -18,6 +19,11 @@
 //! ends. A run that ends with another exit code is the end of the job. So is one that fails, is
 //! cancelled or exceeds its time limit: the reason of such an end stands.
 //!
+//! Of a job whose processes are saved, only the end of its task says whether they were. Then the
+//! job may be on no other node than the one that has its image, and its next run is restored from
+//! that. If its processes could not be saved, they go on. If they can't be restored, the job waits
+//! in line again and is held: the image is kept, also after further runs, until it has ended.
+//!
 //! While tasks save their state, an exit status is no failure, and no task waits for another: ranks
 //! need not end at once. What a job keeps for its next run is its own; here is only noted that
 //! there may be something.
@@ -30,7 +36,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::{JobId, Rank};
+use tutti_types::ids::{JobId, NodeId, Rank};
 use tutti_types::job::{Checkpoint, EndReason, FirstStep, OnBadExit, TaskStatus};
 use tutti_types::time::{ClusterTime, Nanos};
 
@@ -46,6 +52,10 @@ pub enum CheckpointOrder {
         /// Whether the job is held in line.
         hold: bool,
     },
+    /// Nothing: an order of the driver. Its processes could not be saved to an image, and go on.
+    NotSaved,
+    /// To start from the beginning when it runs next. Its image is not kept.
+    Anew,
 }
 
 /// What became of a request to a job to save its state.
@@ -67,6 +77,10 @@ pub enum CheckpointNews {
     Unanswered,
     /// Its tasks have not ended in time: the run is being ended, and the job is queued again.
     Forced,
+    /// Its processes could not be saved to an image: the run goes on as it was.
+    NotSaved,
+    /// Its processes could not be restored from their image: the job is queued again, and held.
+    NotRestored,
 }
 
 /// Why a job can't be asked to save its state.
@@ -86,6 +100,12 @@ pub enum CheckpointRefusal {
     HasFront,
     /// Its signal is for the steps of a batch script, and no step runs.
     NoStep,
+    /// Steps of it run, whose front ends can't be saved with it.
+    HasSteps,
+    /// Its processes are saved to an image, and end for that.
+    CannotGoOn,
+    /// It has no image.
+    NoImage,
 }
 
 /// A job that saves its state by itself, as its owner and administrators see it.
@@ -124,6 +144,20 @@ struct Saver {
     next: ClusterTime,
     /// Its moment in the list.
     due: ClusterTime,
+    /// Whether its processes were saved to an image, or could not be restored from one, as the end
+    /// of a task has it.
+    told: Option<CheckpointNews>,
+    /// Where its image is.
+    image: Option<Image>,
+}
+
+/// An image of a job's processes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Image {
+    /// The node that has it.
+    node: NodeId,
+    /// On which nodes the job may be without it.
+    among: Option<BTreeSet<NodeId>>,
 }
 
 /// What a run was asked.
@@ -167,7 +201,8 @@ pub(crate) struct Answer {
 impl Checkpoints {
     pub(crate) fn note(&mut self, job: JobId, spec: Checkpoint) {
         let (next, due) = (ClusterTime::NEVER, ClusterTime::NEVER);
-        let saver = Saver { spec, resumes: 0, last: None, ask: None, next, due };
+        let (last, told, image) = (None, None, None);
+        let saver = Saver { spec, resumes: 0, last, ask: None, next, due, told, image };
         self.jobs.insert(job, saver);
     }
 
@@ -175,6 +210,7 @@ impl Checkpoints {
     pub(crate) fn note_start(&mut self, now: ClusterTime, job: JobId) {
         if let Some(saver) = self.jobs.get_mut(&job) {
             saver.next = saver.spec.every.map_or(ClusterTime::NEVER, |every| now + every);
+            saver.told = None;
             self.set_due(job);
         }
     }
@@ -244,9 +280,13 @@ impl Checkpoints {
 
     /// Tasks of a job have ended like this.
     pub(crate) fn note_status(&mut self, job: JobId, status: TaskStatus) {
-        if let Some(saver) = self.jobs.get_mut(&job)
-            && let Some(ask) = &mut saver.ask
-        {
+        let Some(saver) = self.jobs.get_mut(&job) else { return };
+        if status == TaskStatus::Saved {
+            saver.told = Some(CheckpointNews::Saved);
+        } else if status == TaskStatus::NotRestored {
+            saver.told = Some(CheckpointNews::NotRestored);
+        }
+        if let Some(ask) = &mut saver.ask {
             ask.died |= status == TaskStatus::Signaled(saver.spec.signal);
         }
     }
@@ -276,6 +316,9 @@ impl Checkpoints {
     ) -> Option<Answer> {
         self.close(job);
         let saver = self.jobs.get_mut(&job)?;
+        if saver.spec.saves_image() {
+            return saver.answer_of_image();
+        }
         let Ask { stage, suspended, died, .. } = saver.ask.take()?;
         let (grace, code) = (saver.spec.grace, saver.spec.exit_code);
         let has_said = code.is_some_and(|code| code == residence.exit_code);
@@ -299,11 +342,44 @@ impl Checkpoints {
         Some(Answer { news, requeue: news.map(|_| hold), resumes: !died, suspended })
     }
 
+    /// A job is queued again after its processes were saved on its only node.
+    fn note_image(&mut self, record: &mut Record) {
+        let Some(saver) = self.jobs.get_mut(&record.id).filter(|it| it.spec.saves_image()) else {
+            return;
+        };
+        let parts = record.residence().map(|residence| residence.parts.as_slice());
+        let Some(node) = parts.and_then(|parts| parts.first()).map(|part| part.node) else {
+            return;
+        };
+        let before = record.spec.nodes.among.replace([node].into());
+        let among = saver.image.take().map_or(before, |image| image.among);
+        saver.image = Some(Image { node, among });
+    }
+
     /// A job is queued again, and its next run finds something to resume from.
     pub(crate) fn note_resume(&mut self, job: JobId) {
         if let Some(saver) = self.jobs.get_mut(&job) {
             saver.resumes = saver.resumes.saturating_add(1);
         }
+    }
+}
+
+impl Saver {
+    /// See [`Checkpoints::answer`].
+    fn answer_of_image(&mut self) -> Option<Answer> {
+        let (ask, news) = (self.ask.take(), self.told.take());
+        let is_restored = news != Some(CheckpointNews::NotRestored);
+        let holds = |ask: &Ask| {
+            matches!(ask.stage, Stage::Ends { hold: true, .. } | Stage::Late { hold: true, .. })
+        };
+        let hold = !is_restored || ask.as_ref().is_some_and(holds);
+        self.last = news.or(self.last);
+        (ask.is_some() || news.is_some()).then(|| Answer {
+            news,
+            requeue: news.map(|_| hold),
+            resumes: news == Some(CheckpointNews::Saved),
+            suspended: ask.is_some_and(|ask| ask.suspended),
+        })
     }
 }
 
@@ -331,7 +407,7 @@ impl Core {
     /// What is known of a job that saves its state by itself.
     #[must_use]
     pub fn checkpoint(&self, job: JobId) -> Option<CheckpointView> {
-        let Saver { spec, resumes, last, .. } = *self.checkpoints.jobs.get(&job)?;
+        let &Saver { spec, resumes, last, .. } = self.checkpoints.jobs.get(&job)?;
         Some(CheckpointView { spec, until: self.checkpoints.until(job), resumes, last })
     }
 
@@ -346,12 +422,22 @@ impl Core {
         let Some(saver) = self.checkpoints.jobs.get(&job) else {
             return Some(CheckpointRefusal::NotAble);
         };
+        if order == CheckpointOrder::Anew {
+            return saver.image.is_none().then_some(CheckpointRefusal::NoImage);
+        }
         match &record.phase {
             Phase::Queued { .. } => Some(CheckpointRefusal::Waits),
             Phase::Resident(it) if it.ending() => Some(CheckpointRefusal::Ending),
             Phase::Resident(it) if !it.place.is_home() => Some(CheckpointRefusal::Preempted),
+            Phase::Resident(_) if saver.spec.saves_image() && order == CheckpointOrder::GoOn => {
+                Some(CheckpointRefusal::CannotGoOn)
+            }
             Phase::Resident(_) if record.spec.attached && order != CheckpointOrder::GoOn => {
                 Some(CheckpointRefusal::HasFront)
+            }
+            Phase::Resident(_) if saver.spec.saves_image() => {
+                let has_steps = self.steps(job).next().is_some();
+                has_steps.then_some(CheckpointRefusal::HasSteps)
             }
             Phase::Resident(_) => {
                 let reaches = self.reaches_tasks(job, saver.spec.only_shell);
@@ -374,10 +460,15 @@ impl Core {
         (job, order): (JobId, CheckpointOrder),
         actions: &mut Vec<Action>,
     ) {
+        if order == CheckpointOrder::NotSaved {
+            return self.on_not_saved(now, job, actions);
+        }
         if self.why_no_checkpoint(job, order).is_some() {
             return;
         }
         match order {
+            CheckpointOrder::NotSaved => {}
+            CheckpointOrder::Anew => self.drop_image(job),
             CheckpointOrder::GoOn => self.ask_to_go_on(job, actions),
             CheckpointOrder::End { force, hold } => {
                 self.ask_to_end(now, job, (force, hold), actions);
@@ -423,7 +514,8 @@ impl Core {
         self.checkpoints.set_due(job);
         // It can't heed the request while it is suspended.
         self.on_resume(job);
-        self.signal_run(job, spec.signal, spec.only_shell, actions);
+        let only_roots = spec.only_shell || spec.saves_image();
+        self.signal_run(job, spec.signal, only_roots, actions);
         self.queue.disturbed = true;
         actions.push(Action::Checkpoint { job, news: CheckpointNews::AskedToEnd { until } });
     }
@@ -497,6 +589,7 @@ impl Core {
         record.suspended |= suspended;
         if resumes {
             self.checkpoints.note_resume(record.id);
+            self.checkpoints.note_image(record);
         }
         let job = record.id;
         actions.extend(news.map(|news| Action::Checkpoint { job, news }));
@@ -514,7 +607,10 @@ impl Core {
         }
         let Some(saver) = self.checkpoints.jobs.get(&job) else { return false };
         // One that did not answer is suspended in place from then on.
-        let failed = |last| matches!(last, CheckpointNews::Died | CheckpointNews::Unanswered);
+        let failed = |last| {
+            use CheckpointNews::{Died, NotSaved, Unanswered};
+            matches!(last, Died | Unanswered | NotSaved)
+        };
         let wants = !saver.last.is_some_and(failed);
         if wants {
             self.checkpoints.wanted.insert(job);
@@ -575,6 +671,56 @@ impl Core {
         if failing {
             self.fail_after_grace(job);
         }
+    }
+
+    /// The processes of a job could not be saved to an image.
+    fn on_not_saved(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return };
+        let Some(Ask { stage, suspended, .. }) = saver.ask else { return };
+        match stage {
+            Stage::Ends { force: true, .. } => {
+                self.force_end(now, job, actions);
+                return;
+            }
+            Stage::Ends { .. } | Stage::Late { .. } => {}
+            Stage::GoesOn | Stage::Forced => return,
+        }
+        saver.ask = None;
+        saver.last = Some(CheckpointNews::NotSaved);
+        self.checkpoints.set_due(job);
+        self.queue.disturbed = true;
+        self.queue.reconsider();
+        actions.push(Action::Checkpoint { job, news: CheckpointNews::NotSaved });
+        if suspended {
+            self.on_suspend(job);
+        }
+    }
+
+    /// A job starts from the beginning when it runs next, on any node that it may be on.
+    fn drop_image(&mut self, job: JobId) {
+        let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return };
+        let Some(Image { among, .. }) = saver.image.take() else { return };
+        saver.resumes = 0;
+        saver.last = None;
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        record.spec.nodes.among = among;
+        self.queue.disturbed = true;
+        self.queue.reconsider();
+    }
+
+    /// The node that has the image of a job's processes.
+    #[must_use]
+    pub fn image_of(&self, job: JobId) -> Option<NodeId> {
+        self.checkpoints.jobs.get(&job)?.image.as_ref().map(|image| image.node)
+    }
+
+    /// The jobs whose images a node is to keep, or that may save one there.
+    pub fn images_on(&self, node: NodeId) -> impl Iterator<Item = JobId> {
+        let savers = self.checkpoints.jobs.iter().filter(|(_, saver)| saver.spec.saves_image());
+        savers.map(|(&job, saver)| (job, saver.image.as_ref())).filter_map(move |(job, image)| {
+            let runs_there = self.residence(job).is_some_and(|it| it.part(node).is_some());
+            (runs_there || image.is_some_and(|image| image.node == node)).then_some(job)
+        })
     }
 
     /// Ends a run that was asked to save its state and end, and queues its job again. Whether that

@@ -172,10 +172,12 @@ impl Core {
         if record.spec.attached || self.roll_out.has_taken(record.id) && !is_over {
             return None;
         }
-        let saves = self.checkpoint(record.id).is_some();
         let had = self.ledger.service(record.id, self.now);
+        let saver = self.checkpoint(record.id);
+        let saves = saver.is_some();
+        let has_something = had >= NOTHING_TO_SAVE || saver.is_some_and(|it| it.spec.saves_image());
         match saves {
-            true if is_over || had < NOTHING_TO_SAVE => Some(Way::Anew),
+            true if is_over || !has_something => Some(Way::Anew),
             true if residence.place.is_home() && self.can_be_asked(record.id) => Some(Way::Saves),
             true => None,
             false => (record.spec.on_node_loss == OnNodeLoss::Requeue).then_some(Way::Anew),

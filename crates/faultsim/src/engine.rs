@@ -779,6 +779,7 @@ fn keeper_options() -> KeeperOptions {
         socket: "/world/keeper".into(),
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: "/world/spool".into(),
+        images: "/world/images".into(),
         scratch: "/world/scratch".into(),
         cgroup_root: Some(machine::root_group()),
     }

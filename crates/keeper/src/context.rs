@@ -54,6 +54,8 @@ pub(super) struct Launching {
     /// The state directory of the instance.
     pub(super) directory: PathBuf,
     pub(super) spool: PathBuf,
+    /// Where the images of jobs' processes are.
+    pub(super) images: PathBuf,
     /// The cgroup subtree of the instance, if it has one.
     pub(super) cgroup_root: Option<PathBuf>,
     /// Where tasks are while their programs do not run yet.
@@ -162,6 +164,7 @@ impl Context {
                 room: Room { descriptors: descriptors.1 },
                 directory: options.directory().to_owned(),
                 spool: options.spool.clone(),
+                images: options.images.clone(),
                 cgroup_root: options.cgroup_root.clone(),
                 nursery: Nursery::of_daemon(),
                 scratches: Scratches::new(options.scratch.clone()),

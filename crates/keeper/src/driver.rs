@@ -12,6 +12,7 @@ use super::job::Job;
 use super::lease_watch::Lease;
 use super::leftovers;
 use super::outlet::Outlet;
+use super::saver;
 use super::viewers::VIEWERS_OF_USER_MAX;
 use super::watch::{Event, Token, Watch};
 use anyhow::{Context as _, bail};
@@ -19,7 +20,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -35,7 +36,7 @@ use tutti_node::platform::time::{monotonic_ns, process_id};
 use tutti_node::platform::ways::Stream;
 use tutti_node::signal_origin::answers_for;
 use tutti_node::state_dir;
-use tutti_types::{LaunchId, StepId, StepKey, TaskStatus};
+use tutti_types::{JobId, LaunchId, StepId, StepKey, TaskStatus};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, TerminalSize, ToFrontEnd};
 use tutti_wire::branch::Vouch;
@@ -228,6 +229,7 @@ impl Keeper {
             self.upgrade();
         }
         self.context.emptied.remove_all();
+        saver::end_removals();
         // The next keeper binds anew; a client must not find a socket that is not served.
         let _ = fs::remove_file(&self.options.socket);
         if let Some(sender) = self.end.sent_away {
@@ -867,6 +869,12 @@ impl Keeper {
             }
             ToKeeper::SignalRoots { launch, signal } => {
                 self.with_launch(launch, |job, _| job.signal_roots(signal));
+            }
+            ToKeeper::KeepImages { jobs } => {
+                let mut kept: BTreeSet<JobId> = jobs.into_iter().collect();
+                let here = self.jobs.iter().filter(|(_, job)| !job.is_cleared());
+                kept.extend(here.map(|(key, _)| key.job));
+                saver::keep_images(&self.context.launching.images, &kept);
             }
             ToKeeper::Stopped { launch, parts } => {
                 self.with_launch(launch, |job, _| job.stopped = parts);

@@ -124,6 +124,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         spawned: None,
         joins: false,
         resumes: 0,
+        saves_image: false,
     }
 }
 
@@ -233,6 +234,7 @@ pub(super) fn be_a_keeper() {
         socket: directory.join("socket"),
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: directory.join("spool"),
+        images: directory.join("images"),
         scratch: directory.join("scratch"),
         cgroup_root,
     });

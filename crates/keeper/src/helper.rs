@@ -329,6 +329,8 @@ impl Start<'_> {
             new_session: true,
             terminal: false,
             minder: false,
+            isolated: false,
+            adopts_orphans: false,
             complaint: None,
         };
         nursery.spawn(&spawn, &processes::unwanted())

@@ -24,6 +24,7 @@ use super::front::Front;
 use super::pmi::PmiJob;
 use super::pmix::{self, Pmix};
 use super::program::{Program, Refusal};
+use super::saver;
 use super::scratch;
 use super::script;
 use super::spawner::Spawner;
@@ -52,12 +53,13 @@ use tutti_node::layout::{self, FIRST_STEP};
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::processes::{send_to_group, send_to_one};
 use tutti_node::platform::time as clock;
-use tutti_types::{Rank, StepId, StepKey, TaskStatus};
+use tutti_types::{Checkpoint, Rank, StepId, StepKey, TaskStatus};
 use tutti_wire::attach::{Stream, TerminalSize};
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
+use tutti_wire::saver::{NOT_RESTORED, NOT_SAVED, SAVED};
 use tutti_wire::units::format_bytes;
 
 /// The first pause before a task's cgroup is tried again, and the longest.
@@ -181,22 +183,30 @@ pub(super) struct Minder {
     silent: bool,
     /// Signals that came before the root's number was known.
     early: Vec<i32>,
+    /// What a saver has said instead of a wait status.
+    told: Option<i32>,
+    /// Whether a saver could not save, and it was not reported yet.
+    not_saved: bool,
 }
 
 impl Minder {
     pub(super) const fn new(fd: OwnedFd, token: Option<Token>) -> Self {
-        Self { fd, token, root: None, status: None, silent: false, early: Vec::new() }
+        let (root, status, told) = (None, None, None);
+        let (silent, not_saved) = (false, false);
+        Self { fd, token, root, status, silent, early: Vec::new(), told, not_saved }
     }
 
     /// Whether the root has ended, as far as it was heard.
     const fn is_over(&self) -> bool {
-        self.silent || self.status.is_some()
+        self.silent || self.status.is_some() || self.told.is_some()
     }
 
     /// Takes in what it said; whether there is nothing more to come.
     fn listen(&mut self) -> bool {
-        while !self.silent && self.status.is_none() {
+        while !self.is_over() {
             match read_number(self.fd.as_fd()) {
+                Ok(Some(NOT_SAVED)) => self.not_saved = true,
+                Ok(Some(number @ (SAVED | NOT_RESTORED))) => self.told = Some(number),
                 Ok(Some(number)) if self.root.is_none() => self.root = Some(number),
                 Ok(Some(number)) => self.status = Some(number),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
@@ -240,7 +250,12 @@ impl Job {
         ipc: Option<OwnedFd>,
         context: &Context,
     ) -> Self {
+        let kept = saver::prepare(&launch, context);
+        let scratch = kept.as_ref().ok().and_then(Option::as_deref).or(scratch);
         let mut program = Program::new(&launch, scratch, context);
+        if let Err(refusal) = kept {
+            program = Err(refusal);
+        }
         let mut cgroup = None;
         if let Some(path) = &cgroup_path {
             match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
@@ -316,6 +331,7 @@ impl Job {
     /// A variable that says where temporary files go has a reason, unless it was another job.
     fn make_scratch(launch: &Launch, context: &mut Context) -> Option<PathBuf> {
         let is_wanted = launch.spec.adopt.is_empty()
+            && !launch.saves_image
             && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
         let owner = (context.launching.uid == 0).then_some(&launch.credentials);
         is_wanted.then(|| context.launching.scratches.make(launch.job, owner)).flatten()
@@ -438,6 +454,9 @@ impl Job {
     /// task that has no process yet gets none either.
     pub(super) fn signal_roots(&mut self, number: u8) {
         let signal = i32::from(number);
+        if number == Checkpoint::IMAGE {
+            return self.ask_savers();
+        }
         for task in &mut self.tasks {
             let Phase::Running(process) = &mut task.phase else { continue };
             let Some(minder) = &mut process.minder else {
@@ -483,14 +502,18 @@ impl Job {
         let task = &mut self.tasks[index];
         task.usage.add(usage);
         let Phase::Running(process) = &mut task.phase else { return };
+        let mut told = None;
         if let Some(minder) = &mut process.minder {
             minder.listen();
+            told = minder.told;
             if let Some(token) = minder.token.take() {
                 context.watches.remove(&minder.fd, token);
             }
             let of_root = minder.status.zip(minder.root);
             match of_root.and_then(|(raw, _)| End::of(raw)) {
                 Some(of_root) => end = of_root,
+                // The kernel ends all that is in its namespace.
+                _ if self.launch.saves_image => {}
                 // Killed itself; the root, which it minded, is ours now and must not stay.
                 _ => {
                     let root = minder.root;
@@ -498,7 +521,10 @@ impl Job {
                 }
             }
         }
-        let (status, detail) = self.judge(index, end);
+        let (status, detail) = match told {
+            Some(told) => self.judge_saver(told, context),
+            None => self.judge(index, end),
+        };
         self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
         if let Some(input) = self.tasks[index].input.take() {
             input.close(&mut context.watches);
@@ -599,7 +625,14 @@ impl Job {
         }
         // Whatever the root left behind ends with it; the minder exits when all are reaped. And
         // what was to be killed before the minder had made it is there now.
-        if is_over || (self.killed && !known_before) {
+        if std::mem::take(&mut minder.not_saved) {
+            self.report_not_saved(index, context);
+        }
+        let Phase::Running(process) = &mut self.tasks[index].phase else { return };
+        let Some(minder) = &mut process.minder else { return };
+        if self.launch.saves_image && (is_over || self.killed) {
+            // It ends, and all that is left with it.
+        } else if is_over || (self.killed && !known_before) {
             let task = &self.tasks[index];
             if let Phase::Running(process) = &task.phase {
                 task.kill_below(process, self.launch.credentials.uid);

@@ -15,6 +15,7 @@
 //!   tasks share; [`pmix`]: the one that serves Open MPI
 //! - [`environment`], [`script`], [`scratch`], [`pmi`], [`starters`]: what tasks find; [`adopt`]:
 //!   tasks that ran before
+//! - [`saver`]: tasks whose processes can be saved to an image
 //! - [`lease_watch`]: until when tasks may run at all
 //! - [`removal`]: of directories, by threads; [`leftovers`]: what a killed keeper has left
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
@@ -50,6 +51,7 @@ mod pmi;
 mod pmix;
 mod program;
 mod removal;
+mod saver;
 mod scratch;
 mod script;
 mod spawner;
@@ -67,6 +69,7 @@ mod writer;
 
 pub use driver::{check, main, successor};
 pub use environment::{SLURM_VARIABLES, VARIABLES};
+pub use saver::{criu, serve as save};
 use std::path::{Path, PathBuf};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;
@@ -80,6 +83,8 @@ pub struct KeeperOptions {
     pub instance_uid: u32,
     /// Where scripts of jobs are put.
     pub spool: PathBuf,
+    /// Where the images of jobs' processes are; it is made when there is one.
+    pub images: PathBuf,
     /// How the names of directories for temporary files begin.
     pub scratch: PathBuf,
     /// The cgroup subtree of the instance, if it has one: groups of jobs that an earlier keeper

@@ -6,6 +6,7 @@ use super::job::limits::{have_own_processors, is_limited};
 use super::job::{Job, Minder, Phase, Process};
 use super::pmi;
 use super::program::{Program, Refusal, without_zero_byte};
+use super::saver;
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use nix::errno::Errno;
@@ -60,8 +61,8 @@ struct Ready {
     index: usize,
     streams: [Source; 3],
     /// Its connection with the PMI server, open until it has it.
-    _pmi: ways::Stream,
-    pass: [(RawFd, RawFd); 1],
+    _pmi: Option<ways::Stream>,
+    pass: Option<[(RawFd, RawFd); 1]>,
     companions: Vec<CString>,
     environment: Vec<CString>,
     processors: Vec<u32>,
@@ -128,7 +129,11 @@ impl Job {
     ) -> Result<Child, Refusal> {
         let task = self.make_ready(index, companions, context)?;
         let program = self.program.as_ref().map_err(Clone::clone)?;
-        let child = context.launching.nursery.spawn(&self.spawn_of(&task, program), unwanted);
+        let spawn = self.spawn_of(&task, program);
+        if self.launch.saves_image {
+            return saver::spawn(&self.launch, &spawn, unwanted, context);
+        }
+        let child = context.launching.nursery.spawn(&spawn, unwanted);
         child.map_err(|error| Refusal::io("cannot make a process", &error))
     }
 
@@ -145,14 +150,19 @@ impl Job {
         context: &mut Context,
     ) -> Result<Ready, Refusal> {
         let streams = self.streams(index, context)?;
-        let pmi = pmi::connect(self, index, context)
-            .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
-        let mut environment = environment::of_task(&self.launch, index, Some(PMI_FD));
+        let mut pmi = None;
+        if !self.launch.saves_image {
+            let connected = pmi::connect(self, index, context)
+                .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
+            pmi = Some(connected);
+        }
+        let pmi_fd = pmi.as_ref().map(|_| PMI_FD);
+        let mut environment = environment::of_task(&self.launch, index, pmi_fd);
         environment.extend(self.pmix_environment(index));
         Ok(Ready {
             index,
             streams,
-            pass: [(pmi.as_raw_fd(), PMI_FD)],
+            pass: pmi.as_ref().map(|pmi| [(pmi.as_raw_fd(), PMI_FD)]),
             _pmi: pmi,
             companions: match (&self.tasks[index].group, companions) {
                 (None, _) => Vec::new(),
@@ -183,11 +193,13 @@ impl Job {
             ipc: self.ipc.as_ref().map(OwnedFd::as_fd),
             processors: (!task.processors.is_empty()).then_some(&task.processors),
             stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),
-            pass: &task.pass,
+            pass: task.pass.as_ref().map_or(&[], |pass| pass),
             new_session: true,
             terminal: self.tasks[task.index].terminal.is_some(),
             minder: group.is_none(),
             complaint: task.complaint.as_deref(),
+            isolated: false,
+            adopts_orphans: false,
         }
     }
 

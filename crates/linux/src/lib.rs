@@ -30,6 +30,7 @@ pub mod inherited;
 pub mod ipc_namespace;
 pub mod kernel;
 pub mod oom_score;
+pub mod own_processes;
 pub mod peer;
 pub mod pidfd;
 pub mod posix_queues;

@@ -74,6 +74,10 @@ pub struct Spawn<'a> {
     /// What is written to standard error, followed by the reason, if the program can't be
     /// executed; `None`: nothing.
     pub complaint: Option<&'a CStr>,
+    /// Whether it is the first process of a PID namespace, in a mount namespace of its own.
+    pub isolated: bool,
+    /// Whether descendants that lose their parent become its children.
+    pub adopts_orphans: bool,
 }
 
 /// A user, set for real, effective and saved ids alike.

@@ -137,7 +137,9 @@ pub fn code_of_end<'a>(
             TaskStatus::Unfinalized(_) if outcome.reason == EndReason::TaskFailed => {
                 Some(Code::NotFinalized)
             }
+            TaskStatus::NotRestored => Some(Code::NotRestored),
             TaskStatus::Exited(_)
+            | TaskStatus::Saved
             | TaskStatus::Signaled(_)
             | TaskStatus::Aborted(_)
             | TaskStatus::Unfinalized(_) => None,

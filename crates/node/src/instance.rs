@@ -156,6 +156,11 @@ impl Instance {
         self.lasting_directory().join("cluster")
     }
 
+    /// Where the keeper puts images of jobs' processes; the directory is made with the first.
+    pub fn images(&self) -> PathBuf {
+        self.lasting_directory().join("images")
+    }
+
     /// The controller's journal. Like what the machine is in a cluster, that of the system's
     /// instance outlives it.
     ///

@@ -125,6 +125,8 @@ impl Program {
             new_session: true,
             terminal: false,
             minder: false,
+            isolated: false,
+            adopts_orphans: false,
             complaint: Some(&complaint),
         };
         let child = nursery.spawn(&spawn, &Unwanted::look_up())?;

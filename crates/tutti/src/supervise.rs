@@ -779,6 +779,9 @@ fn clean_up(instance: &Instance) {
         directory.remove(&instance.role_file(role));
     }
     directory.remove_directory(&instance.spool());
+    if instance.private {
+        directory.remove_directory(&instance.images());
+    }
     let log = instance.log_file();
     if instance.private {
         (1..=LOGS_KEPT).for_each(|number| directory.remove(&former_log(instance, number)));

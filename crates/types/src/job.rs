@@ -118,10 +118,11 @@ pub struct Warning {
     pub only_shell: bool,
 }
 
-/// How a job saves its state by itself, so that its next run goes on from there.
+/// How a job saves its state, so that its next run goes on from there: by itself, for a signal; or
+/// its processes are saved to an image by a program of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The number of the signal that asks its tasks to save their state.
+    /// The number of the signal that asks its tasks to save their state, or [`Self::IMAGE`].
     pub signal: u8,
     /// Whether only the root processes of its first step get it: a batch script's shell.
     pub only_shell: bool,
@@ -134,9 +135,21 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// No signal: its processes are saved to an image.
+    pub const IMAGE: u8 = 0;
+
+    /// Whether its processes are saved to an image, rather than by themselves.
+    #[must_use]
+    pub const fn saves_image(&self) -> bool {
+        self.signal == Self::IMAGE
+    }
+
     /// Whether its numbers are in their ranges.
     #[must_use]
     pub fn is_proper(&self) -> bool {
+        if self.saves_image() {
+            return !self.only_shell && self.exit_code.is_none() && self.every.is_none();
+        }
         let is_long_enough = self.every.is_none_or(|every| every >= CHECKPOINT_EVERY_MIN);
         (1..=64).contains(&self.signal) && self.exit_code != Some(0) && is_long_enough
     }
@@ -283,6 +296,10 @@ pub enum TaskStatus {
     /// It returned this exit status between `MPI_Init` and `MPI_Finalize`: the other tasks may wait for
     /// it for ever.
     Unfinalized(u8),
+    /// Its processes were saved to an image, and ended for that.
+    Saved,
+    /// Its processes could not be restored from their image; that is kept.
+    NotRestored,
 }
 
 impl TaskStatus {
@@ -293,7 +310,8 @@ impl TaskStatus {
             Self::Exited(status) | Self::Aborted(status) | Self::Unfinalized(status) => status,
             Self::Signaled(signal) => 128u8.saturating_add(signal),
             Self::NotFound => 127,
-            Self::NotExecutable => 126,
+            Self::NotExecutable | Self::NotRestored => 126,
+            Self::Saved => 0,
             Self::OutOfMemory => EndReason::OutOfMemory.exit_code_or(0),
             Self::Lost | Self::Unknown => EndReason::NodeLost(NodeId(0)).exit_code_or(0),
         }

@@ -305,6 +305,14 @@ codes! {
         "A notification about a job could not be delivered."
         "It was tried again with growing pauses, and then given up; the job is not affected."
         "The log line says why. Correct the command, address or URL of `--notify-...`; see the page on notifications.";
+    89 NotSaved
+        "The processes of a job could not be saved to an image."
+        "The job goes on as it was."
+        "The message has the reason; `tutti doctor` says whether CRIU works. `tutti requeue JOB` starts the job again.";
+    90 NotRestored
+        "The processes of a job could not be restored from their image."
+        "The job is held in line. Its image is kept."
+        "The message has the reason; `tutti release JOB` tries again, `tutti requeue --from-start JOB` starts anew.";
     99 Other
         "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."

@@ -264,6 +264,10 @@ pub enum CheckpointFault {
     Forced,
     /// A task died of the signal; the job is in line again.
     Died,
+    /// Its processes could not be saved to an image, and go on.
+    NotSaved,
+    /// Its processes could not be restored from their image; the job is in line again, and held.
+    NotRestored,
 }
 
 /// What the user of a job is to be notified of, and how.
@@ -326,6 +330,10 @@ pub enum EndOfTask {
     Unknown,
     /// They ended between `MPI_Init` and `MPI_Finalize`.
     Unfinalized,
+    /// They were saved to an image, and ended for that.
+    Saved,
+    /// They could not be restored from their image.
+    NotRestored,
 }
 
 /// What an administrator can set.
@@ -387,6 +395,8 @@ impl EndOfTask {
             TaskStatus::Lost => Self::Lost,
             TaskStatus::Unknown => Self::Unknown,
             TaskStatus::Unfinalized(_) => Self::Unfinalized,
+            TaskStatus::Saved => Self::Saved,
+            TaskStatus::NotRestored => Self::NotRestored,
         }
     }
 }

@@ -429,6 +429,10 @@ pub struct HandedMinder {
     pub silent: bool,
     /// Signals that came before the root's number was known.
     pub early: Vec<i32>,
+    /// What a saver has said instead of a wait status.
+    pub told: Option<i32>,
+    /// Whether a saver could not save, and it was not reported yet.
+    pub not_saved: bool,
 }
 
 /// A process with which an adopted task began.

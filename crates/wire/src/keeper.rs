@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::mem::take;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_types::{ControlMethod, LaunchId, Nanos, Rank, TaskStatus};
+use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, Rank, TaskStatus};
 
 /// What an agent tells its keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +81,11 @@ pub enum ToKeeper {
     SignOfLife,
     /// Answer with `Carried`.
     AskCarried,
+    /// Keep the images of these jobs' processes, and remove all others'.
+    KeepImages {
+        /// Which jobs.
+        jobs: Vec<JobId>,
+    },
 }
 
 /// What a keeper tells its agent.
@@ -144,6 +149,13 @@ pub enum FromKeeper {
     Alive,
     /// The answer to `AskCarried`: what this keeper has carried since it began.
     Carried(CarriedBytes),
+    /// The processes of a task could not be saved to an image, and go on.
+    NotSaved {
+        /// Its job's launch.
+        launch: LaunchId,
+        /// Why.
+        why: String,
+    },
 }
 
 /// A part of a job that its user has suspended by signals.

@@ -262,6 +262,8 @@ pub struct Launch {
     pub joins: bool,
     /// How many earlier runs of the job were asked to save their state: then it resumes.
     pub resumes: u32,
+    /// Whether its processes can be saved to an image; with `resumes`, they are restored from one.
+    pub saves_image: bool,
 }
 
 impl Launch {
@@ -482,6 +484,7 @@ mod tests {
             spawned: None,
             joins: false,
             resumes: 0,
+            saves_image: false,
         }
         .written()
     }

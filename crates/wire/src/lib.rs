@@ -49,6 +49,7 @@ pub mod pmi;
 pub mod pmix;
 pub mod pvm;
 pub mod report;
+pub mod saver;
 pub mod script;
 pub mod show;
 pub mod spawn;

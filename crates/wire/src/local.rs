@@ -337,6 +337,8 @@ pub enum Request {
         job: JobId,
         /// Whether it is held until it is released.
         hold: bool,
+        /// Whether it is not restored from its image; then it may wait in line already.
+        anew: bool,
     },
     /// Send a signal to the steps of a job, or to its batch script alone: `Done`. What a job
     /// without a script starts with is a step.
@@ -431,6 +433,10 @@ pub enum CheckpointEnd {
     Died,
     /// It is not known of any.
     Unknown,
+    /// Its processes could not be saved to an image, and go on.
+    NotSaved,
+    /// Its processes could not be restored from an image before: it is held.
+    NotRestored,
 }
 
 /// Another time limit for a job.
@@ -841,6 +847,8 @@ pub enum Reply {
         job: JobId,
         /// What.
         end: CheckpointEnd,
+        /// Why, if more is known of a failure.
+        why: String,
     },
     /// The job has its place, or would have.
     Moved {

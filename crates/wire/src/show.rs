@@ -109,10 +109,10 @@ pub struct JobDetails {
     pub checkpoint: Option<CheckpointReport>,
 }
 
-/// How a job saves its state by itself.
+/// How a job saves its state: by itself, or as an image of its processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointReport {
-    /// The number of the signal that asks for it.
+    /// The number of the signal that asks for it; 0: its processes are saved to an image.
     pub signal: u8,
     /// Whether only the shell of a batch script gets it.
     pub only_shell: bool,
@@ -125,8 +125,10 @@ pub struct CheckpointReport {
     /// How many earlier runs were asked, and did not die of that.
     pub resumes: u32,
     /// What became of the latest request to save its state and end: `asked`, `saved`, `unanswered`,
-    /// `forced` or `died`; nothing: there was none.
+    /// `forced`, `died`, `not-saved` or `not-restored`; nothing: there was none.
     pub last: Option<String>,
+    /// Why its processes could not be saved or restored, when that was tried last.
+    pub why: Option<String>,
 }
 
 /// What a job asked for, besides tasks, time and class.

@@ -113,6 +113,11 @@ pub enum ToAgent {
         /// Out, or back.
         out: bool,
     },
+    /// Keep the images of these jobs' processes, and remove all others'.
+    KeepImages {
+        /// Which jobs.
+        jobs: Vec<JobId>,
+    },
 }
 
 /// The orders that bring a timetable to a node: one, or several if it is too long for one message.
@@ -411,6 +416,13 @@ pub enum FromAgent {
     /// No longer lease counts on the node any more, of those from before this moment of
     /// [`Settings::lease_since`].
     Lease(ClusterTime),
+    /// The processes of a task could not be saved to an image, and go on.
+    NotSaved {
+        /// Its job's launch.
+        launch: LaunchId,
+        /// Why.
+        why: String,
+    },
     /// What the node was measured to do.
     Measured(Figures),
     /// Memory of a job was moved out or back, or could not be.

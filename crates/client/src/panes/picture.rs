@@ -204,6 +204,8 @@ fn word(status: TaskStatus) -> String {
         TaskStatus::OutOfMemory => "out of memory".into(),
         TaskStatus::Lost => "lost".into(),
         TaskStatus::Unknown => "ended".into(),
+        TaskStatus::Saved => "saved".into(),
+        TaskStatus::NotRestored => "not restored".into(),
         TaskStatus::Unfinalized(code) => format!("exit {code}, no MPI_Finalize"),
     }
 }

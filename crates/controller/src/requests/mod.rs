@@ -224,7 +224,7 @@ impl Driver {
             Request::SignalStep { key, signal } => self.on_signal_step(token, uid, key, signal),
             Request::Checkpoint { job, order } => self.on_checkpoint(token, uid, job, order),
             Request::AwaitCheckpoint { job } => self.on_await_checkpoint(token, uid, job),
-            Request::Requeue { job, hold } => self.on_requeue(token, uid, job, hold),
+            Request::Requeue { job, hold, anew } => self.on_requeue(token, uid, job, (hold, anew)),
             Request::SignalSteps { job, signal, only_script } => {
                 self.on_signal_steps(token, uid, job, (signal, only_script));
             }

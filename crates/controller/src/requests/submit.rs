@@ -93,6 +93,23 @@ pub(crate) enum Improper {
     )]
     Checkpoint,
     #[error(
+        "a job of `tutti run` ends with its front end, so it can't go on from an image \
+         (--checkpoint); hand it in with `tutti submit`"
+    )]
+    ImageWithFront,
+    #[error(
+        "--checkpoint is for jobs of one task (-n 1), which may have any number of processes and, \
+         with --processors, of processors; an array has many such jobs"
+    )]
+    ImageOfSeveral,
+    #[error("--checkpoint takes no --vacate, --resume-command or adopted processes")]
+    ImageWithOthers,
+    #[error(
+        "--checkpoint needs CRIU, which needs an instance that root has started; in this one, use \
+         --checkpoint-signal"
+    )]
+    ImageWithoutRoot,
+    #[error(
         "the name of the {what} has {bytes} bytes; at most {NAME_BYTES_MAX} are possible: give a \
          shorter one with {option}"
     )]
@@ -109,6 +126,24 @@ pub(crate) enum Improper {
          asks may have {allowed}"
     )]
     Limit { resource: u32, asked: u64, allowed: u64 },
+}
+
+/// Whether the processes of a job can be saved to an image, as far as its request tells.
+fn check_image(request: &JobRequest, front: bool) -> Result<(), Improper> {
+    let launch = &request.launch;
+    if front {
+        return Err(Improper::ImageWithFront);
+    }
+    if request.tasks != 1 || matches!(request.first, FirstStep::Tasks(_)) {
+        return Err(Improper::ImageOfSeveral);
+    }
+    if launch.vacate.is_some() || launch.resume.is_some() || !launch.adopt.is_empty() {
+        return Err(Improper::ImageWithOthers);
+    }
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(Improper::ImageWithoutRoot),
+    }
 }
 
 /// What all jobs of one user may take here.
@@ -423,6 +458,9 @@ impl Driver {
         }
         if request.checkpoint.is_some_and(|checkpoint| !checkpoint.is_proper()) {
             return Err(Improper::Checkpoint);
+        }
+        if request.checkpoint.is_some_and(|checkpoint| checkpoint.saves_image()) {
+            check_image(request, front)?;
         }
         if request.launch.resume.is_some() && request.checkpoint.is_none() {
             return Err(Improper::Checkpoint);

@@ -647,7 +647,11 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
         TaskStatus::Exited(0) => None,
         TaskStatus::Exited(_) if rule == OnBadExit::Kill => failed,
         TaskStatus::Unfinalized(1..) if rule == OnBadExit::Kill => failed,
-        TaskStatus::Exited(_) | TaskStatus::Unfinalized(_) | TaskStatus::Unknown => None,
+        TaskStatus::Exited(_)
+        | TaskStatus::Unfinalized(_)
+        | TaskStatus::Unknown
+        | TaskStatus::Saved
+        | TaskStatus::NotRestored => None,
         // A task that never came to be leaves the others waiting for it just as a dead one does.
         TaskStatus::Signaled(_)
         | TaskStatus::Aborted(_)

@@ -7,7 +7,8 @@ use tutti_core::{
     SubmitOptions, WaitReason,
 };
 use tutti_types::{
-    Checkpoint, ClassName, ClusterTime, FirstStep, JobId, JobSpec, Nanos, OnBadExit, TaskStatus,
+    Checkpoint, ClassName, ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, OnBadExit,
+    TaskStatus,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -313,4 +314,84 @@ fn a_job_that_does_not_answer_is_preempted_in_place() {
     assert_eq!(c.core.job(idle, ClusterTime(c.now)).unwrap().place, Place::Aside);
     assert_eq!(c.core.checkpoint(idle).unwrap().last, Some(CheckpointNews::Unanswered));
     assert_eq!(c.core.why_no_checkpoint(idle, END), Some(CheckpointRefusal::Preempted));
+}
+
+/// Its processes are saved to an image.
+const IMAGE: Checkpoint = Checkpoint { signal: Checkpoint::IMAGE, ..SAVES };
+
+#[test]
+fn a_job_whose_processes_are_saved_goes_on_where_its_image_is() {
+    let mut c = Cluster::with_nodes(&[1, 1]);
+    let id = submit(&mut c, job(1), IMAGE);
+    let node = c.core.parts(id)[0].node;
+    ask(&mut c, id, CheckpointOrder::GoOn);
+    assert_eq!(news(&mut c), [], "its processes end when they are saved");
+    ask(&mut c, id, CheckpointOrder::End { force: false, hold: true });
+    let order = Action::SignalRoots { job: id, node, signal: Checkpoint::IMAGE };
+    assert!(c.log.contains(&order));
+    news(&mut c);
+    // Also long after its grace.
+    c.advance(GRACE * SECOND);
+    assert_eq!(news(&mut c), [CheckpointNews::Unanswered]);
+    c.advance(9 * GRACE * SECOND);
+    end(&mut c, id, TaskStatus::Saved);
+    assert_eq!(news(&mut c), [CheckpointNews::Saved]);
+    assert_eq!(c.core.image_of(id), Some(node));
+    assert_eq!(c.core.images_on(node).collect::<Vec<_>>(), [id]);
+    // Others have its node now, and the other node is free: it waits for its own.
+    let (first, other) = (submit(&mut c, job(1), SAVES), submit(&mut c, job(1), SAVES));
+    let blocker = if c.core.parts(first)[0].node == node { first } else { other };
+    c.finish(if blocker == first { other } else { first });
+    c.event(Event::Release { job: id, by: HeldBy::Owner });
+    let rows = c.core.parts(id).first().map(|part| part.node);
+    assert!(rows.is_none_or(|it| it == node), "{rows:?}");
+    c.finish(blocker);
+    assert_eq!(c.core.parts(id)[0].node, node);
+    assert_eq!(c.core.checkpoint(id).unwrap().resumes, 1);
+    // A run that is lost leaves the image.
+    c.event(Event::Cancel { job: id, reason: EndReason::Requeued { hold: true }, at_once: false });
+    end(&mut c, id, TaskStatus::Signaled(15));
+    assert_eq!((c.core.image_of(id), c.core.checkpoint(id).unwrap().resumes), (Some(node), 1));
+    ask(&mut c, id, CheckpointOrder::Anew);
+    assert_eq!((c.core.image_of(id), c.core.checkpoint(id).unwrap().resumes), (None, 0));
+    assert_eq!(
+        c.core.why_no_checkpoint(id, CheckpointOrder::Anew),
+        Some(CheckpointRefusal::NoImage)
+    );
+    assert_eq!(c.core.job(id, ClusterTime(c.now)).unwrap().spec.nodes.among, None);
+    c.event(Event::Release { job: id, by: HeldBy::Owner });
+    assert_eq!(c.finish(id).exit_code, 0);
+}
+
+#[test]
+fn a_job_that_cannot_be_saved_goes_on_and_one_that_cannot_be_restored_is_held() {
+    let mut c = Cluster::with_nodes(&[1]);
+    let id = submit(&mut c, job(1), IMAGE);
+    ask(&mut c, id, CheckpointOrder::NotSaved);
+    assert_eq!(news(&mut c), [], "it was not asked");
+    ask(&mut c, id, END);
+    news(&mut c);
+    ask(&mut c, id, CheckpointOrder::NotSaved);
+    assert_eq!(news(&mut c), [CheckpointNews::NotSaved]);
+    assert!(runs(&c, id));
+    assert_eq!(c.core.checkpoint(id).unwrap().until, None);
+    // Its own end is one.
+    ask(&mut c, id, END);
+    news(&mut c);
+    end(&mut c, id, TaskStatus::Saved);
+    assert_eq!(news(&mut c), [CheckpointNews::Saved]);
+    assert!(runs(&c, id));
+    end(&mut c, id, TaskStatus::NotRestored);
+    assert_eq!(news(&mut c), [CheckpointNews::NotRestored]);
+    assert!(matches!(state(&c, id), JobState::Queued { .. }));
+    assert_eq!(c.core.held_by(id), Some(HeldBy::Owner));
+    assert_eq!(c.core.checkpoint(id).unwrap().resumes, 1, "its image is tried again");
+    c.event(Event::Release { job: id, by: HeldBy::Owner });
+    ask(&mut c, id, CheckpointOrder::End { force: true, hold: false });
+    news(&mut c);
+    ask(&mut c, id, CheckpointOrder::NotSaved);
+    assert_eq!(news(&mut c), [CheckpointNews::Forced]);
+    end(&mut c, id, TaskStatus::Signaled(15));
+    assert!(runs(&c, id));
+    assert_eq!(c.finish(id).exit_code, 0);
 }

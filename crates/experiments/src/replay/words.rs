@@ -201,10 +201,7 @@ fn of_a_job(event: &Event) -> Option<String> {
         Event::MoveJob { job, before: Some(before) } => {
             format!("an administrator moves job {job} before job {before}")
         }
-        Event::Checkpoint { job, order } => match order {
-            CheckpointOrder::GoOn => format!("job {job} is to save its state and go on"),
-            CheckpointOrder::End { .. } => format!("job {job} is to save its state and end"),
-        },
+        Event::Checkpoint { job, order } => format!("job {job} {}", of_order(*order)),
         Event::MovedOut { job } => format!("job {job} has left its processors"),
         Event::MovedIn { job } => format!("job {job} is back on processors"),
         Event::Swapped { job, node, left_bytes, took, .. } => {
@@ -216,6 +213,16 @@ fn of_a_job(event: &Event) -> Option<String> {
     })
 }
 
+/// What a job is asked to do with its state.
+const fn of_order(order: CheckpointOrder) -> &'static str {
+    match order {
+        CheckpointOrder::GoOn => "is to save its state and go on",
+        CheckpointOrder::End { .. } => "is to save its state and end",
+        CheckpointOrder::NotSaved => "could not be saved",
+        CheckpointOrder::Anew => "is to start from the beginning",
+    }
+}
+
 const fn of_checkpoint(news: CheckpointNews) -> &'static str {
     match news {
         CheckpointNews::AskedToGoOn => "is asked to save its state",
@@ -224,6 +231,8 @@ const fn of_checkpoint(news: CheckpointNews) -> &'static str {
         CheckpointNews::Died => "died of the signal",
         CheckpointNews::Unanswered => "has not ended within its grace, and goes on",
         CheckpointNews::Forced => "has not ended within its grace, and is ended",
+        CheckpointNews::NotSaved => "could not be saved, and goes on",
+        CheckpointNews::NotRestored => "could not be restored, and is held",
     }
 }
 
@@ -498,6 +507,8 @@ fn ended(status: TaskStatus) -> String {
         TaskStatus::OutOfMemory => "ran out of memory".into(),
         TaskStatus::Lost => "were lost".into(),
         TaskStatus::Unknown => "ended, how is unknown".into(),
+        TaskStatus::Saved => "were saved to an image".into(),
+        TaskStatus::NotRestored => "could not be restored from their image".into(),
         TaskStatus::Unfinalized(status) => {
             format!("ended with exit status {status} before MPI_Finalize")
         }

@@ -310,7 +310,7 @@ impl Job {
                 Phase::Waiting => {
                     self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
                 }
-                Phase::Running(process) if process.minder.is_some() => {
+                Phase::Running(process) if process.minder.is_some() && !self.launch.saves_image => {
                     task.kill_below(process, user);
                 }
                 // It may be outside of its group, by itself or moved by root.

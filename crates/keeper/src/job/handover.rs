@@ -272,6 +272,8 @@ impl Minder {
             status: self.status,
             silent: self.silent,
             early: self.early.clone(),
+            told: self.told,
+            not_saved: self.not_saved,
         }
     }
 
@@ -282,7 +284,7 @@ impl Minder {
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
         let fd = inherited.take(handed.fd)?;
-        let is_over = handed.silent || handed.status.is_some();
+        let is_over = handed.silent || handed.status.is_some() || handed.told.is_some();
         let token = match is_over {
             true => None,
             false => Some(context.watches.add(&fd, watch, Interest::READ)?),
@@ -292,6 +294,8 @@ impl Minder {
             status: handed.status,
             silent: handed.silent,
             early: handed.early,
+            told: handed.told,
+            not_saved: handed.not_saved,
             ..Self::new(fd, token)
         })
     }

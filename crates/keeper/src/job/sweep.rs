@@ -46,6 +46,11 @@ impl Job {
         self.watch_sweep(context);
     }
 
+    /// Shared memory that its next run finds again stays.
+    pub(crate) fn keep_shared(&mut self) {
+        self.shared.clear();
+    }
+
     /// The sender that the receiver belongs to is dropped when it is done. The files are kept: a
     /// keeper that takes over does it again.
     fn remove_shared(&self, user: u32) -> Receiver<()> {

@@ -80,12 +80,27 @@ pub(crate) unsafe fn fork_into(
     exit_signal: c_int,
     report: Option<RawFd>,
 ) -> io::Result<Fork> {
+    // SAFETY: as the caller promises.
+    unsafe { fork_with(0, cgroup, exit_signal, report) }
+}
+
+/// As [`fork_into`], in new namespaces (flags of `clone(2)`).
+///
+/// # Safety
+/// As for [`fork_into`].
+pub(crate) unsafe fn fork_with(
+    namespaces: c_int,
+    cgroup: Option<BorrowedFd>,
+    exit_signal: c_int,
+    report: Option<RawFd>,
+) -> io::Result<Fork> {
     let mut pidfd: c_int = -1;
     let born_there = cgroup.filter(|_| has_births_into_groups());
     let pid = if let Some(cgroup) = born_there {
         // SAFETY: all zero is a valid clone_args.
         let mut arguments: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
-        arguments.flags = u64::from(libc::CLONE_PIDFD.cast_unsigned()) | CLONE_INTO_CGROUP;
+        let flags = libc::CLONE_PIDFD | namespaces;
+        arguments.flags = u64::from(flags.cast_unsigned()) | CLONE_INTO_CGROUP;
         arguments.pidfd = (&raw mut pidfd) as u64;
         arguments.exit_signal = u64::from(exit_signal.cast_unsigned());
         arguments.cgroup = u64::from(cgroup.as_raw_fd().cast_unsigned());
@@ -96,7 +111,7 @@ pub(crate) unsafe fn fork_into(
         }
     } else {
         // The older call, since filters of containers forbid clone3.
-        let flags = c_long::from(libc::CLONE_PIDFD | exit_signal);
+        let flags = c_long::from(libc::CLONE_PIDFD | namespaces | exit_signal);
         // SAFETY: as above; without a new stack the child goes on with its copy of this one.
         unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, &raw mut pidfd, 0_usize, 0_usize) }
     };
@@ -236,6 +251,9 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
     // It cannot fail.
     let _ = call(libc::SYS_umask, [plan.umask.cast_signed(), 0, 0, 0]);
     open_streams(&plan.stdio)?;
+    if plan.adopts_orphans {
+        check(Step::Minder, call(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0]))?;
+    }
     unblock_signals();
     execute(plan)
 }

@@ -80,6 +80,7 @@ pub(super) struct Plan {
     pub(super) ipc: Option<RawFd>,
     pub(super) new_session: bool,
     pub(super) terminal: bool,
+    pub(super) adopts_orphans: bool,
     pub(super) complaint: Option<CString>,
     pub(super) stdio: [Stream; 3],
     /// See [`Unwanted`].
@@ -140,6 +141,7 @@ impl Plan {
             ipc: spawn.ipc.map(|namespace| namespace.as_raw_fd()),
             new_session: spawn.new_session,
             terminal: spawn.terminal,
+            adopts_orphans: spawn.adopts_orphans,
             complaint: spawn.complaint.map(CStr::to_owned),
             stdio: [&spawn.stdio[0], &spawn.stdio[1], &spawn.stdio[2]].map(Stream::of),
             signals: unwanted.signals.clone(),

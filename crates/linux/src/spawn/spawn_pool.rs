@@ -11,6 +11,7 @@
 //! - those that can't be made in their group, because the kernel is older than 5.7 or a filter
 //!   forbids `clone3`;
 //! - those with a minder, which never executes anything;
+//! - those in namespaces of their own;
 //! - those that may be killed for want of memory before their program runs, because their group has
 //!   a limit: the kernel ends all processes that share a memory with the one that it picks;
 //! - those whose parent has another OOM score than tasks: the kernel sets it for all that share a
@@ -19,7 +20,7 @@
 //!   with 1 that user could have a look at, and write to, the memory of the parent; with 2 a core
 //!   dump of the child, which that user can cause, would be one of its parent's memory.
 
-use super::child::{self, Fork, fork_into, has_births_into_groups};
+use super::child::{self, Fork, fork_with, has_births_into_groups};
 use super::prepare::{Plan, Unwanted};
 use super::{Child, Spawn, raw};
 use crate::oom_score::Scores;
@@ -144,7 +145,9 @@ impl Nursery {
         let (pid, pidfd) = match ready.shares_with {
             Some(group) => self.fork_sharing(ready.plan, group)?,
             // SAFETY: the child only enters `child::run`, which keeps to what is safe after a fork.
-            None => match unsafe { fork_into(ready.group, libc::SIGCHLD, Some(report)) }? {
+            None => match unsafe {
+                fork_with(ready.namespaces, ready.group, libc::SIGCHLD, Some(report))
+            }? {
                 Fork::Child => child::run(&mut ready.plan),
                 Fork::Parent { pid, pidfd } => (pid, pidfd),
             },
@@ -239,6 +242,8 @@ struct Ready<'a> {
     group: Option<BorrowedFd<'a>>,
     /// The group that it is born into, if it may share our memory.
     shares_with: Option<BorrowedFd<'a>>,
+    /// The namespaces that are made for it, as flags of `clone(2)`.
+    namespaces: libc::c_int,
     report: (OwnedFd, OwnedFd),
     status: Option<(OwnedFd, OwnedFd)>,
 }
@@ -252,7 +257,11 @@ impl<'a> Ready<'a> {
         plan.oom_score = resets_score;
         let group = spawn.cgroup;
         let shares_with = group.filter(|_| !resets_score && may_share(spawn, unwanted));
-        Ok(Self { plan: Box::new(plan), group, shares_with, report, status })
+        let namespaces = match spawn.isolated {
+            true => libc::CLONE_NEWPID | libc::CLONE_NEWNS,
+            false => 0,
+        };
+        Ok(Self { plan: Box::new(plan), group, shares_with, namespaces, report, status })
     }
 }
 
@@ -261,6 +270,7 @@ fn may_share(spawn: &Spawn, unwanted: &Unwanted) -> bool {
     raw::CAN_SHARE
         && has_births_into_groups()
         && !spawn.minder
+        && !spawn.isolated
         && !spawn.limits_memory
         && (spawn.identity.is_none() || !unwanted.shows_memory)
 }

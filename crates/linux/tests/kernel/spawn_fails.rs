@@ -167,6 +167,8 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         new_session: false,
         terminal: false,
         minder: false,
+        isolated: false,
+        adopts_orphans: false,
         complaint: None,
     }
 }

@@ -181,6 +181,8 @@ impl Launch {
                     new_session: true,
                     terminal: false,
                     minder: self.minder,
+                    isolated: false,
+                    adopts_orphans: false,
                     complaint: self.complaint.as_deref(),
                 },
                 &Unwanted::look_up(),

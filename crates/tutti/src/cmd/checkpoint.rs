@@ -18,9 +18,10 @@ Examples:
   tutti checkpoint --hold 7    it waits until `tutti release 7`
   tutti checkpoint --keep-running 7    it saves its state and goes on
 
-The job names its signal at its submission: --checkpoint-signal. Its tasks get it, and have \
---checkpoint-grace to end. Then the job is queued again, and its next run finds TUTTI_RESUMES. \
-A job that does not end in time goes on as it was: the exit code is 1.";
+The job names its way at its submission. With --checkpoint, CRIU saves its processes to an image, \
+and its next run is restored from that. With --checkpoint-signal, its tasks get the signal, and \
+have --checkpoint-grace to end; then the job is queued again, and its next run finds \
+TUTTI_RESUMES. A job that is not saved goes on as it was: the exit code is 1.";
 
 #[derive(Args, Debug)]
 #[command(after_help = CHECKPOINT_EXAMPLES)]
@@ -69,8 +70,8 @@ pub(crate) fn execute(args: &CheckpointArgs) -> anyhow::Result<Exit> {
 
 /// Waits until it is known what became of a job that was asked to save its state and end.
 fn await_end(job: JobId) -> anyhow::Result<()> {
-    let end = match ask(&Request::AwaitCheckpoint { job })? {
-        Reply::Checkpointed { end, .. } => end,
+    let (end, why) = match ask(&Request::AwaitCheckpoint { job })? {
+        Reply::Checkpointed { end, why, .. } => (end, why),
         Reply::Ended { .. } => {
             say!("tutti: job {job} has ended meanwhile; `tutti history {job}` shows how");
             return Ok(());
@@ -94,6 +95,17 @@ fn await_end(job: JobId) -> anyhow::Result<()> {
                  again"
             );
             return Err(coded(Code::NotInThatState, reason));
+        }
+        CheckpointEnd::NotSaved => {
+            let reason = format!("job {job} could not be saved, and goes on: {why}");
+            return Err(coded(Code::NotSaved, reason));
+        }
+        CheckpointEnd::NotRestored => {
+            let reason = format!(
+                "job {job} could not be restored, and is held: {why}; `tutti release {job}` tries \
+                 again, `tutti requeue --from-start {job}` starts anew"
+            );
+            return Err(coded(Code::NotRestored, reason));
         }
         CheckpointEnd::Unknown => {
             say!("tutti: what became of job {job} is not known; `tutti show {job}` shows it");

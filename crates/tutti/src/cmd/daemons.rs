@@ -108,6 +108,7 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
         socket: instance.keeper_socket(),
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: instance.spool(),
+        images: instance.images(),
         scratch: instance.scratch(),
         cgroup_root,
     };
@@ -153,6 +154,19 @@ pub(crate) fn notifier(args: &NotifierArgs) -> anyhow::Result<Exit> {
 /// The process that a keeper starts for a job whose tasks share files.
 pub(crate) fn writer() -> anyhow::Result<Exit> {
     tutti_client::write()
+}
+
+/// Arguments of the process that saves the processes of a task.
+#[derive(Args, Debug)]
+pub(crate) struct SaverArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<std::ffi::OsString>,
+}
+
+/// The process that a keeper starts for a task whose processes can be saved to an image.
+pub(crate) fn saver(args: &SaverArgs) -> anyhow::Result<Exit> {
+    tutti_keeper::save(&args.words)?;
+    Ok(Exit::OK)
 }
 
 /// The process that a keeper starts for tasks that a task spawns.

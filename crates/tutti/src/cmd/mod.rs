@@ -211,6 +211,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Writer,
     #[command(hide = true)]
+    Saver(daemons::SaverArgs),
+    #[command(hide = true)]
     Spawner,
     #[command(hide = true)]
     PmixServer(daemons::PmixArgs),
@@ -285,6 +287,7 @@ fn parse_by_whole_table() -> Result<Verb, clap::Error> {
 ///
 /// # Errors
 /// What failed, and what to do about it.
+#[expect(clippy::too_many_lines, reason = "one arm for each verb")]
 pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
     said_cluster()?;
     match verb {
@@ -349,6 +352,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Measure => bench::measure_alone(),
         Verb::Notifier(args) => daemons::notifier(&args),
         Verb::Writer => daemons::writer(),
+        Verb::Saver(args) => daemons::saver(&args),
         Verb::Spawner => daemons::spawner(),
         Verb::PmixServer(args) => daemons::pmix_server(&args),
         Verb::PvmManager(args) => pvm::manage(&args),

@@ -118,6 +118,7 @@ Examples:
   tutti requeue 7              job 7 is ended, and waits in line from the start
   tutti requeue --hold 7       and is held there until `tutti release 7`
   tutti requeue $TUTTI_JOB     in a script: once more, from what it saved
+  tutti requeue --from-start 7    job 7 has an image, and is to start anew
 
 Its tasks get SIGTERM, and SIGKILL after the grace. In its next run, TUTTI_RESTARTS \
 is one more, and output is appended to its files.";
@@ -132,11 +133,16 @@ pub(crate) struct RequeueArgs {
     /// Hold the jobs until they are released
     #[arg(long)]
     hold: bool,
+
+    /// Drop the image of a job of --checkpoint, and start it anew, also one that is held in line
+    #[arg(long)]
+    from_start: bool,
 }
 
 pub(crate) fn requeue(args: &RequeueArgs) -> anyhow::Result<Exit> {
     each(&targets_of(&args.jobs, false)?, |target| {
-        order(&Request::Requeue { job: target.job, hold: args.hold })
+        let (hold, anew) = (args.hold, args.from_start);
+        order(&Request::Requeue { job: target.job, hold, anew })
     })
 }
 

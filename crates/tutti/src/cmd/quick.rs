@@ -31,6 +31,7 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Option<(Verb, ColorChoice)
         "suspend" => of(words, Verb::Suspend),
         "resume" => of(words, Verb::Resume),
         "writer" => of_none(words, Verb::Writer),
+        "saver" => of(words, Verb::Saver),
         "spawner" => of_none(words, Verb::Spawner),
         "pmix-server" => of(words, Verb::PmixServer),
         "pvm-manager" => of(words, Verb::PvmManager),

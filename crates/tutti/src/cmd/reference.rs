@@ -185,12 +185,16 @@ fn environment() -> String {
 }
 
 /// What verbs read of their environment.
-pub(super) const READ: [(&str, &str); 12] = [
+pub(super) const READ: [(&str, &str); 13] = [
     ("TUTTI_DIR", "State directory of the instance to use, instead of the one that is found"),
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
     ("TUTTI_QUEUE", "Queue of jobs that name none with `-q`; none: no queue"),
     ("TUTTI_SINGLETONS", "Accept several tasks of an Open MPI program, each a world of its own"),
     ("TUTTI_PMIX", "1: serve PMIx also where the program does not show that it loads Open MPI"),
+    (
+        "TUTTI_CRIU",
+        "Command of CRIU, for daemons that root starts, instead of `criu` in the `PATH`",
+    ),
     ("TUTTI_LIBPMIX", "Path of the PMIx library that serves Open MPI, instead of the one found"),
     (
         "TUTTI_SENDMAIL",

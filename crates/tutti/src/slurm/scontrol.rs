@@ -589,8 +589,8 @@ fn change(verb: &str, words: &[&str], line: &Line) -> anyhow::Result<u8> {
         "suspend" => |target| Request::Suspend { target },
         "resume" => |target| Request::Resume { target },
         "update" => return update(words),
-        "requeue" => |target| Request::Requeue { job: target.job, hold: false },
-        "requeuehold" => |target| Request::Requeue { job: target.job, hold: true },
+        "requeue" => |target| Request::Requeue { job: target.job, hold: false, anew: false },
+        "requeuehold" => |target| Request::Requeue { job: target.job, hold: true, anew: false },
         "reconfigure" => {
             return failed(
                 "there is no configuration file; `tutti params` changes settings at once",

@@ -178,7 +178,7 @@ fn what_can_not_save_its_state_is_refused_with_what_to_do() {
     let instance = Instance::new().up();
     let plain = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
     let refused = instance.tutti(&["checkpoint", &plain.to_string()]).expect(1);
-    refused.says("it was submitted without --checkpoint-signal; `tutti requeue");
+    refused.says("it was submitted without --checkpoint and --checkpoint-signal; `tutti requeue");
     let words = ["run", "--checkpoint-signal", "USR1", "sleep", &instance.nap];
     let run = instance.start(&words);
     let front = plain + 1;

@@ -19,8 +19,8 @@ const ELSEWHERE: [&str; 3] = ["T033", "T035", "T047"];
 
 /// Codes that it takes a cluster for that is cut in two (`partition.rs`), a file system that does
 /// not answer (`stuck.rs`), a kernel that lacks a call (`old_kernels.rs`), a program that does not
-/// vacate (`vacate.rs`), or a server (`notify.rs`).
-const NOT_HERE: [&str; 5] = ["T063", "T072", "T074", "T076", "T088"];
+/// vacate (`vacate.rs`), a server (`notify.rs`), or CRIU (`checkpoint_image.rs`).
+const NOT_HERE: [&str; 7] = ["T063", "T072", "T074", "T076", "T088", "T089", "T090"];
 
 fn codes(list: &Value) -> BTreeSet<String> {
     let list = list.as_array().unwrap().iter();

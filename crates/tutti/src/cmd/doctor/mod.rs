@@ -89,5 +89,6 @@ fn diagnose() -> Diagnosis {
     findings.extend(site::on_request());
     findings.extend(site::mpi());
     findings.push(site::pvm());
+    findings.push(site::criu());
     Diagnosis::of(findings, is_running)
 }

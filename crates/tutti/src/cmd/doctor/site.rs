@@ -118,6 +118,42 @@ pub(super) fn pvm() -> Finding {
     }
 }
 
+/// Whether processes of jobs can be saved to images.
+pub(super) fn criu() -> Finding {
+    match criu_version() {
+        Ok(version) => {
+            let text = "processes of jobs can be saved to images (--checkpoint)";
+            Finding::good("checkpoints", text).detail(version)
+        }
+        Err(why) => {
+            let text = "no images of processes (--checkpoint); --checkpoint-signal needs none";
+            Finding::good("checkpoints", text).detail(why).implied(true)
+        }
+    }
+}
+
+/// Which CRIU works here, or why none does.
+fn criu_version() -> Result<String, String> {
+    let command = tutti_keeper::criu();
+    if !nix::unistd::geteuid().is_root() {
+        return Err("it takes an instance of root, and CRIU".into());
+    }
+    let shown = command.display();
+    let run = |word: &str| match std::process::Command::new(&command).arg(word).output() {
+        Ok(done) if done.status.success() => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+        Ok(done) => {
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            let line = said.lines().find(|line| line.contains("Error")).or(said.lines().last());
+            Err(format!("{shown} {word} fails: {}", line.unwrap_or("without a reason").trim()))
+        }
+        Err(error) => Err(format!("cannot run {shown} (CRIU; TUTTI_CRIU names another): {error}")),
+    };
+    let version = run("--version")?;
+    run("check")?;
+    let version = version.lines().next().unwrap_or_default().trim_start_matches("Version: ");
+    Ok(format!("CRIU {version}, {shown}"))
+}
+
 /// Which PMIx library serves Open MPI. Another process loads it: it may crash.
 fn pmix_version() -> Result<String, String> {
     let library = tutti_client::pmix_library()?;

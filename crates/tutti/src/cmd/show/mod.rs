@@ -320,7 +320,10 @@ fn checkpoint(checkpoint: &CheckpointReport) -> String {
     let signal = signal_name(checkpoint.signal);
     let to = if checkpoint.only_shell { " to the script's shell" } else { "" };
     let grace = format_duration_short(Nanos::from_millis(checkpoint.grace_ms));
-    let mut words = vec![format!("{signal}{to}, then {grace} to end")];
+    let mut words = vec![match checkpoint.signal {
+        0 => "its processes, to an image".to_owned(),
+        _ => format!("{signal}{to}, then {grace} to end"),
+    }];
     words.extend(checkpoint.exit_code.map(|code| format!("with exit code {code}")));
     words.extend(
         checkpoint.every_ms.map(|every| {
@@ -336,11 +339,19 @@ fn checkpoint(checkpoint: &CheckpointReport) -> String {
         Some("asked") => Some("asked now"),
         Some("saved") => Some("saved when last asked"),
         Some("died") => Some("a task died of the signal when last asked: its state was lost"),
+        Some("not-saved") => Some("could not be saved when last asked, and went on"),
+        Some("not-restored") => Some("could not be restored, and is held"),
         Some("unanswered") => Some("did not end in time when last asked, and went on"),
         Some("forced") => Some("did not end in time when last asked, and was ended"),
         Some(_) | None => None,
     };
     words.extend(last.map(str::to_owned));
+    words.extend(match (last, &checkpoint.why) {
+        (Some("could not be restored, and is held"), Some(why)) => {
+            Some(Code::NotRestored.mark(why))
+        }
+        (_, why) => why.clone(),
+    });
     words.join("; ")
 }
 

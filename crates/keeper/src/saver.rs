@@ -1,0 +1,291 @@
+//! Tasks whose processes can be saved to an image, as the keeper sees them.
+//!
+//! Such a task has a *saver* (`process`) where others have their minder: the first process of a PID
+//! namespace of its own. The keeper writes what to run to a file, asks the saver to save by a byte,
+//! and hears from it what a minder says, or that the processes are saved.
+//!
+//! A job with images has a directory that outlives the instance. It stays when a run has ended, and
+//! until the controller says that the job has:
+//!
+//! - `kept`, for root alone: the order, the image, the one that is being made, and why something
+//!   has failed;
+//! - `tmp`: its `TMPDIR`, which its next run finds as the one before has left it.
+
+mod process;
+
+use super::context::Context;
+use super::job::Job;
+use super::job::Phase;
+use super::program::Refusal;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsString};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use tracing::{info, warn};
+use tutti_linux::remove_tree::remove_tree;
+use tutti_linux::spawn::{Child, Spawn, StdioFd, Unwanted};
+use tutti_node::executable::RUNNING;
+use tutti_types::{JobId, TaskStatus};
+use tutti_wire::code::Code;
+use tutti_wire::frame::encode;
+use tutti_wire::keeper::FromKeeper;
+use tutti_wire::launch::{Credentials, Launch, cut};
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
+use tutti_wire::saver::{
+    NOT_RESTORED, ORDER, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
+};
+
+pub use process::main as serve;
+
+/// How the directory of a job with images begins.
+const JOB: &str = "job-";
+
+/// The variable that names the command which saves and restores, and that command otherwise.
+const CRIU_VARIABLE: &str = "TUTTI_CRIU";
+const CRIU: &str = "criu";
+
+/// Maximum length of what a saver says of a failure.
+const WHY_BYTES_MAX: u64 = 1 << 10;
+
+/// The command that saves and restores: that of the environment, or the one in the `PATH`.
+#[must_use]
+pub fn criu() -> OsString {
+    let named = std::env::var_os(CRIU_VARIABLE).filter(|it| !it.is_empty());
+    named.unwrap_or_else(|| CRIU.into())
+}
+
+/// The directory of a job with images.
+fn directory(images: &Path, job: JobId) -> PathBuf {
+    images.join(format!("{JOB}{job}"))
+}
+
+/// Makes the directory of a job whose processes can be saved; an image that this run is not
+/// restored from is removed. Its `TMPDIR`; `None` for other jobs.
+pub(super) fn prepare(launch: &Launch, context: &Context) -> Result<Option<PathBuf>, Refusal> {
+    if !launch.saves_image {
+        return Ok(None);
+    }
+    if context.launching.uid != 0 {
+        let why = "processes are saved to an image (--checkpoint) only by an instance of root";
+        return Err(Refusal::new(why.into()));
+    }
+    let directory = directory(&context.launching.images, launch.job);
+    let made = make(&directory, &launch.credentials, launch.resumes > 0);
+    made.map(Some).map_err(|error| {
+        Refusal::new(format!("cannot make '{}' for its image: {error}", directory.display()))
+    })
+}
+
+fn make(directory: &Path, owner: &Credentials, restores: bool) -> io::Result<PathBuf> {
+    if !restores {
+        remove_tree(directory)?;
+    }
+    if let Some(images) = directory.parent().filter(|images| !images.exists()) {
+        DirBuilder::new().mode(0o755).recursive(true).create(images)?;
+        fs::set_permissions(images, Permissions::from_mode(0o711))?;
+    }
+    let (kept, tmp) = (directory.join("kept"), directory.join("tmp"));
+    for (path, mode) in [(directory, 0o711), (&*kept, 0o700), (&*tmp, 0o700)] {
+        match DirBuilder::new().mode(mode).create(path) {
+            Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode))?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        }
+        if path == tmp {
+            chown(path, Some(owner.uid), Some(owner.gid))?;
+        }
+    }
+    Ok(tmp)
+}
+
+/// Starts the saver of a task that would be started so.
+pub(super) fn spawn(
+    launch: &Launch,
+    task: &Spawn<'_>,
+    unwanted: &Unwanted,
+    context: &mut Context,
+) -> Result<Child, Refusal> {
+    let kept = directory(&context.launching.images, launch.job).join("kept");
+    write_order(&kept, &order(launch, task))
+        .map_err(|error| Refusal::io("cannot write what to run", &error))?;
+    let started = start(&kept, task, unwanted, context);
+    started.map_err(|error| Refusal::io("cannot start the process that saves it", &error))
+}
+
+fn start(
+    kept: &Path,
+    task: &Spawn<'_>,
+    unwanted: &Unwanted,
+    context: &mut Context,
+) -> io::Result<Child> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let (report, reports) = pipe2(OFlag::O_CLOEXEC)?;
+    context.launching.room.check(&reports)?;
+    ours.set_nonblocking(true)?;
+    nonblocking(&report)?;
+    let words = [&b"tutti"[..], b"saver", kept.as_os_str().as_bytes()];
+    let argv = words.map(|word| CString::new(word).unwrap_or_default());
+    let spawn = Spawn {
+        argv: &argv,
+        env: [&[], &[]],
+        program: &[CString::new(RUNNING).unwrap_or_default()],
+        cwd: c"/",
+        umask: 0o077,
+        nice: Some(0),
+        rlimits: &[],
+        identity: None,
+        processors: None,
+        stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
+        pass: &[(theirs.as_raw_fd(), SAVER_FD), (reports.as_raw_fd(), SAVER_REPORT_FD)],
+        new_session: true,
+        terminal: false,
+        complaint: None,
+        isolated: true,
+        ..task.clone()
+    };
+    let child = context.launching.nursery.spawn(&spawn, unwanted)?;
+    Ok(Child { report, status: Some(OwnedFd::from(ours)), ..child })
+}
+
+fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
+    nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+fn order(launch: &Launch, task: &Spawn<'_>) -> SaverOrder {
+    let texts = |texts: &[CString]| -> Vec<ByteBuf> {
+        texts.iter().map(|text| ByteBuf::from(text.as_bytes())).collect()
+    };
+    let [shared, own] = task.env;
+    let stream = |stream: &StdioFd<'_>| match stream {
+        StdioFd::Open { path, flags, .. } => {
+            SaverStream::File { path: ByteBuf::from(path.as_bytes()), flags: *flags }
+        }
+        StdioFd::Stdout => SaverStream::Output,
+        StdioFd::Null | StdioFd::Fd(_) => SaverStream::Null,
+    };
+    let owner = &launch.credentials;
+    SaverOrder {
+        argv: texts(task.argv),
+        environment: [texts(shared), texts(own)].concat(),
+        candidates: texts(task.program),
+        directory: ByteBuf::from(task.cwd.to_bytes()),
+        umask: task.umask,
+        nice: task.nice.unwrap_or(0),
+        rlimits: task.rlimits.to_vec(),
+        identity: (owner.uid, owner.gid, owner.groups.clone()),
+        processors: task.processors.unwrap_or_default().to_vec(),
+        streams: [&task.stdio[0], &task.stdio[1], &task.stdio[2]].map(stream),
+        complaint: task.complaint.map(|text| ByteBuf::from(text.to_bytes())),
+        criu: ByteBuf::from(criu().into_vec()),
+        restores: launch.resumes > 0,
+    }
+}
+
+fn write_order(kept: &Path, order: &SaverOrder) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    encode(order, &mut bytes).map_err(|_| ErrorKind::InvalidInput)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(kept.join(ORDER))?.write_all(&bytes)
+}
+
+/// Removes the directories of all jobs but these, by a thread.
+pub(super) fn keep_images(images: &Path, kept: &BTreeSet<JobId>) {
+    let mut others = Vec::new();
+    for entry in fs::read_dir(images).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(JOB)?.parse().ok());
+        if number.is_some_and(|number| !kept.contains(&JobId(number))) {
+            others.push(entry.path());
+        }
+    }
+    if others.is_empty() {
+        return;
+    }
+    let remove = move || {
+        for path in others {
+            info!("removing {}", path.display());
+            if let Err(error) = remove_tree(&path) {
+                warn!(code = %Code::System, "cannot remove {}: {error}", path.display());
+            }
+        }
+    };
+    match std::thread::Builder::new().name("images".into()).spawn(remove) {
+        Ok(thread) => removals().push(thread),
+        Err(error) => {
+            warn!(code = %Code::System, "cannot remove images of jobs that have ended: {error}");
+        }
+    }
+}
+
+/// Threads that remove images, or did.
+fn removals() -> MutexGuard<'static, Vec<JoinHandle<()>>> {
+    static ALL: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|thread| !thread.is_finished());
+    all
+}
+
+/// Waits until all images are removed that are to be.
+pub(super) fn end_removals() {
+    let all: Vec<JoinHandle<()>> = removals().drain(..).collect();
+    for thread in all {
+        let _ = thread.join();
+    }
+}
+
+impl Job {
+    fn kept(&self, context: &Context) -> PathBuf {
+        directory(&context.launching.images, self.launch.job).join("kept")
+    }
+
+    /// Asks for the processes of all tasks to be saved.
+    pub(super) fn ask_savers(&self) {
+        for task in &self.tasks {
+            let Phase::Running(process) = &task.phase else { continue };
+            let minder = process.minder.as_ref().filter(|_| self.launch.saves_image);
+            if let Some(minder) = minder {
+                // One that has ended hears nothing, and one that is far behind was asked before.
+                let _ = nix::unistd::write(&minder.fd, &[0]);
+            }
+        }
+    }
+
+    /// What the end of a task means that its saver has told.
+    pub(super) fn judge_saver(&mut self, told: i32, context: &Context) -> (TaskStatus, String) {
+        // Files of shared memory are found again by the processes that have them.
+        self.keep_shared();
+        match told {
+            NOT_RESTORED => (TaskStatus::NotRestored, why(&self.kept(context))),
+            _ => (TaskStatus::Saved, String::new()),
+        }
+    }
+
+    /// A task could not be saved.
+    pub(super) fn report_not_saved(&self, _index: usize, context: &mut Context) {
+        let why = why(&self.kept(context));
+        context.reports.push(FromKeeper::NotSaved { launch: self.launch.id(), why });
+    }
+}
+
+/// What a saver has said of a failure.
+fn why(kept: &Path) -> String {
+    let mut text = String::new();
+    let read = fs::File::open(kept.join(WHY))
+        .and_then(|file| file.take(WHY_BYTES_MAX).read_to_string(&mut text));
+    match read {
+        Ok(_) => cut(text, TASK_DETAIL_BYTES_MAX),
+        Err(error) => format!("the reason can't be read: {error}"),
+    }
+}

@@ -1,0 +1,556 @@
+//! The saver: the first process of a PID namespace in which the processes of a task are.
+//!
+//! It starts the task's program, or has CRIU restore its processes, and ends with the task's root;
+//! the kernel then ends all that is left in the namespace. Asked to, it has CRIU save them. CRIU
+//! runs in the namespace too, as the job's user: files that processes have open are opened again
+//! with the rights of that user. It is no part of an image, so that another release can restore it.
+//!
+//! The root of the task takes in what loses its parent. So all processes are one tree below the
+//! root, as CRIU wants it. While they are saved they stand still, until the image is whole and has
+//! its name.
+
+use anyhow::{Context, bail, ensure};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::Pid;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tutti_linux::inherited::Inherited;
+use tutti_linux::own_processes::{become_user_that_restores, mount_own_proc};
+use tutti_linux::reap::{End, ended_child, reap};
+use tutti_linux::remove_tree::remove_tree;
+use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Unwanted, read_report};
+use tutti_node::executable::RUNNING;
+use tutti_wire::frame::decode;
+use tutti_wire::saver::{
+    IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVED, SAVER_FD, SAVER_REPORT_FD, SaverOrder,
+    SaverStream, WHY,
+};
+use tutti_wire::units::format_bytes;
+
+/// The descriptor by which CRIU finds the directory of an image.
+const IMAGE_FD: i32 = 3;
+
+/// Below the directory of an order: the image that is being made, and the one before it.
+const NEW: &str = "new";
+const OLD: &str = "old";
+
+/// In an image: the PIDs and thread IDs of its processes.
+const NUMBERS: &str = "tutti-pids";
+
+/// In an image: what CRIU says.
+const LOG: &str = "criu.log";
+
+/// Below the directory of an order: what CRIU prints.
+const SAID: &str = "said";
+
+/// Room that an image takes beside the memory of its processes.
+const MARGIN_BYTES: u64 = 16 << 20;
+
+/// Files that are open and have no name are part of an image up to this size.
+const GHOST_LIMIT: &str = "256M";
+
+/// PIDs that CRIU and its helpers may take while they restore.
+const PIDS_OF_CRIU: u32 = 64;
+
+/// Maximum length of a log of CRIU that is read.
+const LOG_BYTES_MAX: u64 = 4 << 20;
+
+/// What CRIU does at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Saves,
+    Restores,
+}
+
+struct Saver {
+    order: SaverOrder,
+    kept: PathBuf,
+    keeper: UnixStream,
+    reports: File,
+    /// Where PIDs are those of outside.
+    outside: File,
+    nursery: Nursery,
+    unwanted: Unwanted,
+    /// The root of the task, once it is there.
+    root: Option<i32>,
+    /// CRIU, while it runs.
+    criu: Option<(i32, Doing)>,
+}
+
+/// Does what the keeper orders that has started this process; `words`: the directory with the
+/// order, or, for the process that becomes CRIU: `run`, user, group, other groups, and the command.
+///
+/// # Errors
+/// If there is no such keeper, or nothing can be started.
+pub fn main(words: &[OsString]) -> anyhow::Result<()> {
+    if let [first, uid, gid, groups, command @ ..] = words
+        && first == "run"
+    {
+        return run(uid, gid, groups, command);
+    }
+    let [kept] = words else { bail!("this verb is for the keeper") };
+    let mut inherited = Inherited::take_all().context("cannot see what was handed over")?;
+    let keeper = inherited.take(SAVER_FD).context("this verb is for the keeper")?;
+    let reports = inherited.take(SAVER_REPORT_FD).context("this verb is for the keeper")?;
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.thread_block()?;
+    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let kept = PathBuf::from(kept);
+    let order = fs::read(kept.join(ORDER)).context("there is no order")?;
+    let order = decode(order.get(4..).unwrap_or_default())?;
+    let outside = mount_own_proc().context("cannot mount /proc")?;
+    let mut saver = Saver {
+        order,
+        kept,
+        keeper: UnixStream::from(keeper),
+        reports: File::from(reports),
+        outside,
+        nursery: Nursery::new(),
+        unwanted: Unwanted::look_up(),
+        root: None,
+        criu: None,
+    };
+    saver.keeper.set_nonblocking(true)?;
+    saver.begin()?;
+    saver.serve(&signals)
+}
+
+/// Becomes a user, and then CRIU.
+fn run(uid: &OsStr, gid: &OsStr, groups: &OsStr, command: &[OsString]) -> anyhow::Result<()> {
+    let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
+    let groups = groups.to_str().unwrap_or_default().split(',').filter(|text| !text.is_empty());
+    let groups = groups.map(str::parse).collect::<Result<Vec<u32>, _>>()?;
+    let (Some(uid), Some(gid)) = (number(uid), number(gid)) else { bail!("no user") };
+    let [program, arguments @ ..] = command else { bail!("no command") };
+    become_user_that_restores(&Identity { uid, gid, groups }).context("cannot become the user")?;
+    let error = Command::new(program).args(arguments).env_clear().exec();
+    Err(error).with_context(|| format!("cannot run '{}'", program.display()))
+}
+
+impl Saver {
+    fn serve(&mut self, signals: &SignalFd) -> anyhow::Result<()> {
+        loop {
+            let events = PollFlags::POLLIN;
+            let mut watched =
+                [PollFd::new(signals.as_fd(), events), PollFd::new(self.keeper.as_fd(), events)];
+            match poll(&mut watched, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            while let Ok(Some(_)) = signals.read_signal() {}
+            while let Some(pid) = ended_child() {
+                let Some(reaped) = reap(pid)? else { break };
+                if self.on_ended(pid, reaped.status) {
+                    return Ok(());
+                }
+            }
+            if self.is_asked()? && self.criu.is_none() && self.root.is_some() {
+                let saves = self.save();
+                if let Err(error) = saves {
+                    self.say_not_saved(&error);
+                }
+            }
+        }
+    }
+
+    /// Whether the keeper has asked for an image.
+    fn is_asked(&mut self) -> anyhow::Result<bool> {
+        let mut bytes = [0; 64];
+        match self.keeper.read(&mut bytes) {
+            // What is in the namespace ends with this process.
+            Ok(0) => bail!("the keeper has ended"),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn say(&mut self, number: i32) {
+        let _ = self.keeper.write_all(&number.to_ne_bytes());
+    }
+
+    /// Keeps why something has failed, for the keeper to read.
+    fn note_why(&self, error: &anyhow::Error) {
+        let text: String = format!("{error:#}").chars().filter(|it| !it.is_control()).collect();
+        let _ = fs::write(self.kept.join(WHY), text.chars().take(300).collect::<String>());
+    }
+
+    fn say_not_saved(&mut self, error: &anyhow::Error) {
+        self.note_why(error);
+        let _ = remove_tree(&self.kept.join(NEW));
+        // Those that were stopped for it go on.
+        let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
+        self.say(NOT_SAVED);
+    }
+
+    /// Starts the program, or the restoration.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        if !self.order.restores {
+            return self.start();
+        }
+        match self.restore() {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.note_why(&error);
+                self.say(NOT_RESTORED);
+                std::process::exit(1)
+            }
+        }
+    }
+
+    fn start(&mut self) -> anyhow::Result<()> {
+        let order = &self.order;
+        let texts = |texts: &[ByteBuf]| -> Result<Vec<CString>, _> {
+            texts.iter().map(|text| CString::new(text.to_vec())).collect()
+        };
+        let (argv, environment) = (texts(&order.argv)?, texts(&order.environment)?);
+        let candidates = texts(&order.candidates)?;
+        let directory = CString::new(order.directory.to_vec())?;
+        let complaint = order.complaint.as_ref().map(|it| CString::new(it.to_vec())).transpose()?;
+        let (uid, gid, groups) = order.identity.clone();
+        let stream = |stream: &SaverStream| {
+            Ok::<_, std::ffi::NulError>(match stream {
+                SaverStream::Null => StdioFd::Null,
+                SaverStream::Output => StdioFd::Stdout,
+                SaverStream::File { path, flags } => {
+                    let path = CString::new(path.to_vec())?;
+                    StdioFd::Open { path, flags: *flags, mode: 0o666 }
+                }
+            })
+        };
+        let [input, output, error] = &order.streams;
+        let spawn = Spawn {
+            argv: &argv,
+            env: [&environment, &[]],
+            program: &candidates,
+            cwd: &directory,
+            umask: order.umask,
+            nice: Some(order.nice),
+            rlimits: &order.rlimits,
+            identity: Some(Identity { uid, gid, groups }),
+            stdio: [stream(input)?, stream(output)?, stream(error)?],
+            adopts_orphans: true,
+            complaint: complaint.as_deref(),
+            ..plain(&order.processors)
+        };
+        let child = self.nursery.spawn(&spawn, &self.unwanted)?;
+        let mut ended = [PollFd::new(child.report.as_fd(), PollFlags::POLLIN)];
+        while poll(&mut ended, PollTimeout::NONE) == Err(Errno::EINTR) {}
+        if let Ok(Report::Failed { step, errno }) = read_report(child.report.as_fd()) {
+            let bytes = [step as i32, errno].map(i32::to_ne_bytes).concat();
+            let _ = self.reports.write_all(&bytes);
+        }
+        self.follow(child.pid)
+    }
+
+    /// This is the root of the task.
+    fn follow(&mut self, root: i32) -> anyhow::Result<()> {
+        self.root = Some(root);
+        let number = self.number_outside(root)?;
+        self.say(number);
+        Ok(())
+    }
+
+    /// The PID that a child has outside of the namespace.
+    fn number_outside(&self, child: i32) -> anyhow::Result<i32> {
+        let outside = format!("/proc/self/fd/{}", self.outside.as_raw_fd());
+        let children = fs::read_to_string(format!("{outside}/thread-self/children"))
+            .context("the kernel does not list children (CONFIG_PROC_CHILDREN)")?;
+        let is_it = |number: &i32| {
+            let status = fs::read_to_string(format!("{outside}/{number}/status"));
+            let status = status.unwrap_or_default();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            let last = numbers.and_then(|line| line.split_whitespace().next_back()?.parse().ok());
+            last == Some(child)
+        };
+        let mut numbers = children.split_whitespace().filter_map(|it| it.parse().ok());
+        numbers.find(is_it).context("the task's root has no PID outside")
+    }
+
+    /// A child was reaped. Whether all is over.
+    fn on_ended(&mut self, pid: i32, status: i32) -> bool {
+        if self.root == Some(pid) {
+            self.say(status);
+            return true;
+        }
+        let Some((_, doing)) = self.criu.filter(|&(criu, _)| criu == pid) else { return false };
+        self.criu = None;
+        match doing {
+            Doing::Saves => match self.complete(status) {
+                Ok(()) => {
+                    self.say(SAVED);
+                    return true;
+                }
+                Err(error) => self.say_not_saved(&error),
+            },
+            Doing::Restores => {
+                if let Err(error) = self.go_on(status) {
+                    self.note_why(&error);
+                    self.say(NOT_RESTORED);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Has CRIU save all processes.
+    fn save(&mut self) -> anyhow::Result<()> {
+        let Some(root) = self.root else { return Ok(()) };
+        let new = self.kept.join(NEW);
+        remove_tree(&new)?;
+        check_room(&self.kept)?;
+        let (uid, gid, _) = self.order.identity;
+        DirBuilder::new().mode(0o700).create(&new)?;
+        chown(&new, Some(uid), Some(gid))?;
+        let root = root.to_string();
+        let arguments = ["dump", "--tree", &root, "--leave-stopped", "--ghost-limit", GHOST_LIMIT];
+        self.start_criu(&new, &arguments, Doing::Saves)
+    }
+
+    /// CRIU has ended that was to save them.
+    fn complete(&self, status: i32) -> anyhow::Result<()> {
+        let (new, image, old) = (self.kept.join(NEW), self.kept.join(IMAGE), self.kept.join(OLD));
+        judge(&new, status)?;
+        let numbers: Vec<String> = numbers()?.iter().map(u32::to_string).collect();
+        fs::write(new.join(NUMBERS), numbers.join("\n"))?;
+        remove_tree(&old)?;
+        match fs::rename(&image, &old) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        fs::rename(&new, &image)?;
+        let _ = remove_tree(&old);
+        Ok(())
+    }
+
+    /// Has CRIU restore the processes.
+    fn restore(&mut self) -> anyhow::Result<()> {
+        let image = self.kept.join(IMAGE);
+        let numbers = fs::read_to_string(image.join(NUMBERS)).context("there is no whole image")?;
+        let taken = numbers.lines().map(str::parse).collect::<Result<BTreeSet<u32>, _>>();
+        let taken = taken.context("the image is damaged")?;
+        let first = free_numbers(&taken, pid_max())?;
+        // The next PID is the one after it.
+        fs::write("/proc/sys/kernel/ns_last_pid", (first - 1).to_string())?;
+        self.start_criu(&image, &["restore", "--restore-detached"], Doing::Restores)
+    }
+
+    /// CRIU has ended that was to restore them.
+    fn go_on(&mut self, status: i32) -> anyhow::Result<()> {
+        let image = self.kept.join(IMAGE);
+        judge(&image, status)?;
+        let numbers = numbers()?;
+        let own = std::process::id();
+        // All others are below it.
+        let is_child = |number: &&u32| {
+            let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+            status.lines().any(|line| line == format!("PPid:\t{own}"))
+        };
+        let root = numbers.iter().find(is_child).context("nothing was restored")?;
+        self.follow(i32::try_from(*root)?)
+    }
+
+    fn start_criu(&mut self, image: &Path, words: &[&str], doing: Doing) -> anyhow::Result<()> {
+        let directory = File::open(image)?;
+        let (uid, gid, groups) = &self.order.identity;
+        let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+        let place = format!("/proc/self/fd/{IMAGE_FD}");
+        let mut all: Vec<Vec<u8>> = ["tutti", "saver", "run"].map(|it| it.into()).to_vec();
+        all.extend([uid.to_string(), gid.to_string(), groups.join(",")].map(String::into_bytes));
+        all.push(self.order.criu.to_vec());
+        all.extend(words.iter().map(|word| word.as_bytes().to_vec()));
+        let common = [
+            "--images-dir",
+            &place,
+            "--log-file",
+            LOG,
+            "-v2",
+            "--manage-cgroups=ignore",
+            "--file-locks",
+        ];
+        all.extend(common.map(|word| word.as_bytes().to_vec()));
+        if *uid != 0 {
+            all.push(b"--unprivileged".to_vec());
+        }
+        let argv = all.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        let said = CString::new(self.kept.join(SAID).into_os_string().into_vec())?;
+        let flags = nix::libc::O_WRONLY | nix::libc::O_CREAT | nix::libc::O_TRUNC;
+        let program = [CString::new(RUNNING)?];
+        let spawn = Spawn {
+            argv: &argv,
+            env: [&[], &[]],
+            program: &program,
+            stdio: [
+                StdioFd::Null,
+                StdioFd::Open { path: said, flags, mode: 0o600 },
+                StdioFd::Stdout,
+            ],
+            pass: &[(directory.as_raw_fd(), IMAGE_FD)],
+            ..plain(&self.order.processors)
+        };
+        let child = self.nursery.spawn(&spawn, &self.unwanted)?;
+        self.criu = Some((child.pid, doing));
+        Ok(())
+    }
+}
+
+/// A process without anything of its own.
+fn plain(processors: &[u32]) -> Spawn<'_> {
+    Spawn {
+        argv: &[],
+        env: [&[], &[]],
+        program: &[],
+        cwd: c"/",
+        umask: 0o077,
+        nice: Some(0),
+        rlimits: &[],
+        identity: None,
+        cgroup: None,
+        companions: &[],
+        limits_memory: true,
+        ipc: None,
+        processors: (!processors.is_empty()).then_some(processors),
+        stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
+        pass: &[],
+        new_session: true,
+        terminal: false,
+        minder: false,
+        complaint: None,
+        isolated: false,
+        adopts_orphans: false,
+    }
+}
+
+/// Whether CRIU has done it.
+fn judge(image: &Path, status: i32) -> anyhow::Result<()> {
+    match End::of(status) {
+        Some(End::Exited(0)) => return Ok(()),
+        Some(End::Signaled(signal)) => bail!("CRIU was ended by signal {signal}"),
+        _ => {}
+    }
+    let mut log = Vec::new();
+    let _ = File::open(image.join(LOG)).and_then(|it| it.take(LOG_BYTES_MAX).read_to_end(&mut log));
+    let log = String::from_utf8_lossy(&log);
+    if let Some(error) = first_error(&log) {
+        bail!("CRIU: {error}");
+    }
+    let mut said = Vec::new();
+    let path = image.with_file_name(SAID);
+    let _ = File::open(path).and_then(|it| it.take(LOG_BYTES_MAX).read_to_end(&mut said));
+    let said = String::from_utf8_lossy(&said);
+    match said.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) => bail!("{line}"),
+        None => bail!("CRIU failed and gave no reason"),
+    }
+}
+
+/// The first error in a log of CRIU, without time and place.
+fn first_error(log: &str) -> Option<&str> {
+    let line = log.lines().find(|line| line.contains("Error ("))?;
+    let error = line.split_once("Error (")?.1;
+    Some(error.split_once("): ").map_or(error, |(_, text)| text).trim())
+}
+
+/// The PIDs and thread IDs in this namespace, but for this process.
+fn numbers() -> anyhow::Result<BTreeSet<u32>> {
+    let number = |name: &OsStr| name.to_str().and_then(|name| name.parse::<u32>().ok());
+    let own = std::process::id();
+    let mut all = BTreeSet::new();
+    for process in fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
+        let Some(pid) = number(&process.file_name()).filter(|&pid| pid != own) else { continue };
+        all.insert(pid);
+        for thread in fs::read_dir(process.path().join("task")).into_iter().flatten().flatten() {
+            all.extend(number(&thread.file_name()));
+        }
+    }
+    Ok(all)
+}
+
+/// PIDs are less than this.
+fn pid_max() -> u32 {
+    let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+    text.trim().parse().unwrap_or(32_768)
+}
+
+/// The first of enough PIDs in a row that none of these has.
+fn free_numbers(taken: &BTreeSet<u32>, end: u32) -> anyhow::Result<u32> {
+    // The kernel begins with 300 when it has come to the end.
+    let mut first = 300;
+    for &number in taken.range(first..) {
+        if number - first >= PIDS_OF_CRIU {
+            break;
+        }
+        first = number + 1;
+    }
+    ensure!(first + PIDS_OF_CRIU < end, "there are no free PIDs for the processes of CRIU");
+    Ok(first)
+}
+
+/// An image is not begun that the file system has no room for.
+fn check_room(directory: &Path) -> anyhow::Result<()> {
+    let found = statvfs(directory).context("cannot ask for free space")?;
+    let free = found.blocks_available().saturating_mul(found.fragment_size());
+    let memory: u64 = numbers()?.into_iter().map(memory_of).sum();
+    let needed = memory.saturating_add(MARGIN_BYTES);
+    ensure!(
+        needed <= free,
+        "the image takes up to {}, and {} are free in '{}'",
+        format_bytes(needed),
+        format_bytes(free),
+        directory.display()
+    );
+    Ok(())
+}
+
+/// What a process has in memory that is no file's, in bytes; nothing for a thread.
+fn memory_of(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    let is_process = status.lines().any(|line| line == format!("Tgid:\t{process}"));
+    if is_process { of("RssAnon:") + of("RssShmem:") + of("VmSwap:") } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_of_a_log_is_named() {
+        let log = "(00.01) Warn  (criu/kerndat.c:1195): no\n\
+                   (00.02) Error (criu/files-reg.c:1790): Can't lookup mount=24 for fd=10\n\
+                   (00.03) Error (criu/cr-dump.c:2111): Dumping FAILED.\n";
+        assert_eq!(first_error(log), Some("Can't lookup mount=24 for fd=10"));
+        assert_eq!(first_error("(00.01) Warn (a.c:1): no"), None);
+        let task = "(00.010925) pie: 10: Error (criu/pie/restorer.c:316): Unable to drop\n";
+        assert_eq!(first_error(task), Some("Unable to drop"));
+    }
+
+    #[test]
+    fn pids_that_an_image_has_are_left_free() {
+        let free = |taken: &[u32], end| free_numbers(&taken.iter().copied().collect(), end).ok();
+        assert_eq!(free(&[2, 3], 32_768), Some(300));
+        assert_eq!(free(&[2, 310, 400], 32_768), Some(311));
+        assert_eq!(free(&[310, 340, 360], 32_768), Some(361));
+        assert_eq!(free(&[310, 340, 360], 400), None);
+    }
+}

@@ -1,0 +1,318 @@
+//! Jobs whose processes are saved to an image by CRIU and restored from it (`--checkpoint`).
+//!
+//! The CRIU of these tests is a script. It fails, or stands still, where there is a file `broken`
+//! or `slow`; otherwise it is the real one that `tests/install-deps --criu` has unpacked.
+
+use crate::harness::{Done, Instance, NOBODY, Running, eventually, processes};
+use crate::recovery::kill_daemon;
+use serde_json::Value;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn read(instance: &Instance, name: &str) -> String {
+    fs::read_to_string(instance.work.join(name)).unwrap_or_default()
+}
+
+fn touch(instance: &Instance, name: &str) {
+    fs::write(instance.work.join(name), "").unwrap();
+}
+
+/// Starts the instance with the CRIU of these tests.
+fn up(instance: &Instance) {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let criu = target.join("criu/criu");
+    let (shown, work) = (criu.display(), instance.work.display());
+    let how = "run tests/install-deps --criu DIRECTORY";
+    assert!(criu.exists(), "there is no {shown}: {how}");
+    instance.script(
+        "criu",
+        &format!(
+            "#!/bin/sh\n[ ! -e {work}/broken ] || {{ echo criu is broken >&2; exit 1; }}\n\
+             [ ! -e {work}/slow ] || exec sleep $(cat {work}/slow)\nexec {shown} \"$@\"\n"
+        ),
+    );
+    let mut command = instance.command(&["up"]);
+    command.env("TUTTI_CRIU", instance.work.join("criu"));
+    Running::start(command).wait().expect(0);
+}
+
+/// Counts until there is a file `stop`.
+fn counter(instance: &Instance) {
+    instance.script(
+        "count.sh",
+        "#!/bin/bash\necho mine > $TMPDIR/own; exec 5< $TMPDIR/own; cd $TMPDIR\n\
+         stop=$OLDPWD/stop; count=0\n\
+         while [ ! -e $stop ]; do count=$((count + 1)); echo $count; sleep 0.02; done\n\
+         read -u 5 own; echo $own; exit 5\n",
+    );
+}
+
+/// How many lines there are.
+fn lines(instance: &Instance, name: &str) -> usize {
+    read(instance, name).lines().count()
+}
+
+/// More lines come.
+fn goes_on(instance: &Instance, name: &str) {
+    let before = lines(instance, name);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while lines(instance, name) <= before + 5 {
+        if std::time::Instant::now() > until {
+            let shown = instance.tutti(&["show", "1"]).text();
+            panic!("it does not go on: {shown}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// The file has the numbers from 1 on, each once, and no others.
+fn expect_all_numbers(text: &str) {
+    let expected: String = (1..=text.lines().count()).map(|it| format!("{it}\n")).collect();
+    assert_eq!(text, expected);
+}
+
+fn checkpoint_of(instance: &Instance, job: u64) -> Value {
+    let shown = instance.tutti(&["show", "--json", &job.to_string()]).expect(0).json();
+    shown[0]["details"]["checkpoint"].clone()
+}
+
+/// Where the images of a private instance are.
+fn images(instance: &Instance, job: u64) -> PathBuf {
+    instance.dir.join(format!("images/job-{job}"))
+}
+
+fn has_no_image(directory: &Path) {
+    eventually("its image is removed", || (!directory.exists()).then_some(()));
+}
+
+#[test]
+fn a_users_program_goes_on_from_its_image_with_its_files_and_exit_code() {
+    let instance = Instance::of_the_system();
+    up(&instance);
+    counter(&instance);
+    let as_user =
+        |args: &[&str]| -> Done { Running::start(instance.command_as(Some(NOBODY), args)).wait() };
+    as_user(&["submit", "--checkpoint", "-o", "out", "./count.sh"]).expect(0);
+    goes_on(&instance, "out");
+    let done = as_user(&["checkpoint", "--hold", "1"]).expect(0);
+    done.says("job 1 has saved its state, and is queued again");
+    assert_eq!(instance.wait_for_state(1, "checkpointed")["wait"], "held");
+    let cluster = instance.dir.file_name().unwrap().to_str().unwrap();
+    let image = Path::new("/var/lib").join(cluster).join("images/job-1");
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(image.join("kept")), mode(image.join("kept/image"))), (0o700, 0o700));
+    // All of it outlives the daemons.
+    kill_daemon(&instance, "keeper");
+    eventually("jobs run again", || (as_user(&["run", "true"]).code == 0).then_some(()));
+    kill_daemon(&instance, "controller");
+    eventually("it is held", || (instance.job(1)["wait"] == "held").then_some(()));
+    as_user(&["release", "1"]).expect(0);
+    goes_on(&instance, "out");
+    instance.wait_for_state(1, "running");
+    let checkpoint = checkpoint_of(&instance, 1);
+    assert_eq!((&checkpoint["resumes"], &checkpoint["last"]), (&1.into(), &"saved".into()));
+    // Once more, from a run that was restored.
+    as_user(&["checkpoint", "1"]).expect(0);
+    goes_on(&instance, "out");
+    instance.wait_for_state(1, "running");
+    touch(&instance, "stop");
+    as_user(&["wait", "1"]).expect(5);
+    let out = read(&instance, "out");
+    expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
+    has_no_image(&image);
+}
+
+#[test]
+fn a_tree_of_processes_keeps_its_pipe_its_orphan_and_its_signals() {
+    let instance = Instance::new();
+    up(&instance);
+    instance.script(
+        "tree.sh",
+        "#!/bin/bash\n(trap '' USR1; sleep $NAP &)\ntrap 'touch caught' USR1\n\
+         count() { trap '' USR1; n=0; while [ ! -e stop ]; do n=$((n + 1)); echo $n; sleep 0.02; done; }\n\
+         count | { trap '' USR1; while read n; do echo $n >> piped; done; } &\n\
+         until wait; do :; done; while [ ! -e stop ]; do wait; done\n",
+    );
+    let job = instance.submit(&["--checkpoint", "-o", "/dev/null", "./tree.sh"]).to_string();
+    goes_on(&instance, "piped");
+    let before = instance.nappers();
+    assert_eq!(before.len(), 1);
+    instance.tutti(&["checkpoint", "--hold", &job]).expect(0);
+    instance.expect_no_nappers();
+    let saved = read(&instance, "piped");
+    instance.tutti(&["release", &job]).expect(0);
+    goes_on(&instance, "piped");
+    assert!(read(&instance, "piped").starts_with(&saved));
+    assert_eq!(instance.nappers().len(), 1, "what had lost its parent is back");
+    instance.tutti(&["signal", "USR1", &job]).expect(0);
+    eventually("it gets a signal", || instance.work.join("caught").exists().then_some(()));
+    // What is suspended is saved, and is suspended again.
+    instance.tutti(&["suspend", &job]).expect(0);
+    instance.wait_for_state(1, "suspended");
+    instance.tutti(&["checkpoint", &job]).expect(0);
+    assert_eq!(instance.wait_for_state(1, "checkpointed")["wait"], "suspended");
+    instance.tutti(&["resume", &job]).expect(0);
+    goes_on(&instance, "piped");
+    instance.tutti(&["cancel", &job]).expect(0);
+    instance.expect_no_nappers();
+    expect_all_numbers(&read(&instance, "piped"));
+    has_no_image(&images(&instance, 1));
+}
+
+#[test]
+fn a_job_that_cannot_be_saved_goes_on() {
+    let instance = Instance::new();
+    // No room for an image.
+    let room = instance.dir.join("images");
+    fs::create_dir_all(&room).unwrap();
+    fs::set_permissions(&instance.dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let mounts = |words: &[&str]| {
+        assert!(Command::new(words[0]).args(&words[1..]).status().unwrap().success())
+    };
+    mounts(&["mount", "-t", "tmpfs", "-o", "size=17m,mode=711", "none", room.to_str().unwrap()]);
+    up(&instance);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    instance.script(
+        "connected.sh",
+        &format!(
+            "#!/bin/bash\n[ ! $1 ] || exec 7<>/dev/tcp/127.0.0.1/{port}\nn=0\n\
+             big=$(head -c 3000000 /dev/zero | tr '\\0' x)\n\
+             while :; do n=$((n + 1)); echo $n; sleep 0.02; done\n"
+        ),
+    );
+    instance.submit(&["--checkpoint", "-o", "out", "./connected.sh"]);
+    goes_on(&instance, "out");
+    let done = instance.tutti(&["checkpoint", "1"]).expect(1);
+    done.says("job 1 could not be saved, and goes on: the image takes up to");
+    goes_on(&instance, "out");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    eventually("it is gone", || fs::read_dir(&room).unwrap().next().is_none().then_some(()));
+    mounts(&["umount", room.to_str().unwrap()]);
+    // A connection with a process that is not saved.
+    instance.submit(&["--checkpoint", "-o", "out", "./connected.sh", "yes"]);
+    goes_on(&instance, "out");
+    let done = instance.tutti(&["checkpoint", "2"]).expect(1);
+    done.says("job 2 could not be saved, and goes on: CRIU: ");
+    // No CRIU.
+    touch(&instance, "broken");
+    let done = instance.tutti(&["checkpoint", "2"]).expect(1);
+    done.says("job 2 could not be saved, and goes on: criu is broken [T089]");
+    goes_on(&instance, "out");
+    assert_eq!(instance.job(2)["state"], "running");
+    assert_eq!(checkpoint_of(&instance, 2)["last"], "not-saved");
+    assert_eq!(checkpoint_of(&instance, 2)["why"], "criu is broken");
+    instance.tutti(&["cancel", "--now", "2"]).expect(0);
+    expect_all_numbers(&read(&instance, "out"));
+}
+
+#[test]
+fn a_damaged_image_holds_its_job_until_it_is_whole_or_dropped() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    instance.tutti(&["checkpoint", "--hold", "1"]).expect(0);
+    let image = images(&instance, 1).join("kept/image/pstree.img");
+    let whole = fs::read(&image).unwrap();
+    let held = || {
+        eventually("it is not restored", || {
+            (checkpoint_of(&instance, 1)["last"] == "not-restored").then_some(())
+        });
+        assert_eq!(instance.wait_for_state(1, "queued")["wait"], "held");
+    };
+    fs::write(&image, &whole[..whole.len() / 2]).unwrap();
+    instance.tutti(&["release", "1"]).expect(0);
+    held();
+    instance.tutti(&["show", "1"]).expect(0);
+    let why = checkpoint_of(&instance, 1)["why"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("CRIU: "), "{why}");
+    // Whole again, nothing is lost.
+    fs::write(&image, &whole).unwrap();
+    instance.tutti(&["release", "1"]).expect(0);
+    goes_on(&instance, "out");
+    expect_all_numbers(&read(&instance, "out"));
+    // Its image is dropped.
+    instance.tutti(&["checkpoint", "--hold", "1"]).expect(0);
+    fs::remove_file(&image).unwrap();
+    instance.tutti(&["release", "1"]).expect(0);
+    held();
+    let before = lines(&instance, "out");
+    instance.tutti(&["requeue", "--from-start", "1"]).expect(0);
+    goes_on(&instance, "out");
+    let out = read(&instance, "out");
+    assert_eq!(out.lines().nth(before), Some("1"), "it starts anew");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    has_no_image(&images(&instance, 1));
+}
+
+#[test]
+fn a_keeper_that_is_killed_while_it_saves_loses_no_more_than_another() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    let words = ["--checkpoint", "--on-node-loss", "requeue", "-o", "out", "./count.sh"];
+    instance.submit(&words);
+    goes_on(&instance, "out");
+    fs::write(instance.work.join("slow"), &instance.nap).unwrap();
+    instance.tutti(&["checkpoint", "--no-wait", "1"]).expect(0);
+    eventually("it is being saved", || (!instance.nappers().is_empty()).then_some(()));
+    kill_daemon(&instance, "keeper");
+    fs::remove_file(instance.work.join("slow")).unwrap();
+    instance.expect_no_nappers();
+    eventually("it starts again", || {
+        read(&instance, "out").lines().skip(1).any(|line| line == "1").then_some(())
+    });
+    instance.wait_for_state(1, "running");
+    instance.tutti(&["checkpoint", "--hold", "1"]).expect(0);
+    instance.tutti(&["cancel", "1"]).expect(0);
+    has_no_image(&images(&instance, 1));
+    let own = |pid: &i32| crate::harness::command_line(*pid).join(" ").contains("count.sh");
+    let work = instance.work.display().to_string();
+    let left = processes().into_iter().filter(own);
+    let here = left.filter(|pid| {
+        fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|it| it.starts_with(&work))
+    });
+    assert_eq!(here.collect::<Vec<i32>>(), Vec::<i32>::new());
+}
+
+#[test]
+fn a_job_with_an_image_is_rolled_out_and_in() {
+    let instance = Instance::of_the_system_alone();
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    let done = instance.tutti(&["down", "--roll-out", "--grace", "20s"]).expect(0);
+    assert!(done.text().contains("1 job rolled out"), "{}", done.text());
+    let before = lines(&instance, "out");
+    up(&instance);
+    eventually("it goes on", || (lines(&instance, "out") > before + 5).then_some(()));
+    expect_all_numbers(&read(&instance, "out"));
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+}
+
+#[test]
+fn jobs_that_cannot_have_an_image_are_declined() {
+    let instance = Instance::new();
+    up(&instance);
+    let declined = |words: &[&str], why: &str| {
+        let done = instance.tutti(words);
+        assert_ne!(done.code, 0, "{words:?}");
+        done.says(why);
+    };
+    declined(&["run", "--checkpoint", "true"], "hand it in with `tutti submit`");
+    declined(&["submit", "--checkpoint", "-n", "2", "true"], "jobs of one task (-n 1)");
+    let both = ["submit", "--checkpoint", "--checkpoint-signal", "USR1", "true"];
+    declined(&both, "--checkpoint can't go with --checkpoint-signal");
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    declined(&["checkpoint", "--keep-running", "1"], "leave --keep-running out");
+    declined(&["requeue", "--from-start", "2"], "2");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+}

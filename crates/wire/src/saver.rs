@@ -1,0 +1,82 @@
+//! What a keeper tells a saver, and what that says.
+//!
+//! A saver is the first process of a task whose processes can be saved to an image: it starts the
+//! task's program, or restores its processes, in a PID namespace of its own. It gets its
+//! [`SaverOrder`] from a file. On its connection with the keeper it says numbers, as a minder does:
+//! the PID of the task's root, then its wait status, or one of those below. Each byte that it gets
+//! asks it to save the processes.
+
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// The number of the descriptor at which a saver finds its keeper.
+pub const SAVER_FD: i32 = 3;
+
+/// The number of the descriptor where it reports that the program can't be started.
+pub const SAVER_REPORT_FD: i32 = 4;
+
+/// The processes are saved and are ended. No PID and no wait status is as large.
+pub const SAVED: i32 = 1 << 24;
+
+/// The processes could not be restored. The file of [`WHY`] says why.
+pub const NOT_RESTORED: i32 = SAVED + 1;
+
+/// The processes could not be saved, and go on. More follows.
+pub const NOT_SAVED: i32 = SAVED + 2;
+
+/// Below the directory of an order: the image.
+pub const IMAGE: &str = "image";
+
+/// Below the directory of an order: the order.
+pub const ORDER: &str = "order";
+
+/// Below the directory of an order: why something has failed, in a line.
+pub const WHY: &str = "why";
+
+/// Where a standard stream goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SaverStream {
+    /// `/dev/null`.
+    Null,
+    /// The same open file as standard output.
+    Output,
+    /// A file.
+    File {
+        /// Its name.
+        path: ByteBuf,
+        /// As for `open(2)`.
+        flags: i32,
+    },
+}
+
+/// What to run, and as what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaverOrder {
+    /// The arguments, the name of the program first.
+    pub argv: Vec<ByteBuf>,
+    /// `NAME=value`.
+    pub environment: Vec<ByteBuf>,
+    /// The files to execute, tried in order.
+    pub candidates: Vec<ByteBuf>,
+    /// The directory to start in.
+    pub directory: ByteBuf,
+    /// The file mode creation mask.
+    pub umask: u32,
+    /// The nice value.
+    pub nice: i32,
+    /// The kernel's number of the resource, soft, hard.
+    pub rlimits: Vec<(i32, u64, u64)>,
+    /// User, group, supplementary groups.
+    pub identity: (u32, u32, Vec<u32>),
+    /// The processors to run on; empty: those of the saver.
+    pub processors: Vec<u32>,
+    /// Standard input, output and error.
+    pub streams: [SaverStream; 3],
+    /// What is said on standard error if the program can't be executed.
+    pub complaint: Option<ByteBuf>,
+    /// The command that saves and restores.
+    pub criu: ByteBuf,
+    /// Whether processes are restored from the image instead.
+    pub restores: bool,
+}
