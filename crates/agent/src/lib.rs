@@ -5,8 +5,8 @@
 //! ([`node_queries`]) and follows which process descends from which ([`track`]); the other switches
 //! and does nothing else ([`switch`]). A third one asks processes to vacate, if a job is submitted
 //! so ([`vacate`]). What takes long is done by threads beside the loop ([`beside`], [`swap`]). They
-//! meet over one channel: the switch thread shares no lock with anybody, so a descheduled main thread
-//! can't delay a switch.
+//! meet over one channel: the switch thread shares no lock, so a descheduled main thread can't
+//! delay a switch.
 //!
 //! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
 //! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
