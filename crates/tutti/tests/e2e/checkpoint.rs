@@ -182,6 +182,7 @@ fn what_can_not_save_its_state_is_refused_with_what_to_do() {
     let words = ["run", "--checkpoint-signal", "USR1", "sleep", &instance.nap];
     let run = instance.start(&words);
     let front = plain + 1;
+    eventually("it is known", || (instance.jobs().len() == 2).then_some(()));
     instance.wait_for_state(front, "running");
     let front = front.to_string();
     instance.tutti(&["checkpoint", &front]).expect(1).says("its front end waits for its end");

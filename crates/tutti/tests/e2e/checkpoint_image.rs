@@ -156,8 +156,8 @@ fn a_tree_of_processes_keeps_its_pipe_its_orphan_and_its_signals() {
     assert_eq!(instance.wait_for_state(1, "checkpointed")["wait"], "suspended");
     instance.tutti(&["resume", &job]).expect(0);
     goes_on(&instance, "piped");
-    instance.tutti(&["cancel", &job]).expect(0);
-    instance.expect_no_nappers();
+    instance.tutti(&["cancel", "--now", &job]).expect(0);
+    eventually("all end", || instance.nappers().is_empty().then_some(()));
     expect_all_numbers(&read(&instance, "piped"));
     has_no_image(&images(&instance, 1));
 }
