@@ -123,11 +123,11 @@ pub(super) fn criu() -> Finding {
     match criu_version() {
         Ok(version) => {
             let text = "processes of jobs can be saved to images (--checkpoint)";
-            Finding::good("checkpoints", text).detail(version)
+            Finding::good("images", text).detail(version)
         }
         Err(why) => {
             let text = "no images of processes (--checkpoint); --checkpoint-signal needs none";
-            Finding::good("checkpoints", text).detail(why).implied(true)
+            Finding::good("images", text).detail(why).implied(true)
         }
     }
 }
