@@ -3,11 +3,12 @@
 use super::driver::Driver;
 use super::report::{self, PAGE_BYTES, PAGE_ITEMS};
 use super::upgrade::{answer_of_ended, failure};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_types::{ClusterTime, JobId, Nanos, NodeId};
 use tutti_wire::frame::encoded_len;
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
+use tutti_wire::output::OutputFile;
 use tutti_wire::report::{AgentStatus, NodeLife, TimetableReport};
 use tutti_wire::tree::{Answer, Fares, Question, ToAgent};
 
@@ -33,6 +34,31 @@ const NODES_WITH_PROCESSES: usize = 8;
 pub(super) struct Questions {
     next: u64,
     open: BTreeMap<u64, Open>,
+    /// Output files of ended jobs that readers read just now, the latest last: each piece is a
+    /// question, and the journal need not be asked for each.
+    read: VecDeque<EndedOutput>,
+}
+
+/// Output files of ended jobs that are kept in mind.
+const ENDED_OUTPUTS_MAX: usize = 64;
+
+/// An output file of an ended job. Job, owner and path do not change any more.
+struct EndedOutput {
+    /// Which user reads it.
+    reader: u32,
+    file: OutputFile,
+    found: OutputPlace,
+}
+
+/// Where an output file is read.
+#[derive(Clone)]
+pub(super) struct OutputPlace {
+    /// The name of the node that has it.
+    pub(super) node: String,
+    /// The owner of the job.
+    pub(super) owner: u32,
+    /// Its path there.
+    pub(super) path: Vec<u8>,
 }
 
 /// Where the page of a list begins that a client asks for.
@@ -81,6 +107,20 @@ struct Open {
 }
 
 impl Questions {
+    /// Where a file of an ended job is, if this user has read it lately.
+    pub(super) fn ended_output(&self, reader: u32, file: OutputFile) -> Option<OutputPlace> {
+        let is_it = |known: &&EndedOutput| known.reader == reader && known.file == file;
+        self.read.iter().find(is_it).map(|known| known.found.clone())
+    }
+
+    /// Keeps in mind where a file of an ended job is.
+    pub(super) fn note_ended_output(&mut self, reader: u32, file: OutputFile, found: OutputPlace) {
+        if self.read.len() == ENDED_OUTPUTS_MAX {
+            self.read.pop_front();
+        }
+        self.read.push_back(EndedOutput { reader, file, found });
+    }
+
     /// Whether this client waits for an answer.
     pub(super) fn is_open_for(&self, client: u64) -> bool {
         self.open.values().any(|open| open.client == client)

@@ -4,6 +4,7 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::events::event_nodes;
 use super::jobs::{Ended, Entry};
+use super::node_queries::OutputPlace;
 use super::report::{self, comes_back, first_word, state_word};
 use super::requests::Forbidden;
 use tutti_core::PlacementView;
@@ -203,23 +204,26 @@ impl Driver {
         file: OutputFile,
         from: OutputFrom,
     ) {
-        match self.output_file(uid, file) {
-            Ok((node, owner, path)) => {
-                let question = Question::Output { path: path.into(), uid: owner, from };
-                self.ask(token, &[node], &question);
-            }
-            Err(problem) => self.fail(token, problem),
-        }
+        let place = match self.pending.questions.ended_output(uid, file) {
+            Some(known) => Ok(known),
+            None => self.output_place(uid, file),
+        };
+        let OutputPlace { node, owner, path } = match place {
+            Ok(place) => place,
+            Err(problem) => return self.fail(token, problem),
+        };
+        let Some(node) = self.core.nodes().find(|it| it.spec.name == node).map(|it| it.id) else {
+            let reason = format!("node {node} is not in the cluster");
+            return self.fail(token, Problem::new(Code::NoOutput, reason));
+        };
+        self.ask(token, &[node], &Question::Output { path: path.into(), uid: owner, from });
     }
 
     /// The node that has an output file, the user with whose rights it is read, and its path.
-    fn output_file(
-        &mut self,
-        uid: u32,
-        file: OutputFile,
-    ) -> Result<(NodeId, u32, Vec<u8>), Problem> {
+    fn output_place(&mut self, uid: u32, file: OutputFile) -> Result<OutputPlace, Problem> {
         let OutputFile { job, rank, error } = file;
-        let (owner, shown) = match self.entry(job).map(|entry| entry.credentials.uid) {
+        let live = self.entry(job).map(|entry| entry.credentials.uid);
+        let (owner, shown) = match live {
             Some(owner) => (owner, self.show_live(uid, job, false)?),
             None => self.show_ended_with_owner(uid, job, false)?,
         };
@@ -229,13 +233,16 @@ impl Driver {
         let stream = if error { Stream::Error } else { Stream::Output };
         let files = files_of(&shown.job, details, stream, Some(rank.0))
             .map_err(|error| Problem::new(code_of(&error), format!("{error:#}")))?;
-        let known = |node: &str| self.core.nodes().find(|it| it.spec.name == node).map(|it| it.id);
-        let found = files.into_iter().find_map(|file| Some((known(&file.node)?, file.path)));
-        let Some((node, path)) = found else {
-            let reason = format!("the node of rank {rank} of job {job} is not in the cluster");
+        let Some(found) = files.into_iter().next() else {
+            let reason = format!("the node of rank {rank} of job {job} is not known");
             return Err(Problem::new(Code::NoOutput, reason));
         };
-        Ok((node, owner, path.into_os_string().into_encoded_bytes()))
+        let path = found.path.into_os_string().into_encoded_bytes();
+        let place = OutputPlace { node: found.node, owner, path };
+        if live.is_none() {
+            self.pending.questions.note_ended_output(uid, file, place.clone());
+        }
+        Ok(place)
     }
 
     fn show_ended(
