@@ -3,6 +3,7 @@
 use super::run::{Inside, RunOptions, run_step};
 use super::sink::OutputOptions;
 use super::submission::new_key;
+use super::task_ends::TellEnds;
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -82,6 +83,6 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
     };
     let (terminal, inside) = (options.terminal, Inside::default());
     let output = OutputOptions { terminal, ..OutputOptions::default() };
-    let (summary, panes, tells_ends) = (false, false, false);
+    let (summary, panes, tells_ends) = (false, false, TellEnds::No);
     run_step(step, RunOptions { output, input, summary, inside, terminal, panes, tells_ends })
 }

@@ -31,8 +31,8 @@ pub(super) enum Trouble {
     },
     /// The job was killed.
     Killed,
-    /// A task has ended, in this way.
-    TaskEnded(Rank, TaskStatus),
+    /// A task has ended, in this way, on this node if that is another one.
+    TaskEnded(Rank, TaskStatus, Option<NodeId>),
 }
 
 /// The keepers of a job and the output that comes from them.
@@ -169,8 +169,9 @@ impl Intake {
                 }
                 // How it ended, the controller says.
                 ToFrontEndWith::TaskEnded { rank, status, .. } => {
+                    let far = keeper.far;
                     self.end_pipes(index, Some(rank), troubles);
-                    troubles.push(Trouble::TaskEnded(rank, status));
+                    troubles.push(Trouble::TaskEnded(rank, status, far));
                 }
                 ToFrontEndWith::Finished => {
                     if keeper.far.is_some()

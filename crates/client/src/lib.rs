@@ -60,13 +60,14 @@ pub use nodes::{list as node_list, parse_signal};
 pub use open_mpi::{Suspect, pmix_library, serve as serve_open_mpi};
 pub use preflight::{check_launch, output_file};
 pub use request::{
-    FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request, outer_job,
-    pattern_parser,
+    FAILURES, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request,
+    outer_job, pattern_parser,
 };
 pub use run::{Inside, RunOptions, run};
 pub use sink::{Label, OutputOptions};
 pub use spawner::spawn;
 pub use submission::{new_key, submit};
+pub use task_ends::TellEnds;
 pub use terminal::await_foreground;
 pub use unenforced_limits::Asked;
 pub use weights::weights;

@@ -31,7 +31,8 @@ const ON_NODE_LOSS: &str = "When a node is lost: kill (end the job), requeue (qu
 pub(super) const NODES: &str = "Nodes";
 /// The heading of options about when a job runs.
 pub const SCHEDULING: &str = "Scheduling";
-const FAILURES: &str = "Failures and limits";
+/// The heading of options about failures.
+pub const FAILURES: &str = "Failures and limits";
 const CHECKPOINTS: &str = "Checkpoints";
 /// The heading of options for standard input and output.
 pub const STDIO: &str = "Input and output";
@@ -383,6 +384,7 @@ pub fn job_request(
         weights: options.weights,
         nodes: options.nodes_request()?,
         on_node_loss: options.on_node_loss,
+        no_requeue: false,
         on_bad_exit: on_bad_exit(options),
         hold: false,
         first,

@@ -9,7 +9,7 @@ use super::panes::{self, Act, Panes, PanesOptions};
 use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
-use super::task_ends::{self, TaskEnds};
+use super::task_ends::{self, TaskEnds, TellEnds};
 use super::terminal::{Purpose, Terminal};
 use super::unenforced_limits::Asked;
 use crate::output::{account, ended};
@@ -45,8 +45,8 @@ pub struct RunOptions {
     pub terminal: bool,
     /// Whether each rank has a pane. All ranks read input then, unless `input` is for none.
     pub panes: bool,
-    /// Whether the process at the other end of standard input hears how each task ends.
-    pub tells_ends: bool,
+    /// Whether and where it is said how each task ends.
+    pub tells_ends: TellEnds,
 }
 
 /// What a run inside a job asks for.
@@ -114,7 +114,7 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
     let grace = request.grace;
     let (request, of_its_own) = match step_of(&request, options.inside)? {
         Some(mut step) => {
-            if options.tells_ends {
+            if options.tells_ends == TellEnds::Socket {
                 task_ends::take_slots(&mut step);
             }
             let own = (!options.inside.only_step).then_some(Request::Run(request));
@@ -270,7 +270,7 @@ impl Work {
             wants_summary: options.summary,
             failed: None,
             output_lost: false,
-            ends: options.tells_ends.then(TaskEnds::of_stdin).transpose()?,
+            ends: TaskEnds::of(options.tells_ends)?,
         };
         front.serve()
     }
@@ -746,9 +746,9 @@ impl Front {
                 say!("tutti: {lost}");
                 self.output_lost |= was_attached;
             }
-            Trouble::TaskEnded(rank, status) => {
+            Trouble::TaskEnded(rank, status, far) => {
                 self.input.on_task_ended(*rank);
-                self.ends.iter_mut().for_each(|ends| ends.tell(*rank, *status));
+                self.ends.iter_mut().for_each(|ends| ends.tell(*rank, *status, *far));
                 if let Some(panes) = &mut self.intake.output.panes {
                     panes.on_task_ended(*rank, *status);
                 }
@@ -787,7 +787,9 @@ impl Front {
         if let Some(failed) = self.failed {
             return failed;
         }
-        ended::say_how(report, *outcome);
+        if !self.ends.as_ref().is_some_and(|ends| ends.say(*outcome)) {
+            ended::say_how(report, *outcome);
+        }
         if let Some(summary) = &self.summary {
             say!("tutti: {summary}");
         }

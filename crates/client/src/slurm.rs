@@ -18,6 +18,11 @@ pub const NAMES: [&str; 11] = [
 /// The cluster's name in Slurm's words, where it has no other.
 pub const CLUSTER: &str = "tutti";
 
+/// The one account that jobs have, and the one QOS.
+pub const ACCOUNT: &str = "tutti";
+/// See [`ACCOUNT`].
+pub const QOS: &str = "normal";
+
 /// Where a package lays the names.
 const OF_PACKAGE: &str = "/usr/lib/tutti/slurm";
 
@@ -79,6 +84,11 @@ pub(super) fn environment(slurm: bool, inner: bool) -> Vec<(OsString, OsString)>
         all.push(("SLURM_SUBMIT_DIR".into(), here.into_os_string()));
         all.push(("SLURM_SUBMIT_HOST".into(), host));
         all.push(("SLURM_CLUSTER_NAME".into(), cluster_name().into()));
+        all.push(("SLURM_JOB_ACCOUNT".into(), ACCOUNT.into()));
+        all.push(("SLURM_JOB_QOS".into(), QOS.into()));
+        all.push(("SLURM_JOB_GID".into(), nix::unistd::getegid().to_string().into()));
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+        all.extend(user.map(|user| ("SLURM_JOB_USER".into(), user.name.into())));
         if let Some(directory) = directory() {
             put_first_in_path(&mut all, &directory);
         }

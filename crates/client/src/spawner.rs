@@ -7,6 +7,7 @@
 use super::run::{Inside, RunOptions, run_spawned};
 use super::sink::OutputOptions;
 use super::submission::new_key;
+use super::task_ends::TellEnds;
 use anyhow::Context;
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::{AccessFlags, access};
@@ -87,7 +88,7 @@ pub fn spawn() -> anyhow::Result<Exit> {
         inside: Inside::default(),
         terminal: false,
         panes: false,
-        tells_ends: false,
+        tells_ends: TellEnds::No,
     };
     let patience = if order.may_wait { SLOTS_WAIT } else { Duration::ZERO };
     run_spawned(step, options, (Box::new(tell), patience))

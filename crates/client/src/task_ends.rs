@@ -1,15 +1,18 @@
-//! Tells the process that has started a front end how each task ends.
+//! Says how each task ends: to the process that has started a front end, or as `srun` does.
 //!
 //! The resource manager of `tutti pvm` starts the front ends of its steps with a socket as standard
 //! input. Each task that ends is a line there: its rank, and its status as `wait` gives it. The end
 //! of the front end is the end of the stream.
 
+use super::ask::ask;
 use anyhow::Context;
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use tutti_types::{Rank, StepId, TaskStatus};
-use tutti_wire::local::StepRequest;
+use tutti_types::{EndReason, NodeId, Outcome, Rank, StepId, TaskStatus};
+use tutti_wire::local::{Reply, Request, StepRequest};
 use tutti_wire::spawn::{Spawned, SpawnedProgram};
 
 /// Has a step take free slots of its job at once, or be refused, as one that a program has spawned.
@@ -23,23 +26,132 @@ pub(super) fn take_slots(step: &mut StepRequest) {
     }
 }
 
-/// The socket.
+/// Whether and where it is said how each task ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TellEnds {
+    /// The verb says how the job has ended.
+    #[default]
+    No,
+    /// At the socket that is standard input.
+    Socket,
+    /// On standard error, in the words of `srun`: each task that failed.
+    AsSlurm,
+}
+
+/// The most tasks that are named which failed.
+const FAILED_MAX: usize = 10_000;
+
+/// Where ends are reported.
 #[derive(Debug)]
-pub(super) struct TaskEnds(UnixStream);
+pub(super) enum TaskEnds {
+    Socket(UnixStream),
+    /// Those that failed, with the nodes that they were on, if these are others than this one.
+    AsSlurm(Vec<(Option<NodeId>, TaskStatus, Rank)>),
+}
 
 impl TaskEnds {
-    /// The socket that is this process' standard input.
+    /// Where they are to be reported.
     ///
     /// # Errors
-    /// If it can't be duplicated.
-    pub(super) fn of_stdin() -> anyhow::Result<Self> {
-        let socket = std::io::stdin().as_fd().try_clone_to_owned();
-        Ok(Self(UnixStream::from(socket.context("cannot report the ends of tasks")?)))
+    /// If the socket can't be duplicated.
+    pub(super) fn of(tell: TellEnds) -> anyhow::Result<Option<Self>> {
+        match tell {
+            TellEnds::No => Ok(None),
+            TellEnds::AsSlurm => Ok(Some(Self::AsSlurm(Vec::new()))),
+            TellEnds::Socket => {
+                let socket = std::io::stdin().as_fd().try_clone_to_owned();
+                let socket = socket.context("cannot report the ends of tasks")?;
+                Ok(Some(Self::Socket(UnixStream::from(socket))))
+            }
+        }
     }
 
     /// Tells of one. A reader that is gone has ended the job, too.
-    pub(super) fn tell(&mut self, rank: Rank, status: TaskStatus) {
-        let _ = self.0.write_all(format!("{} {}\n", rank.0, wait_status(status)).as_bytes());
+    pub(super) fn tell(&mut self, rank: Rank, status: TaskStatus, far: Option<NodeId>) {
+        match self {
+            Self::Socket(socket) => {
+                let line = format!("{} {}\n", rank.0, wait_status(status));
+                let _ = socket.write_all(line.as_bytes());
+            }
+            Self::AsSlurm(failed) => {
+                if status != TaskStatus::Exited(0) && failed.len() < FAILED_MAX {
+                    failed.push((far, status, rank));
+                }
+            }
+        }
+    }
+
+    /// Says which tasks have failed, if that is how it ended. Whether it did.
+    pub(super) fn say(&self, outcome: Outcome) -> bool {
+        let Self::AsSlurm(failed) = self else { return false };
+        let is_plain = matches!(outcome.reason, EndReason::Completed | EndReason::TaskFailed);
+        // Why one could not begin is known better.
+        let has_run = |status| !matches!(status, TaskStatus::NotFound | TaskStatus::NotExecutable);
+        if !is_plain || failed.is_empty() || !failed.iter().all(|it| has_run(it.1)) {
+            return false;
+        }
+        let mut groups: BTreeMap<(Option<NodeId>, String), Vec<u32>> = BTreeMap::new();
+        for &(far, status, rank) in failed {
+            groups.entry((far, in_words(status))).or_default().push(rank.0);
+        }
+        for ((far, how), mut ranks) in groups {
+            ranks.sort_unstable();
+            say!("srun: error: {}: {}: {how}", name_of(far), tasks(&ranks));
+        }
+        true
+    }
+}
+
+/// The name of a node: this one, or another.
+fn name_of(far: Option<NodeId>) -> String {
+    let found = match far {
+        None => None,
+        Some(from) => ask(&Request::Nodes { from }).ok(),
+    };
+    let name = match found {
+        Some(Reply::Nodes { nodes, .. }) => nodes.into_iter().next().map(|node| node.name),
+        _ => None,
+    };
+    let here = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    name.unwrap_or_else(here)
+}
+
+/// `task 3`, `tasks 0-2,5`.
+fn tasks(ranks: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
+            _ => ranges.push((rank, rank)),
+        }
+    }
+    let shown = |&(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let list = ranges.iter().map(shown).collect::<Vec<String>>().join(",");
+    format!("{} {list}", if ranks.len() == 1 { "task" } else { "tasks" })
+}
+
+/// How a task ended, as `srun` says it.
+fn in_words(status: TaskStatus) -> String {
+    let TaskStatus::Signaled(signal) = status else {
+        return format!("Exited with exit code {}", status.exit_code());
+    };
+    match Signal::try_from(i32::from(signal)) {
+        Ok(Signal::SIGHUP) => "Hangup".into(),
+        Ok(Signal::SIGINT) => "Interrupt".into(),
+        Ok(Signal::SIGILL) => "Illegal instruction".into(),
+        Ok(Signal::SIGABRT) => "Aborted".into(),
+        Ok(Signal::SIGBUS) => "Bus error".into(),
+        Ok(Signal::SIGFPE) => "Floating point exception".into(),
+        Ok(Signal::SIGKILL) => "Killed".into(),
+        Ok(Signal::SIGUSR1) => "User defined signal 1".into(),
+        Ok(Signal::SIGSEGV) => "Segmentation fault".into(),
+        Ok(Signal::SIGUSR2) => "User defined signal 2".into(),
+        Ok(Signal::SIGPIPE) => "Broken pipe".into(),
+        Ok(Signal::SIGTERM) => "Terminated".into(),
+        _ => format!("Terminated by signal {signal}"),
     }
 }
 
@@ -53,8 +165,16 @@ const fn wait_status(status: TaskStatus) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::wait_status;
+    use super::{in_words, tasks, wait_status};
     use tutti_types::TaskStatus;
+
+    #[test]
+    fn failures_are_said_as_srun_says_them() {
+        assert_eq!(tasks(&[3]), "task 3");
+        assert_eq!(tasks(&[0, 1, 2, 5]), "tasks 0-2,5");
+        assert_eq!(in_words(TaskStatus::Exited(4)), "Exited with exit code 4");
+        assert_eq!(in_words(TaskStatus::Signaled(9)), "Killed");
+    }
 
     #[test]
     fn statuses_are_those_of_wait() {

@@ -106,6 +106,13 @@ impl Driver {
             );
             return wrong(Code::Improper, why);
         }
+        if view.spec.no_requeue {
+            let why = format!(
+                "job {job} can't be queued again: it was submitted with --no-requeue; submit it \
+                 again"
+            );
+            return wrong(Code::Improper, why);
+        }
         match view.state {
             JobState::Queued { .. } => {
                 wrong(Code::NotInThatState, format!("job {job} waits in line already"))

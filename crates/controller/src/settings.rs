@@ -251,6 +251,12 @@ impl Driver {
         Some(Begin { at: self.now() + Nanos::from_millis(ahead), unix_ms })
     }
 
+    /// The same of a moment of cluster time to come.
+    pub(super) fn begin_at(&self, at: ClusterTime) -> Begin {
+        let ahead_ms = at.since(self.now()).0 / 1_000_000;
+        Begin { at, unix_ms: wall_ms().saturating_add(ahead_ms) }
+    }
+
     /// Corrects the moments at which jobs begin, where people's clocks were set or cluster time
     /// stood still.
     fn watch_begins(&mut self) {

@@ -81,6 +81,7 @@ impl Driver {
             exclusive: wish.exclusive,
             on_bad_exit: spec.on_bad_exit,
             on_node_loss: spec.on_node_loss,
+            no_requeue: spec.no_requeue,
         };
         let mut shown = Shown { asked, ..Shown::default() };
         shown.states.note("queued", accepted_ms);
@@ -176,7 +177,12 @@ impl Driver {
             started_ms: entry.started.map(|started| moment_ms(entry, started)),
             ended_ms: None,
             ending: None,
-            details: launch.as_ref().map(|launch| Box::new(details_of(entry, launch))),
+            details: launch.as_ref().map(|launch| {
+                let (after, after_one) = self.core.waits_after(job).unwrap_or_default();
+                let word = |it: &tutti_types::After| format!("{}:{}", it.job, it.what);
+                let after = after.iter().map(word).collect();
+                Box::new(JobDetails { after, after_one, ..details_of(entry, launch) })
+            }),
             environment: launch.filter(|_| environment).map(|launch| launch.environment),
             steps: if is_theirs { self.steps_of(job) } else { Vec::new() },
             front_end: entry.front.map(|token| self.machine_of(token)),
@@ -338,6 +344,8 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
         nodes: entry.shown.nodes.clone(),
         nodes_left_out: entry.shown.nodes_left_out,
         requeues: entry.requeues,
+        after: Vec::new(),
+        after_one: false,
         states,
         states_left_out,
         queue: entry.queue.clone(),

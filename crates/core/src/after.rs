@@ -9,6 +9,9 @@
 //! The jobs that are named are older, and so there are no circles. Those that have ended before
 //! are the driver's to look up: the core knows jobs that live. A requeued job has started, and has
 //! not ended.
+//!
+//! A job may ask that another one has started so long ago. Once that has started, the job waits for
+//! a moment of cluster time, whatever becomes of the other one.
 
 use crate::action::Action;
 use crate::arrays::ElementOrder;
@@ -25,6 +28,7 @@ use tutti_types::ids::JobId;
 use tutti_types::job::{EndReason, Outcome};
 use tutti_types::limits::AFTER_MAX;
 use tutti_types::refusal::Refusal;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// What a job ends with that can never start.
 const NEVER_STARTED: u8 = EndReason::NeverAfter(JobId(0)).exit_code_or(0);
@@ -37,6 +41,8 @@ pub(crate) struct JobsAfter {
     before: BTreeMap<JobId, BTreeSet<JobId>>,
     /// What has become of jobs, and was not looked at yet.
     news: VecDeque<(JobId, News)>,
+    /// The moments that jobs wait for, by time: see [`Waits::moments`].
+    moments: BTreeSet<(ClusterTime, JobId)>,
 }
 
 /// What one job waits for.
@@ -44,6 +50,8 @@ pub(crate) struct JobsAfter {
 struct Waits {
     /// What is not so yet.
     jobs: Vec<After>,
+    /// What is so at a moment that is known: another job has started so long ago.
+    moments: Vec<(ClusterTime, After)>,
     one: bool,
     stays: bool,
     /// The job by which it can't be met any more.
@@ -69,7 +77,7 @@ impl News {
     /// What it makes of one wish; `None`: it is still open.
     const fn meets(self, what: AfterWhat) -> Option<bool> {
         match (self, what) {
-            (Self::Started, AfterWhat::Start) => Some(true),
+            (Self::Started, AfterWhat::Start | AfterWhat::StartPlus(_)) => Some(true),
             (
                 Self::Started,
                 AfterWhat::Ok | AfterWhat::NotOk | AfterWhat::Any | AfterWhat::Each,
@@ -80,19 +88,43 @@ impl News {
 }
 
 impl Waits {
-    fn hear(&mut self, job: JobId, news: News) -> Verdict {
+    /// What news of a job at a time make of it.
+    fn hear(&mut self, now: ClusterTime, job: JobId, news: News) -> Verdict {
         let (mut met, mut unmet) = (false, false);
+        let moments = &mut self.moments;
         self.jobs.retain(|after| {
-            let meets = if after.job == job { news.meets(after.what) } else { None };
+            if after.job != job {
+                return true;
+            }
+            if let AfterWhat::StartPlus(delay) = after.what
+                && delay > Nanos::ZERO
+            {
+                moments.push((now + delay, *after));
+                return false;
+            }
+            let meets = news.meets(after.what);
             met |= meets == Some(true);
             unmet |= meets == Some(false);
             meets.is_none()
         });
+        self.verdict(met, unmet)
+    }
+
+    /// A moment has come.
+    fn pass(&mut self, now: ClusterTime) -> Verdict {
+        let before = self.moments.len();
+        self.moments.retain(|&(at, _)| at > now);
+        self.verdict(self.moments.len() < before, false)
+    }
+
+    /// What it comes to when something of it is so now, or never can be.
+    const fn verdict(&self, met: bool, unmet: bool) -> Verdict {
+        let none = self.jobs.is_empty() && self.moments.is_empty();
         match (self.one, met, unmet) {
             (true, true, _) => Verdict::Met,
             (false, _, true) => Verdict::Never,
-            (true, false, true) if self.jobs.is_empty() => Verdict::Never,
-            (false, true, false) if self.jobs.is_empty() => Verdict::Met,
+            (true, false, true) if none => Verdict::Never,
+            (false, true, false) if none => Verdict::Met,
             (true | false, ..) => Verdict::Open,
         }
     }
@@ -123,12 +155,21 @@ impl JobsAfter {
         for after in &waits.jobs {
             self.before.entry(after.job).or_default().insert(job);
         }
+        self.moments.extend(waits.moments.iter().map(|&(at, _)| (at, job)));
         self.waiting.insert(job, waits);
+    }
+
+    /// When the next moment comes that a job waits for; never, if none does.
+    pub(crate) fn next(&self) -> ClusterTime {
+        self.moments.first().map_or(ClusterTime::NEVER, |&(at, _)| at)
     }
 
     /// A job waits for none any more.
     pub(crate) fn forget(&mut self, job: JobId) {
         let Some(waits) = self.waiting.remove(&job) else { return };
+        for (at, _) in waits.moments {
+            self.moments.remove(&(at, job));
+        }
         for after in waits.jobs {
             self.unlink(after.job, job);
         }
@@ -144,12 +185,13 @@ impl JobsAfter {
     }
 
     /// What becomes of the jobs that start after one of which there are news.
-    fn take_in(&mut self, job: JobId, news: News) -> Vec<(JobId, Verdict)> {
+    fn take_in(&mut self, now: ClusterTime, job: JobId, news: News) -> Vec<(JobId, Verdict)> {
         let mut verdicts = Vec::new();
         let Some(jobs) = self.before.get(&job) else { return verdicts };
         for after in jobs.clone() {
             let Some(waits) = self.waiting.get_mut(&after) else { continue };
-            verdicts.push((after, waits.hear(job, news)));
+            verdicts.push((after, waits.hear(now, job, news)));
+            self.moments.extend(waits.moments.iter().map(|&(at, _)| (at, after)));
             if !waits.jobs.iter().any(|it| it.job == job) {
                 self.unlink(job, after);
             }
@@ -176,16 +218,27 @@ impl Core {
     /// A job is to start after others; whether it waits for any of them.
     pub(crate) fn start_after(&mut self, job: JobId, after: &AfterJobs) -> bool {
         let AfterJobs { jobs, one, stays } = after;
-        let mut waits = Waits { jobs: jobs.clone(), one: *one, stays: *stays, never: None };
+        let (one, stays, moments, never) = (*one, *stays, Vec::new(), None);
+        let mut waits = Waits { jobs: jobs.clone(), moments, one, stays, never };
         waits.jobs.sort_unstable();
         waits.jobs.dedup();
         let count = waits.jobs.len();
-        let has_started = |job| {
-            let runs = self.jobs.get(&job).is_some_and(|it| it.residence().is_some());
-            runs || self.arrays.has_started(job)
+        // Of an array it is not known since when.
+        let started = |job| {
+            let since = self.jobs.get(&job).and_then(|it| it.residence()).map(|it| it.since);
+            since.or_else(|| self.arrays.has_started(job).then_some(self.now))
         };
-        waits.jobs.retain(|it| it.what != AfterWhat::Start || !has_started(it.job));
-        let is_met = waits.jobs.is_empty() || (*one && waits.jobs.len() < count);
+        let (now, moments) = (self.now, &mut waits.moments);
+        waits.jobs.retain(|it| match (it.what, started(it.job)) {
+            (AfterWhat::Start, Some(_)) => false,
+            (AfterWhat::StartPlus(delay), Some(since)) => {
+                moments.extend((since + delay > now).then_some((since + delay, *it)));
+                false
+            }
+            _ => true,
+        });
+        let open = waits.jobs.len() + waits.moments.len();
+        let is_met = open == 0 || (one && open < count);
         if !is_met {
             self.after.note(job, waits);
         }
@@ -197,7 +250,7 @@ impl Core {
     pub(crate) fn follow_after(&mut self, actions: &mut Vec<Action>) -> bool {
         let mut any = self.follow_pairs(actions);
         while let Some((job, news)) = self.after.news.pop_front() {
-            for (after, verdict) in self.after.take_in(job, news) {
+            for (after, verdict) in self.after.take_in(self.now, job, news) {
                 match verdict {
                     Verdict::Open => continue,
                     Verdict::Met => self.wait_no_more(after),
@@ -208,6 +261,19 @@ impl Core {
             self.follow_pairs(actions);
         }
         any
+    }
+
+    /// Lets jobs into line whose moment has come, if they wait for nothing else.
+    pub(crate) fn follow_moments_after(&mut self, now: ClusterTime) {
+        while let Some(&(at, job)) = self.after.moments.first()
+            && at <= now
+        {
+            self.after.moments.remove(&(at, job));
+            let Some(waits) = self.after.waiting.get_mut(&job) else { continue };
+            if waits.pass(now) == Verdict::Met {
+                self.wait_no_more(job);
+            }
+        }
     }
 
     fn wait_no_more(&mut self, job: JobId) {
@@ -231,7 +297,8 @@ impl Core {
             Some(true) => {
                 self.after.forget(job);
                 let never = Some(before);
-                let waits = Waits { jobs: Vec::new(), one: false, stays: true, never };
+                let (jobs, moments) = (Vec::new(), Vec::new());
+                let waits = Waits { jobs, moments, one: false, stays: true, never };
                 self.after.note(job, waits);
             }
             Some(false) if self.arrays.contains(job) => {
@@ -252,8 +319,17 @@ impl Core {
         if let Some(job) = waits.never {
             return Some(WaitReason::NeverAfter { job });
         }
-        let (&after, rest) = waits.jobs.split_first()?;
-        Some(WaitReason::After { after, more: rest.len() as u64, one: waits.one })
+        let mut all = waits.jobs.iter().chain(waits.moments.iter().map(|(_, after)| after));
+        let after = *all.next()?;
+        Some(WaitReason::After { after, more: all.count() as u64, one: waits.one })
+    }
+
+    /// What a job waits for of others, and whether one of that is enough.
+    #[must_use]
+    pub fn waits_after(&self, job: JobId) -> Option<(Vec<After>, bool)> {
+        let waits = self.after.waiting.get(&job)?;
+        let moments = waits.moments.iter().map(|&(_, after)| after);
+        Some((waits.jobs.iter().copied().chain(moments).collect(), waits.one))
     }
 
     /// What is wrong with the jobs that start after others, if anything is.
@@ -266,7 +342,12 @@ impl Core {
             let queued =
                 self.jobs.get(&job).is_some_and(|it| matches!(it.phase, Phase::Queued { .. }))
                     || self.arrays.contains(job);
-            let is_open = waits.never.is_some() == waits.jobs.is_empty();
+            let is_empty = waits.jobs.is_empty() && waits.moments.is_empty();
+            let is_open = waits.never.is_some() == is_empty;
+            let is_noted = |&(at, _): &(ClusterTime, After)| {
+                at > self.now && self.after.moments.contains(&(at, job))
+            };
+            let is_open = is_open && waits.moments.iter().all(is_noted);
             let is_there = |job| self.jobs.get(&job).is_some() || self.arrays.contains(job);
             let alive = waits.jobs.iter().all(|it| is_there(it.job));
             if !queued || !is_open || !alive {

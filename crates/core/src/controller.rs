@@ -366,6 +366,7 @@ impl Core {
         self.drop_kept_rows();
         self.matrix.follow_levels(policy::of(&self.params).has_levels, &self.foreign);
         self.follow_begins(now);
+        self.follow_moments_after(now);
         self.follow_after(actions);
         loop {
             self.fill_arrays(now, actions);

@@ -36,7 +36,7 @@ pub(crate) enum Loss {
 /// How often a job may be in line again.
 const fn requeues_max(spec: &JobSpec) -> u32 {
     match spec.on_node_loss {
-        _ if spec.attached => 0,
+        _ if spec.attached || spec.no_requeue => 0,
         OnNodeLoss::Requeue | OnNodeLoss::Respawn { otherwise: NoRespawn::Requeue, .. } => {
             REQUEUES_MAX
         }
@@ -55,11 +55,12 @@ impl Record {
     }
 
     /// Notes that a job is to end for this reason. `false`: nothing is to be done, since only a job
-    /// that runs, without a front end that waits for its end, can be in line again.
+    /// that runs, without a front end that waits for its end, can be in line again, unless it asked
+    /// not to be.
     pub(crate) fn note_order(&mut self, reason: EndReason) -> bool {
         let is_requeue = matches!(reason, EndReason::Requeued { .. });
         match &mut self.phase {
-            _ if is_requeue && self.spec.attached => return false,
+            _ if is_requeue && (self.spec.attached || self.spec.no_requeue) => return false,
             Phase::Queued { .. } if is_requeue => return false,
             Phase::Resident(residence) if !is_requeue => residence.forget_requeue(reason),
             Phase::Queued { .. } | Phase::Resident(_) => {}

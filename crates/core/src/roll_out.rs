@@ -177,9 +177,10 @@ impl Core {
         let saves = saver.is_some();
         let has_something = had >= NOTHING_TO_SAVE || saver.is_some_and(|it| it.spec.saves_image());
         match saves {
-            true if is_over || !has_something => Some(Way::Anew),
+            true if (is_over || !has_something) && !record.spec.no_requeue => Some(Way::Anew),
             true if residence.place.is_home() && self.can_be_asked(record.id) => Some(Way::Saves),
             true => None,
+            false if record.spec.no_requeue => None,
             false => (record.spec.on_node_loss == OnNodeLoss::Requeue).then_some(Way::Anew),
         }
     }

@@ -314,7 +314,11 @@ impl Core {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.step_deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at));
-        at = at.min(self.settings_until).min(self.begins.next()).min(self.freed.next());
+        at = at
+            .min(self.settings_until)
+            .min(self.begins.next())
+            .min(self.after.next())
+            .min(self.freed.next());
         at = at.min(self.next_warning()).min(self.respawns.next()).min(self.checkpoints.next());
         at = at.min(self.next_of_roll_out());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());

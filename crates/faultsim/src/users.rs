@@ -76,6 +76,7 @@ fn request(plan: Plan) -> JobRequest {
         nodes: NodesRequest { count: plan.nodes, ..NodesRequest::default() },
         on_bad_exit: OnBadExit::KillOnSignal,
         on_node_loss: plan.on_node_loss,
+        no_requeue: false,
         within: None,
         hold: false,
         after: None,

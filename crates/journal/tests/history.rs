@@ -108,6 +108,8 @@ fn details() -> Details {
         }],
         nodes_left_out: 0,
         requeues: 2,
+        after: Vec::new(),
+        after_one: false,
         states: vec![StateChange { state: "queued".into(), at_ms: 7 }],
         states_left_out: 0,
         queue: Some("short".into()),

@@ -122,7 +122,7 @@ pub const VARIABLES: [(&str, &str); 46] = [
 
 /// What each task of a job finds that was submitted by a name of Slurm's, or with `--slurm`, with
 /// what it means; docs/reference/environment.md is made of it.
-pub const SLURM_VARIABLES: [(&str, &str); 28] = [
+pub const SLURM_VARIABLES: [(&str, &str); 30] = [
     ("TUTTI_SLURM", "1: the task finds these variables"),
     (
         "SLURM_JOB_ID, SLURM_JOBID",
@@ -131,6 +131,8 @@ pub const SLURM_VARIABLES: [(&str, &str); 28] = [
     ("SLURM_JOB_NAME", "Name of the job"),
     ("SLURM_JOB_PARTITION", "Queue of the job, or its class"),
     ("SLURM_JOB_UID", "Number of the user"),
+    ("SLURM_JOB_USER, SLURM_JOB_GID", "Name of the user, and number of the group"),
+    ("SLURM_JOB_ACCOUNT, SLURM_JOB_QOS", "tutti, normal: there is one account and one QOS"),
     ("SLURM_JOB_NUM_NODES, SLURM_NNODES", "Number of nodes of the job"),
     ("SLURM_JOB_NODELIST, SLURM_NODELIST", "Names of these nodes, such as a[1-4]"),
     ("SLURM_NTASKS, SLURM_NPROCS", "Number of slots of the job (`-n`); in a step, of its tasks"),
@@ -163,7 +165,11 @@ pub const SLURM_VARIABLES: [(&str, &str); 28] = [
 ];
 
 /// Those that the submitter sets. What runs inside a job leaves them as they are.
-const SUBMITTERS: [&str; 14] = [
+const SUBMITTERS: [&str; 18] = [
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_GID",
+    "SLURM_JOB_QOS",
+    "SLURM_JOB_USER",
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_ARRAY_TASK_COUNT",

@@ -1,10 +1,13 @@
 //! Jobs that start after others: what must have become of these first.
 
 use crate::ids::JobId;
+use crate::time::Nanos;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
+
+const NANOS_OF_SECOND: u64 = 1_000_000_000;
 
 /// What must have become of a job before another one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,10 +22,12 @@ pub enum AfterWhat {
     Start,
     /// Of two arrays: the element of the same index has ended well, for each element by itself.
     Each,
+    /// It has started so long ago, or has ended so long ago without that.
+    StartPlus(Nanos),
 }
 
 impl AfterWhat {
-    /// All of them, with their words.
+    /// Those that one word names, with it.
     pub const WORDS: [(&'static str, Self); 5] = [
         ("ok", Self::Ok),
         ("notok", Self::NotOk),
@@ -37,7 +42,7 @@ impl AfterWhat {
         match self {
             Self::Ok | Self::Each => ok,
             Self::NotOk => !ok,
-            Self::Any | Self::Start => true,
+            Self::Any | Self::Start | Self::StartPlus(_) => true,
         }
     }
 
@@ -49,6 +54,7 @@ impl AfterWhat {
             Self::NotOk => "has failed",
             Self::Any => "has ended",
             Self::Start => "has started",
+            Self::StartPlus(_) => "has started long enough ago",
             Self::Each => "has ended well, element by element",
         }
     }
@@ -65,6 +71,9 @@ impl FromStr for AfterWhat {
 
 impl fmt::Display for AfterWhat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::StartPlus(delay) = self {
+            return write!(f, "start+{}s", delay.0 / NANOS_OF_SECOND);
+        }
         let found = Self::WORDS.iter().find(|(_, what)| what == self);
         f.write_str(found.map_or("", |(word, _)| word))
     }

@@ -7,6 +7,7 @@
 
 use crate::limits::{HOST_LIST_BYTES_MAX, HOST_LIST_NAMES_MAX, HOST_NAME_BYTES_MAX};
 use crate::units::shown;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -184,6 +185,18 @@ pub fn format_host_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String 
             Err(_) => numbered.push((name, usize::MAX, 0, "")),
         }
     }
+    // A number with as many digits as one with zeros in front is of the same range.
+    let padded: BTreeSet<(&str, &str, usize)> = numbered
+        .iter()
+        .filter(|it| it.1 > 0 && it.1 != usize::MAX)
+        .map(|it| (it.0, it.3, it.1))
+        .collect();
+    for it in numbered.iter_mut().filter(|it| it.1 == 0) {
+        let digits = it.2.checked_ilog10().map_or(1, |log| log as usize + 1);
+        if padded.contains(&(it.0, it.3, digits)) {
+            it.1 = digits;
+        }
+    }
     numbered.sort_by(|a, b| (a.0, a.3, a.1, a.2).cmp(&(b.0, b.3, b.1, b.2)));
     numbered.dedup();
     let mut items: Vec<String> = Vec::new();
@@ -266,7 +279,7 @@ mod tests {
     fn names_are_written_short() {
         let short = |names: &[&str]| format_host_list(names.iter().copied());
         assert_eq!(short(&["a3", "b", "a1", "a2", "a7"]), "a[1-3,7],b");
-        assert_eq!(short(&["n08.lan", "n09.lan", "n10.lan"]), "n10.lan,n[08-09].lan");
+        assert_eq!(short(&["n08.lan", "n09.lan", "n10.lan"]), "n[08-10].lan");
         assert_eq!(short(&["b", "b"]), "b");
     }
 

@@ -639,6 +639,8 @@ pub struct JobRequest {
     pub on_bad_exit: OnBadExit,
     /// See [`tutti_types::JobSpec::on_node_loss`].
     pub on_node_loss: OnNodeLoss,
+    /// See [`tutti_types::JobSpec::no_requeue`].
+    pub no_requeue: bool,
     /// The job that waits for this one: `tutti run` was started by a task of it.
     pub within: Option<JobId>,
     /// What to run.

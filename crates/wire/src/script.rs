@@ -573,7 +573,7 @@ mod tests {
             "#!/bin/sh\n\
              #SBATCH --wckey=x -A lab\n\
              #SBATCH -p debug --qos=high --comment='a word' -n 2 --nice --no-requeue\n",
-            "3: --partition=debug|-n|2\n\
+            "3: --partition=debug|-n|2|--no-requeue\n\
              note 2: --wckey\nnote 2: -A\n\
              note 3: --qos\nnote 3: --comment\nnote 3: --nice\n",
         );
@@ -704,6 +704,8 @@ mod tests {
     #[test]
     fn jobs_before_may_be_elements_of_arrays() {
         check("#SBATCH -d afterok:7_0:8", "1: --after=7_0:ok,8:ok|--if-never=keep\n");
+        let delayed = "1: --after=7:start+5m,8:start|--if-never=keep\n";
+        check("#SBATCH -d after:7+5:8", delayed);
     }
 
     #[test]

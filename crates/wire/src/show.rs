@@ -95,6 +95,10 @@ pub struct JobDetails {
     pub nodes_left_out: u32,
     /// How often it was queued again: since a node was lost, or by request.
     pub requeues: u32,
+    /// What it waits for of other jobs, such as `7:ok`; nothing once it waits for none.
+    pub after: Vec<String>,
+    /// Whether one of these is enough.
+    pub after_one: bool,
     /// Its states, oldest first.
     pub states: Vec<StateChange>,
     /// How many changes of its state are left out before the latest [`STATE_CHANGES_MAX`].
@@ -156,6 +160,8 @@ pub struct Asked {
     pub on_bad_exit: OnBadExit,
     /// What happens to it when a node is lost.
     pub on_node_loss: OnNodeLoss,
+    /// Whether it is never queued again once it has run.
+    pub no_requeue: bool,
 }
 
 /// A job's part on one node.

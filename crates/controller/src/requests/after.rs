@@ -5,11 +5,16 @@ use crate::driver::Driver;
 use crate::error::Problem;
 use crate::jobs::Entry;
 use tutti_types::limits::AFTER_MAX;
+use tutti_types::time::{ClusterTime, Nanos};
 use tutti_types::{After, AfterJobs, AfterWhat, EndReason, JobId, Outcome};
 use tutti_wire::code::Code;
 
+/// What is left for a job to wait for of others, and the moment before which it does not begin.
+pub(super) type Waits = (Option<AfterJobs>, Option<ClusterTime>);
+
 impl Driver {
-    /// What is left for a job to wait for, of what it asks; nothing if all is so already.
+    /// What is left for a job to wait for, of what it asks; nothing if all is so already. And the
+    /// moment at which jobs that have ended will have started long enough ago.
     ///
     /// # Errors
     /// If it can never be so.
@@ -19,20 +24,28 @@ impl Driver {
         name: &str,
         asked: Option<AfterJobs>,
         singleton: bool,
-    ) -> Result<Option<AfterJobs>, Problem> {
+    ) -> Result<Waits, Problem> {
         let mut after = asked.unwrap_or_default();
         if after.jobs.len() > AFTER_MAX {
             return Err(too_many());
         }
         let asks = !after.jobs.is_empty();
         let (mut met, mut unmet) = (false, None);
-        let mut open = Vec::new();
+        let (mut open, mut moment) = (Vec::new(), None);
         for it in std::mem::take(&mut after.jobs) {
             if self.entry(it.job).is_some() {
                 open.push(it);
                 continue;
             }
-            let outcome = self.outcome_of(it.job)?;
+            let (outcome, started) = self.outcome_of(it.job)?;
+            if let AfterWhat::StartPlus(delay) = it.what
+                && started + delay > self.now()
+            {
+                if after.one {
+                    return Err(late_or_other(it.job));
+                }
+                moment = moment.max(Some(started + delay));
+            }
             match it.what.is_met_by_end(outcome.ended_well()) {
                 true => met = true,
                 false => unmet = unmet.or(Some((it, outcome))),
@@ -52,7 +65,7 @@ impl Driver {
             after.one &= !is_met && asks;
             self.add_namesakes(&mut after, uid, name)?;
         }
-        Ok((!after.jobs.is_empty()).then_some(after))
+        Ok(((!after.jobs.is_empty()).then_some(after), moment))
     }
 
     /// A job that is the only one of its user and name starts after those that live.
@@ -78,22 +91,35 @@ impl Driver {
         if after.jobs.len() > AFTER_MAX { Err(too_many()) } else { Ok(()) }
     }
 
-    /// How a job has ended.
-    fn outcome_of(&mut self, job: JobId) -> Result<Outcome, Problem> {
+    /// How a job has ended, and when it had started, or ended without that.
+    fn outcome_of(&mut self, job: JobId) -> Result<(Outcome, ClusterTime), Problem> {
+        let of = |outcome, accepted: ClusterTime, waited_ms, at: ClusterTime| {
+            (outcome, at.min(accepted + Nanos::from_millis(waited_ms)))
+        };
         if let Some(ended) = self.ends.ended.get(job) {
-            return Ok(ended.outcome);
+            return Ok(of(ended.outcome, ended.accepted, ended.report.waited_ms, ended.at));
         }
         // Its end may not be stored yet.
         self.store();
         let found = self.memory.journal.ended_job(job);
         self.say_left_out();
-        found?.map(|ended| ended.outcome).ok_or_else(|| {
+        let found = found?;
+        let found = found.map(|it| of(it.outcome, it.accepted, it.report.waited_ms, it.at));
+        found.ok_or_else(|| {
             let reason = format!(
                 "no job {job} is known to start after (--after); `tutti ps` and `tutti history` list jobs"
             );
             Problem::new(Code::NoJob, reason)
         })
     }
+}
+
+fn late_or_other(job: JobId) -> Problem {
+    let reason = format!(
+        "job {job} has ended, but has not started long enough ago yet: with `|` in --after leave it \
+         out, and name a moment by --begin"
+    );
+    Problem::new(Code::BadValue, reason)
 }
 
 fn too_many() -> Problem {

@@ -8,6 +8,7 @@
 //! A request that comes before the first node has joined, or before the disk has the numbers that
 //! jobs may have, is [`Deferred`]. It costs memory, so each user has a bound.
 
+use super::after::Waits;
 use crate::adopt::CannotAdopt;
 use crate::driver::{Connection, Driver, Kind};
 use crate::error::Problem;
@@ -302,6 +303,7 @@ impl Driver {
             resources: request.resources,
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
+            no_requeue: request.no_requeue,
         };
         let job = self.new_job(credentials, (key, notify), launch.name().to_owned());
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
@@ -311,7 +313,7 @@ impl Driver {
             Ok(after) => after,
             Err(problem) => return self.reply(token, &problem.declined()),
         };
-        let options = SubmitOptions { after, ..options };
+        let options = self.with_after(options, after);
         if let Asks::When = asks {
             let submit = asked_when(spec.clone(), options);
             return self.foretell_job((token, uid), job.name, spec, submit);
@@ -347,6 +349,14 @@ impl Driver {
             checkpoint: request.checkpoint,
             swap: request.swap,
         }
+    }
+
+    /// The same with what is left for a job to wait for of others.
+    fn with_after(&self, options: SubmitOptions, after: Waits) -> SubmitOptions {
+        let (after, moment) = after;
+        let moment = moment.map(|at| self.begin_at(at));
+        let begin = options.begin.into_iter().chain(moment).max_by_key(|begin| begin.at);
+        SubmitOptions { after, begin, ..options }
     }
 
     /// Takes out of a request what its user may not ask or has inherited, and checks the rest.

@@ -168,3 +168,39 @@ fn what_can_not_be_asked_is_refused() {
     assert_eq!(submit(&mut c, job(1), after(&many)), None);
     c.drain();
 }
+
+#[test]
+fn a_job_starts_so_long_after_another_has_started() {
+    const DELAY: Nanos = Nanos::from_secs(300);
+    let later = AfterWhat::StartPlus(DELAY);
+    let mut c = cluster();
+    let before = c.submit(job(1));
+    let [next, last] = [0; 2].map(|_| one(&mut c, before, later));
+    let what = After { job: before, what: later };
+    assert_eq!(why(&c, next), Some(WaitReason::After { after: what, more: 0, one: false }));
+    // What becomes of the job before changes nothing.
+    c.advance(DELAY.0 / 2);
+    fail(&mut c, before);
+    assert!(!runs(&c, next));
+    c.cancel(last, false);
+    c.advance(DELAY.0 / 2 + 1);
+    assert!(runs(&c, next) && c.outcomes.contains_key(&last));
+    // One that ends without a start counts from its end.
+    let options = SubmitOptions { hold: Some(HeldBy::Owner), ..SubmitOptions::default() };
+    let held = c.submits(|request| Event::submit(request, job(1), options)).unwrap();
+    let next = one(&mut c, held, later);
+    c.advance(DELAY.0);
+    assert!(!runs(&c, next));
+    c.cancel(held, false);
+    c.advance(DELAY.0 + 1);
+    assert!(runs(&c, next));
+    // Both are needed.
+    let [a, b] = [0; 2].map(|_| c.submit(job(1)));
+    let both = after(&[(a, later), (b, AfterWhat::Ok)]);
+    let both = submit(&mut c, job(1), both).unwrap();
+    c.finish(b);
+    assert!(!runs(&c, both));
+    c.advance(DELAY.0 + 1);
+    assert!(runs(&c, both));
+    c.drain();
+}

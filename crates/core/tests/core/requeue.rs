@@ -109,3 +109,16 @@ fn a_lost_node_ends_a_requeued_job_by_its_rule_and_stops_no_requeue() {
     c.lose(node.0);
     assert!(!c.outcomes.contains_key(&id), "it is in line again");
 }
+
+#[test]
+fn a_job_that_must_not_be_queued_again_runs_once() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let on_node_loss = OnNodeLoss::Requeue;
+    let once = JobSpec { no_requeue: true, on_node_loss, ..job(2) };
+    let id = c.submit(once.clone());
+    c.requeue(id, false);
+    assert!(runs(&c, id), "it was not asked to end");
+    let node = c.core.parts(id)[0].node;
+    c.lose(node.0);
+    assert_eq!(c.outcomes[&id].reason, EndReason::NodeLost(node));
+}

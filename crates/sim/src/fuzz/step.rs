@@ -612,6 +612,11 @@ fn pick(cluster: &Cluster, place: usize) -> JobId {
 
 fn what_of(number: u64) -> AfterWhat {
     let words = AfterWhat::WORDS;
+    // One more than there are words.
+    let place = usize::try_from(number).unwrap_or(0) % (words.len() + 1);
+    if place == words.len() {
+        return AfterWhat::StartPlus(Nanos::from_millis(number % 500));
+    }
     words[usize::try_from(number).unwrap_or(0) % words.len()].1
 }
 

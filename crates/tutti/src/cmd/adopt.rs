@@ -150,6 +150,7 @@ fn request(
         nodes: NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: tutti_types::OnNodeLoss::default(),
+        no_requeue: false,
         within: None,
         hold: false,
         after: None,

@@ -8,16 +8,17 @@ use std::str::FromStr;
 use tutti_client::SCHEDULING;
 use tutti_node::codes::coded;
 use tutti_types::limits::AFTER_MAX;
-use tutti_types::{After, AfterJobs, AfterWhat};
+use tutti_types::{After, AfterJobs, AfterWhat, Nanos};
 use tutti_wire::code::Code;
 use tutti_wire::local::JobRequest;
+use tutti_wire::units::parse_duration;
 
 // No doc comment: clap would show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AfterOptions {
     /// Start after jobs, by number or name: each has ended well (ok), failed (notok), ended (any)
-    /// or started (start) [default: ok]. `3,4:any` needs both, `'3|4'` one of them. Of arrays,
-    /// `7:each` is for each element: the one of the same index has ended well
+    /// or started (start, start+5m: so long ago) [default: ok]. `3,4:any` needs both, `'3|4'` one
+    /// of them. Of arrays, `7:each` is for each element: the one of the same index has ended well
     #[arg(long, alias = "dependency", value_name = "JOB[:WHAT]", conflicts_with = "deadline", help_heading = SCHEDULING)]
     after: Vec<AfterWord>,
 
@@ -69,16 +70,16 @@ fn of_sbatch(word: &str) -> Option<Result<Vec<(Several, AfterWhat)>, String>> {
         "aftercorr" => AfterWhat::Each,
         _ => return None,
     };
-    Some(jobs.split(':').map(|job| Ok((single(job)?, what))).collect())
+    Some(jobs.split(':').map(|job| with_minutes(job, what)).collect())
 }
 
 fn after_of(word: &str) -> Result<(Several, AfterWhat), String> {
     let (job, what) = match word.rsplit_once(':') {
-        Some((job, what)) => match what.parse() {
+        Some((job, what)) => match start_plus(what).unwrap_or_else(|| what.parse()) {
             Ok(what) => (job, what),
             Err(()) => {
                 let known: Vec<&str> = AfterWhat::WORDS.iter().map(|(word, _)| *word).collect();
-                return Err(format!("{what:?} is none of: {}", known.join(", ")));
+                return Err(format!("{what:?} is none of: {}, start+5m", known.join(", ")));
             }
         },
         None => (word, AfterWhat::Ok),
@@ -87,6 +88,23 @@ fn after_of(word: &str) -> Result<(Several, AfterWhat), String> {
         return Err("a job is missing; write its number or name, such as 7:any".into());
     }
     Ok((single(job)?, what))
+}
+
+/// `start+5m`: so long after it has started.
+fn start_plus(what: &str) -> Option<Result<AfterWhat, ()>> {
+    let delay = what.strip_prefix("start+")?;
+    Some(parse_duration(delay).map(AfterWhat::StartPlus).map_err(|_| ()))
+}
+
+/// A job as `sbatch` has it, such as `3+5`: five minutes after its start.
+fn with_minutes(job: &str, what: AfterWhat) -> Result<(Several, AfterWhat), String> {
+    let Some((job, minutes)) = job.split_once('+').filter(|_| what == AfterWhat::Start) else {
+        return Ok((single(job)?, what));
+    };
+    let count: u32 = minutes
+        .parse()
+        .map_err(|_| format!("{minutes:?} is no number of minutes, as in after:{job}+5"))?;
+    Ok((single(job)?, AfterWhat::StartPlus(Nanos::from_secs(u64::from(count) * 60))))
 }
 
 fn single(job: &str) -> Result<Several, String> {

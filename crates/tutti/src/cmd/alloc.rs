@@ -70,7 +70,41 @@ pub(crate) fn execute(args: AllocArgs) -> anyhow::Result<Exit> {
     let count = given.len().saturating_sub(args.command.len());
     let mut options = given[..count].to_vec();
     options.retain(|word| word != "--");
-    alloc(&options, &args.job, "alloc", &args.command)
+    alloc(&options, &args.job, ("alloc", Words::Tutti), &args.command)
+}
+
+/// In which words it is said that the job has its processors, and that it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    Tutti,
+    /// Those of `salloc`.
+    Slurm,
+    /// Not at all.
+    None,
+}
+
+impl Words {
+    fn begun(self, variables: &Variables) {
+        let of = |name: &str| variables.get(OsStr::new(name)).cloned().unwrap_or_default();
+        let job = of("TUTTI_JOB");
+        let job = job.to_string_lossy();
+        match self {
+            Self::Tutti => say!("tutti: job {job} has its processors"),
+            Self::Slurm => {
+                say!("salloc: Granted job allocation {job}");
+                let nodes = of("SLURM_JOB_NODELIST");
+                say!("salloc: Nodes {} are ready for job", nodes.to_string_lossy());
+            }
+            Self::None => {}
+        }
+    }
+
+    fn over(self, variables: &Variables) {
+        if self == Self::Slurm {
+            let job = variables.get(OsStr::new("TUTTI_JOB")).cloned().unwrap_or_default();
+            say!("salloc: Relinquishing job allocation {}", job.to_string_lossy());
+        }
+    }
 }
 
 /// Runs a command beside a job of these options, which were read before. The job has this name,
@@ -81,7 +115,7 @@ pub(crate) fn execute(args: AllocArgs) -> anyhow::Result<Exit> {
 pub(crate) fn alloc(
     options: &[OsString],
     job: &JobOptions,
-    name: &str,
+    (name, words): (&str, Words),
     command: &[OsString],
 ) -> anyhow::Result<Exit> {
     if job.signal.as_ref().is_some_and(|it| it.only_shell) {
@@ -104,8 +138,7 @@ pub(crate) fn alloc(
         Ok(variables) => variables,
         Err(exit) => return Ok(exit),
     };
-    let number = variables.get(OsStr::new("TUTTI_JOB")).cloned().unwrap_or_default();
-    say!("tutti: job {} has its processors", number.to_string_lossy());
+    words.begun(&variables);
     let child = match start(command, &variables) {
         Ok(child) => child,
         Err((reason, exit)) => {
@@ -118,6 +151,7 @@ pub(crate) fn alloc(
     let child_pid = Pid::from_raw(i32::try_from(child.id())?);
     watch_end(child, send, Happening::CommandEnded);
     let (status, is_over) = until_it_has_ended(&receive, child_pid)?;
+    words.over(&variables);
     drop(held);
     if !is_over {
         until_the_job_has_ended(&receive, front_pid);

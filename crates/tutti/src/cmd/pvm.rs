@@ -57,7 +57,7 @@ pub(crate) fn execute(args: PvmArgs) -> anyhow::Result<Exit> {
     let ours = std::env::current_exe()?.into_os_string();
     let mut command = vec![ours, "pvm-manager".into(), "--".into()];
     command.extend(args.command);
-    super::alloc::alloc(&options, &args.job, &name, &command)
+    super::alloc::alloc(&options, &args.job, (&name, super::alloc::Words::Tutti), &command)
 }
 
 /// The process that serves a virtual machine, beside its job.

@@ -4,13 +4,14 @@ use clap::Args;
 use std::ffi::OsString;
 use tutti_client::{
     self, FILE_LETTERS, Inside, JobOptions, Label, OutputOptions, RunOptions, SCHEDULING, STDIO,
-    job_request, parse_input, pattern_parser,
+    TellEnds, job_request, parse_input, pattern_parser,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::{self, Exit};
 use tutti_types::FirstStep;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{InputTo, Stdio};
+use tutti_wire::local::JobRequest;
 use tutti_wire::script::{self, LineProblem};
 
 #[derive(Args, Debug)]
@@ -88,6 +89,10 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, conflicts_with_all = ["input", "pty", "panes"])]
     tell_ends: bool,
 
+    /// What is said of tasks that fail is in the words of srun
+    #[arg(long, hide = true)]
+    slurm_ends: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -164,6 +169,15 @@ fn script_head(program: &OsString) -> Option<(&str, Vec<u8>)> {
     script::is_script(&head).then(|| (name, head[..count].to_vec()))
 }
 
+/// The job that is asked for.
+///
+/// # Errors
+/// If its options are none of a job.
+pub(crate) fn asked_by(args: &RunArgs) -> anyhow::Result<JobRequest> {
+    let stdio = Stdio::FrontEnd { input: InputTo::Nobody };
+    job_request(&args.job, "interactive", &args.command, None, stdio)
+}
+
 pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     if let Some(script) = script_with_options(&args.command[0])? {
         say!("tutti: run ignores the #TUTTI and #SBATCH lines of {script}; submit does");
@@ -202,7 +216,11 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
             inside,
             terminal: args.pty,
             panes: args.panes,
-            tells_ends: args.tell_ends,
+            tells_ends: match (args.tell_ends, args.slurm_ends) {
+                (true, _) => TellEnds::Socket,
+                (false, true) => TellEnds::AsSlurm,
+                (false, false) => TellEnds::No,
+            },
         },
     )
 }

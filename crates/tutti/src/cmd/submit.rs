@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{counted, plain, print};
 use tutti_client::{
-    Asked, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, check_launch, job_request, output_file,
-    pattern_parser, serve_open_mpi, submit,
+    Asked, FAILURES, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, check_launch, job_request,
+    output_file, pattern_parser, serve_open_mpi, submit,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_types::limits::ARRAY_ELEMENTS_MAX;
-use tutti_types::{ArraySpec, Indices, JobId};
+use tutti_types::{ArraySpec, Indices, JobId, NoRespawn, OnNodeLoss};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
@@ -50,6 +50,10 @@ pub(crate) struct SubmitOptions {
     #[arg(long, conflicts_with = "deadline", help_heading = SCHEDULING)]
     hold: bool,
 
+    /// Never queue the job again once it has run: by no `requeue`, and on no loss of a node
+    #[arg(long, help_heading = FAILURES)]
+    no_requeue: bool,
+
     #[command(flatten)]
     after: AfterOptions,
 
@@ -78,6 +82,11 @@ pub(crate) struct SubmitOptions {
     append: bool,
 }
 
+/// Whether a job is queued again when a node is lost.
+const fn queues_again(rule: OnNodeLoss) -> bool {
+    matches!(rule, OnNodeLoss::Requeue | OnNodeLoss::Respawn { otherwise: NoRespawn::Requeue, .. })
+}
+
 impl SubmitOptions {
     /// The files that the options name.
     pub(super) fn stdio(&self) -> Stdio {
@@ -102,6 +111,11 @@ impl SubmitOptions {
     /// If a job that it is to start after is not there.
     pub(super) fn fill(&self, request: &mut JobRequest) -> anyhow::Result<()> {
         request.hold = self.hold;
+        request.no_requeue = self.no_requeue;
+        if self.no_requeue && queues_again(request.on_node_loss) {
+            let reason = "--no-requeue excludes --on-node-loss requeue; keep one of them";
+            return Err(coded(Code::BadValue, reason));
+        }
         request.array.clone_from(&self.array);
         if let Some(file) = &self.each_line {
             let (array, lines) = lines_of(file)?;

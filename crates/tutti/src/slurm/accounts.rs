@@ -9,11 +9,7 @@ use super::{print_version, wrong};
 use std::ffi::OsString;
 use tutti_client::output::print;
 
-/// The one account in Slurm's words.
-pub(super) const ACCOUNT: &str = "tutti";
-
-/// The one QOS in Slurm's words.
-pub(super) const QOS: &str = "normal";
+pub(super) use tutti_client::slurm::{ACCOUNT, QOS};
 
 const OF_SACCTMGR: &[Known] = &[
     flag("associations", Some('s')),

@@ -36,6 +36,7 @@ mod tests {
         assert_eq!(unfolded("a[1-3],b").unwrap(), ["a1", "a2", "a3", "b"]);
         assert_eq!(unfolded("n[08-10]").unwrap(), ["n08", "n09", "n10"]);
         assert_eq!(folded("a1,a2,a3 b").unwrap(), "a[1-3],b");
+        assert_eq!(folded("n08,n09,n10,n100,m7").unwrap(), "m7,n100,n[08-10]");
         assert!(unfolded("a[1").is_err());
     }
 }

@@ -385,6 +385,58 @@ impl Job {
         }
     }
 
+    /// When it ends at the latest, if it gets all of the time.
+    pub(super) fn expected_end_ms(&self) -> Option<u64> {
+        let left = self.report.time_left_ms.filter(|_| !self.state.has_ended())?;
+        (self.state == State::Running).then(|| wall_ms().saturating_add(left))
+    }
+
+    /// Whether tables show why it has ended instead of where it was.
+    pub(super) const fn is_listed_by_reason(&self) -> bool {
+        matches!(
+            self.state,
+            State::Pending | State::Timeout | State::OutOfMemory | State::Failed | State::NodeFail
+        )
+    }
+
+    /// What it waits for of other jobs, in the words of `sbatch`.
+    pub(super) fn dependency(&self) -> String {
+        let Some(details) = &self.details else { return String::new() };
+        let word = |after: &String| {
+            let (job, what) = after.split_once(':').unwrap_or((after, "ok"));
+            let delay = what.strip_prefix("start+").and_then(|it| it.strip_suffix('s'));
+            let delay = delay.and_then(|it| it.parse::<u64>().ok());
+            let (name, minutes) = match (what, delay) {
+                (_, Some(seconds)) => ("after", format!("+{}", seconds.div_ceil(60))),
+                ("start", None) => ("after", String::new()),
+                ("each", None) => ("aftercorr", String::new()),
+                ("any", None) => ("afterany", String::new()),
+                ("notok", None) => ("afternotok", String::new()),
+                (_, None) => ("afterok", String::new()),
+            };
+            format!("{name}:{job}{minutes}(unfulfilled)")
+        };
+        let between = if details.after_one { "?" } else { "," };
+        details.after.iter().map(word).collect::<Vec<String>>().join(between)
+    }
+
+    /// What it runs: of a batch job the script alone, without its arguments.
+    pub(super) fn command(&self) -> String {
+        let command = self.details.as_ref().map(|details| &details.command[..]).unwrap_or_default();
+        match command {
+            [script, ..] if self.is_batch() => script.clone(),
+            words => words.join(" "),
+        }
+    }
+
+    /// The name of its user's group and its number, where the user is known here.
+    pub(super) fn group(&self) -> Option<(String, u32)> {
+        let user = self.uid.map(nix::unistd::Uid::from_raw)?;
+        let gid = User::from_uid(user).ok().flatten()?.gid;
+        let group = nix::unistd::Group::from_gid(gid).ok().flatten();
+        Some((group.map_or_else(|| gid.to_string(), |group| group.name), gid.as_raw()))
+    }
+
     /// Exit status and signal: `2:0`, `0:15`.
     pub(super) fn exit_code(&self) -> String {
         match self.report.exit_code {

@@ -9,8 +9,8 @@ use super::{VERSION, files, or_null};
 use serde_json::{Map, Value, json};
 use tutti_client::slurm::cluster_name;
 use tutti_node::platform::time::wall_ms;
-use tutti_types::OnNodeLoss;
 use tutti_wire::host_list::format_host_list;
+use tutti_wire::report::JobReport;
 use tutti_wire::show::JobDetails;
 
 /// All that `squeue --json` prints.
@@ -131,12 +131,12 @@ fn queued(job: &Job) -> Value {
         "user_id": job.uid.unwrap_or(0),
         "user_name": report.user,
     });
-    let details = job.details.as_deref().map_or_else(|| json!({}), detailed);
+    let details = job.details.as_deref().map_or_else(|| json!({}), |it| detailed(report, it));
     joined([of_job, array(job), details])
 }
 
 /// What only the owner of a job and root see.
-fn detailed(details: &JobDetails) -> Value {
+fn detailed(report: &JobReport, details: &JobDetails) -> Value {
     let asked = &details.asked;
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     json!({
@@ -146,10 +146,10 @@ fn detailed(details: &JobDetails) -> Value {
         "excluded_nodes": text(&asked.exclude),
         "nice": details.nice,
         "required_nodes": text(&asked.only),
-        "requeue": asked.on_node_loss == OnNodeLoss::Requeue,
+        "requeue": !asked.no_requeue && report.submitted,
         "restart_cnt": details.requeues,
-        "standard_error": files(details, false),
-        "standard_output": files(details, true),
+        "standard_error": files(report, details, false),
+        "standard_output": files(report, details, true),
     })
 }
 
@@ -206,8 +206,8 @@ fn accounted(job: &Job, has_steps: bool) -> Value {
         "required": { "CPUs": report.processors },
         "restart_cnt": details.map_or(0, |it| it.requeues),
         "state": { "current": [job.state.words().0], "reason": job.reason() },
-        "stdout": details.map_or_else(String::new, |it| files(it, true)),
-        "stderr": details.map_or_else(String::new, |it| files(it, false)),
+        "stdout": details.map_or_else(String::new, |it| files(report, it, true)),
+        "stderr": details.map_or_else(String::new, |it| files(report, it, false)),
         "steps": steps,
         "submit_line": or_null(details.map_or_else(String::new, |it| it.command.join(" "))),
         "time": times(job),

@@ -80,10 +80,21 @@ pub(crate) fn execute(name: &str, command: Command, words: &[OsString]) -> u8 {
 
 /// Says what is wrong with a command line; the exit code.
 fn wrong(name: &str, problems: &[String]) -> u8 {
+    // What no option is called is said as getopt_long says it.
+    let is_of_getopt = |problem: &&String| options::GETOPT.iter().any(|it| problem.starts_with(it));
     for problem in problems {
-        say!("{name}: error: {problem}");
+        match is_of_getopt(&problem) {
+            true => say!("{name}: {problem}"),
+            false => say!("{name}: error: {problem}"),
+        }
     }
-    say!("Try '{name} --help' for more information");
+    if problems.iter().any(|problem| is_of_getopt(&problem)) {
+        if name != "sacct" {
+            say!("Try \"{name} --help\" for more information");
+        }
+        let starts_jobs = ["sbatch", "srun", "salloc"].contains(&name);
+        return if starts_jobs { 255 } else { 1 };
+    }
     1
 }
 
@@ -114,17 +125,17 @@ fn or_null(text: String) -> String {
     if text.is_empty() { "(null)".into() } else { text }
 }
 
-/// The file of a job's output or errors, as a pattern.
-fn files(details: &tutti_wire::show::JobDetails, is_output: bool) -> String {
+/// The file of a job's output or errors: filled in, unless each task or node has its own.
+fn files(
+    report: &tutti_wire::report::JobReport,
+    details: &tutti_wire::show::JobDetails,
+    is_output: bool,
+) -> String {
     use tutti_wire::launch::Stdio;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = match &details.stdio {
-        Stdio::Files { output, .. } if is_output => text(output),
-        Stdio::Files { output, error, .. } => text(error.as_ref().unwrap_or(output)),
+        Stdio::Files { output, .. } if is_output => output,
+        Stdio::Files { output, error, .. } => error.as_ref().unwrap_or(output),
         Stdio::FrontEnd { .. } | Stdio::Kept => return "(null)".into(),
     };
-    match name.starts_with('/') {
-        true => name,
-        false => format!("{}/{name}", text(&details.directory)),
-    }
+    tutti_node::output_files::file_name(name, report, details)
 }

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use tutti_wire::script::{SbatchValue, sbatch_options};
 use tutti_wire::units::shown;
 
+/// How `getopt_long` begins what it says of a word that is no option.
+pub(super) const GETOPT: [&str; 3] = ["unrecognized option", "invalid option", "option '"];
+
 /// Whether an option has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {

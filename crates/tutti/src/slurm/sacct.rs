@@ -2,11 +2,11 @@
 
 use super::accounts::ACCOUNT;
 use super::format::{duration, fitted, moment, plain};
-use super::jobs::{self, Job, Named, State};
+use super::jobs::{self, Job, State};
 use super::json;
 use super::options::{Known, Line, Order, flag, perhaps, read, value};
 use super::squeue::{name_of, own_name};
-use super::steps::{self, Step};
+use super::steps::{self, NamedStep, Step};
 use super::{print_version, wrong};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -167,7 +167,9 @@ const LONG: &str = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,AveVMSize,MaxRSS,
                     AllocCPUS,Elapsed,State,ExitCode,MaxDiskRead,MaxDiskWrite,AllocTRES";
 
 /// Fields that need more than a list of jobs has.
-const DETAILED: [&str; 10] = [
+const DETAILED: [&str; 12] = [
+    "DerivedExitCode",
+    "Restarts",
     "NodeList",
     "NNodes",
     "AllocNodes",
@@ -224,7 +226,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         return Ok(0);
     }
     add_details(&mut jobs, |job| needs_details || needs_steps && job.started_ms.is_some())?;
-    print(&table(&jobs, &fields, &line))?;
+    print(&table(&jobs, &fields, &which, &line))?;
     Ok(0)
 }
 
@@ -270,7 +272,7 @@ fn fields_of(line: &Line) -> Result<Vec<(Field, Option<isize>)>, String> {
 /// Which jobs are listed.
 #[derive(Debug, Default)]
 struct Which {
-    jobs: Vec<Named>,
+    jobs: Vec<NamedStep>,
     names_jobs: bool,
     since_ms: u64,
     until_ms: Option<u64>,
@@ -287,7 +289,7 @@ impl Which {
         let mut which = Self { names_jobs: line.has("jobs"), ..Self::default() };
         for item in line.items("jobs") {
             let job = item.split('+').next().unwrap_or_default();
-            which.jobs.push(Named::of(job).ok_or(format!("Invalid job id: {item}"))?);
+            which.jobs.push(NamedStep::of(job).ok_or(format!("Invalid job id: {item}"))?);
         }
         let at = |option: &str| line.last(option).map(slurm_moment).transpose();
         which.since_ms = match at("starttime")? {
@@ -324,6 +326,22 @@ impl Which {
             && self.until_ms.is_none_or(|until| job.submitted_ms <= until)
             && (self.nodes.is_empty()
                 || job.nodes().iter().any(|node| self.nodes.iter().any(|it| it == node)))
+    }
+}
+
+impl Which {
+    /// Whether a row of a job is listed: where steps are named, only these.
+    fn has_row(&self, job: &Job, row: Row<'_>) -> bool {
+        let step = match row {
+            Row::Job => None,
+            Row::First => Some(Step::first(job)),
+            Row::Further(step) => Some(Step::further(job, step)),
+        };
+        let has = |named: &NamedStep| match &step {
+            None => named.step.is_none() && named.jobs.has(job),
+            Some(step) => named.has(step),
+        };
+        self.jobs.is_empty() || self.jobs.iter().any(has)
     }
 }
 
@@ -367,7 +385,7 @@ fn found(which: &Which) -> anyhow::Result<Vec<Job>> {
     let mut all = BTreeMap::new();
     if which.names_jobs {
         for named in &which.jobs {
-            all.extend(named.all()?.into_iter().map(|job| (job.id(), job)));
+            all.extend(named.jobs.all()?.into_iter().map(|job| (job.id(), job)));
         }
     } else {
         let user = match which.users.as_deref() {
@@ -391,7 +409,7 @@ enum Row<'a> {
     Further(&'a StepReport),
 }
 
-fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], line: &Line) -> String {
+fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], which: &Which, line: &Line) -> String {
     let separator = line.last("delimiter").unwrap_or("|").to_owned();
     let style = match (line.has("parsable2"), line.has("parsable")) {
         (true, _) => Style::Separated { separator, at_end: false },
@@ -406,13 +424,14 @@ fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], line: &Line) -> String
         }
     }
     for job in jobs {
-        text.push_str(&row(fields, &style, |field| cell(job, Row::Job, field.0)));
+        let mut rows = vec![Row::Job];
         if !line.has("allocations") && job.started_ms.is_some() {
-            text.push_str(&row(fields, &style, |field| cell(job, Row::First, field.0)));
-            for step in job.steps.iter().filter(|step| step.state != "waiting") {
-                let step = Row::Further(step);
-                text.push_str(&row(fields, &style, |field| cell(job, step, field.0)));
-            }
+            rows.push(Row::First);
+            let steps = job.steps.iter().filter(|step| step.state != "waiting");
+            rows.extend(steps.map(Row::Further));
+        }
+        for it in rows.into_iter().filter(|it| which.has_row(job, *it)) {
+            text.push_str(&row(fields, &style, |field| cell(job, it, field.0)));
         }
     }
     text
@@ -475,7 +494,7 @@ fn cell_of_step(job: &Job, step: &StepReport, field: &str) -> Option<String> {
         "NNodes" | "AllocNodes" | "ReqNodes" => if_placed(nodes.len().to_string()),
         "NodeList" => if_placed(format_host_list(nodes)),
         "AllocTRES" => if_placed(format!("cpu={processors},node={}", nodes.len())),
-        "State" => state(shown.state(), job.uid),
+        "State" => state(shown.state(), None),
         "ExitCode" => steps::exit_code(step),
         "Submit" | "Eligible" | "Start" if is_placed => {
             shown.started_ms().map_or_else(|| "Unknown".into(), moment)
@@ -522,6 +541,12 @@ fn cell(job: &Job, row: Row<'_>, field: &str) -> String {
         }
         "Partition" => job.partition().into(),
         "Cluster" => tutti_client::slurm::cluster_name(),
+        // A script runs on the first node of its job.
+        "NodeList" if !is_job && job.is_batch() => format_host_list(Step::first(job).nodes()),
+        "NNodes" | "AllocNodes" | "ReqNodes" if !is_job && job.is_batch() => "1".into(),
+        "AllocCPUS" | "NCPUS" | "ReqCPUS" if !is_job && job.is_batch() => {
+            Step::first(job).processors().to_string()
+        }
         "AllocCPUS" if job.state == State::Pending => "0".into(),
         "AllocCPUS" | "NCPUS" | "ReqCPUS" => report.processors.to_string(),
         "NNodes" | "AllocNodes" | "ReqNodes" => job.node_count().to_string(),
@@ -537,15 +562,14 @@ fn cell(job: &Job, row: Row<'_>, field: &str) -> String {
             nodes => nodes,
         },
         "AllocTRES" | "ReqTRES" => format!("cpu={},node={}", report.processors, job.node_count()),
-        "State" => state(job.state, job.uid),
+        "State" => state(job.state, job.uid.filter(|_| is_job)),
+        "ExitCode" if is_job && job.state == State::Cancelled => "0:0".into(),
         "ExitCode" => job.exit_code(),
-        "DerivedExitCode" => "0:0".into(),
         "Submit" | "Eligible" => moment(job.submitted_ms),
         "Start" => at(job.started_ms),
         "End" => at(job.ended_ms),
         "Elapsed" => duration(job.elapsed_s()),
         "ElapsedRaw" => job.elapsed_s().to_string(),
-        "Planned" | "Reserved" => duration(report.waited_ms / 1000),
         "Suspended" => duration(report.suspended_ms / 1000),
         "CPUTime" => duration(job.elapsed_s().saturating_mul(report.processors.into())),
         "CPUTimeRAW" => job.elapsed_s().saturating_mul(report.processors.into()).to_string(),
@@ -553,15 +577,38 @@ fn cell(job: &Job, row: Row<'_>, field: &str) -> String {
         "TimelimitRaw" => {
             report.time_limit_ms.map_or("UNLIMITED".into(), |ms| (ms / 60_000).to_string())
         }
-        "User" => report.user.clone(),
-        "UID" => job.uid.map_or_else(String::new, |uid| uid.to_string()),
         "Account" => ACCOUNT.into(),
+        _ => of_job(job, field)
+            .or_else(|| used(job, row, field))
+            .or_else(|| detail(job, field))
+            .unwrap_or_default(),
+    }
+}
+
+/// What only a job has, and no step.
+fn of_job(job: &Job, field: &str) -> Option<String> {
+    Some(match field {
+        "Restarts" => job.details.as_ref().map_or(0, |details| details.requeues).to_string(),
+        "Reason" => match job.state {
+            State::Pending => job.reason().into(),
+            _ => "None".into(),
+        },
+        "Group" => job.group().map_or_else(String::new, |(name, _)| name),
+        "GID" => job.group().map_or_else(String::new, |(_, gid)| gid.to_string()),
+        "DerivedExitCode" => derived_exit_code(job),
+        "Planned" | "Reserved" => duration(job.report.waited_ms / 1000),
+        "User" => job.report.user.clone(),
+        "UID" => job.uid.map_or_else(String::new, |uid| uid.to_string()),
         "QOS" => "normal".into(),
         "Priority" => "1".into(),
-        "Restarts" => job.details.as_ref().map_or(0, |details| details.requeues).to_string(),
-        "Reason" => job.reason().into(),
-        _ => used(job, row, field).or_else(|| detail(job, field)).unwrap_or_default(),
-    }
+        _ => return None,
+    })
+}
+
+/// The highest exit code of the steps that a job's script started.
+fn derived_exit_code(job: &Job) -> String {
+    let ended = job.steps.iter().filter(|step| step.exit_code.is_some());
+    ended.max_by_key(|step| step.exit_code).map_or_else(|| "0:0".into(), steps::exit_code)
 }
 
 /// The state, with the user that cancelled where that is known.
@@ -605,7 +652,7 @@ fn detail(job: &Job, field: &str) -> Option<String> {
     let details = job.details.as_ref()?;
     Some(match field {
         "WorkDir" => String::from_utf8_lossy(&details.directory).into_owned(),
-        "StdOut" | "StdErr" => super::files(details, field == "StdOut"),
+        "StdOut" | "StdErr" => super::files(&job.report, details, field == "StdOut"),
         "SubmitLine" => details.command.join(" "),
         "ReqMem" => match details.asked.memory_per_task_bytes {
             Some(bytes) => format!("{}M", bytes >> 20),

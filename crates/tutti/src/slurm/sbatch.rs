@@ -108,7 +108,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     let request = request_of(options, &read.asked, (text, argv), &line)?;
     if read.has("test-only", &line) {
         // Directories and files may be made before the job is submitted.
-        return test_only(request);
+        return test_only(NAME, request);
     }
     check_launch(&request.launch)?;
     send(request, &read, &line)
@@ -243,7 +243,10 @@ fn request_of(
 }
 
 /// Says when such a job would start, and submits nothing.
-fn test_only(request: JobRequest) -> anyhow::Result<u8> {
+///
+/// # Errors
+/// If the instance does not answer.
+pub(super) fn test_only(name: &str, request: JobRequest) -> anyhow::Result<u8> {
     let partition = partition_of(&request);
     let each = request.processors_per_task.unwrap_or(1);
     let processors = request.tasks.saturating_mul(each);
@@ -254,7 +257,7 @@ fn test_only(request: JobRequest) -> anyhow::Result<u8> {
             let at = at.map_or_else(|| "an unknown time".into(), format::moment);
             let number = start.and_then(|start| start.job).map_or(0, |job| job.0);
             say!(
-                "{NAME}: Job {number} to start at {at} using {processors} processors in partition \
+                "{name}: Job {number} to start at {at} using {processors} processors in partition \
                  {partition}"
             );
             Ok(0)

@@ -1,10 +1,11 @@
 //! `scontrol`: shows jobs, nodes, partitions and the configuration, and changes what Tutti can
 //! change.
 
+use super::accounts::{ACCOUNT, QOS};
 use super::cluster::{Partition, nodes, partitions};
 use super::format::{duration, moment, plain};
 use super::hosts::{folded, unfolded};
-use super::jobs::{self, Job, MIN_JOB_AGE_S, Named};
+use super::jobs::{self, Job, MIN_JOB_AGE_S, Named, State};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::steps::{NamedStep, Step, running, with_steps};
 use super::{or_null, print_version, sinfo, wrong};
@@ -12,7 +13,9 @@ use crate::cmd::job_range::{find_elements, parted, say_left_out};
 use std::ffi::OsString;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::print;
+use tutti_node::codes::code_of;
 use tutti_types::{ClassName, Indices, JobId, Nanos};
+use tutti_wire::code::Code;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::{ArrayOrder, LimitChange, NodeChange, Reply, Request};
 use tutti_wire::report::{NodeReport, Target};
@@ -275,24 +278,27 @@ fn job_itself(job: &Job) -> Block {
     let limit = report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration(ms / 1000));
     let details = job.details.as_deref();
     let asked = details.map(|details| &details.asked);
-    let requeue = asked.is_some_and(|it| it.on_node_loss == tutti_types::OnNodeLoss::Requeue);
+    let requeue = asked.is_some_and(|it| !it.no_requeue) && job.report.submitted;
     vec![
         first_line(job),
         vec![
             ("UserId", format!("{}({uid})", report.user)),
-            ("GroupId", "(null)".into()),
+            (
+                "GroupId",
+                job.group().map_or("(null)".into(), |(name, gid)| format!("{name}({gid})")),
+            ),
             ("MCS_label", "N/A".into()),
         ],
         vec![
             ("Priority", "1".into()),
             ("Nice", details.map_or(0, |it| it.nice).to_string()),
-            ("Account", "(null)".into()),
-            ("QOS", "normal".into()),
+            ("Account", ACCOUNT.into()),
+            ("QOS", QOS.into()),
         ],
         vec![
             ("JobState", job.state.words().0.into()),
             ("Reason", job.reason().into()),
-            ("Dependency", "(null)".into()),
+            ("Dependency", or_null(job.dependency())),
         ],
         vec![
             ("Requeue", u8::from(requeue).to_string()),
@@ -307,10 +313,17 @@ fn job_itself(job: &Job) -> Block {
             ("TimeMin", "N/A".into()),
         ],
         vec![("SubmitTime", moment(job.submitted_ms)), ("EligibleTime", moment(job.submitted_ms))],
+        vec![("AccrueTime", moment(job.submitted_ms))],
         vec![
             ("StartTime", at(job.started_ms)),
-            ("EndTime", at(job.ended_ms)),
+            ("EndTime", at(job.ended_ms.or_else(|| job.expected_end_ms()))),
             ("Deadline", "N/A".into()),
+        ],
+        vec![
+            ("SuspendTime", "None".into()),
+            ("SecsPreSuspend", "0".into()),
+            ("LastSchedEval", at(Some(job.started_ms.unwrap_or(job.submitted_ms)))),
+            ("Scheduler", "Main".into()),
         ],
     ]
 }
@@ -323,8 +336,11 @@ fn job_place(job: &Job) -> Block {
     let each = asked.and_then(|asked| asked.processors_per_task).unwrap_or(1);
     let memory = asked.and_then(|asked| asked.memory_per_task_bytes);
     let directory = details.map(|it| String::from_utf8_lossy(&it.directory).into_owned());
-    let file = |is_output| details.map_or("(null)".into(), |it| super::files(it, is_output));
+    let file =
+        |is_output| details.map_or("(null)".into(), |it| super::files(report, it, is_output));
     let nodes = job.nodes();
+    let count = job.node_count();
+    let tres = format!("cpu={},node={count},billing={}", report.processors, report.processors);
     let mut block = vec![
         vec![("Partition", job.partition().into()), ("AllocNode:Sid", "N/A".into())],
         vec![
@@ -340,10 +356,19 @@ fn job_place(job: &Job) -> Block {
             ("CPUs/Task", each.to_string()),
             ("ReqB:S:C:T", "0:0:*:*".into()),
         ],
-        vec![("TRES", format!("cpu={},node={}", report.processors, job.node_count()))],
+        vec![("ReqTRES", tres.clone())],
+        vec![("AllocTRES", if job.state == State::Pending { "(null)".into() } else { tres })],
+        vec![
+            ("Socks/Node", "*".into()),
+            ("NtasksPerN:B:S:C", "0:0:*:*".into()),
+            ("CoreSpec", "*".into()),
+        ],
         vec![
             ("MinCPUsNode", each.to_string()),
-            ("MinMemoryCPU", memory.map_or("0".into(), |bytes| format!("{}M", bytes >> 20))),
+            match memory {
+                Some(bytes) => ("MinMemoryCPU", format!("{}M", bytes >> 20)),
+                None => ("MinMemoryNode", "0".into()),
+            },
             ("MinTmpDiskNode", "0".into()),
         ],
         vec![("Features", "(null)".into()), ("DelayBoot", "00:00:00".into())],
@@ -354,8 +379,7 @@ fn job_place(job: &Job) -> Block {
             ("Network", "(null)".into()),
         ],
     ];
-    block
-        .push(vec![("Command", or_null(details.map_or(String::new(), |it| it.command.join(" "))))]);
+    block.push(vec![("Command", or_null(job.command()))]);
     block.push(vec![("WorkDir", or_null(directory.unwrap_or_default()))]);
     block.push(vec![("StdErr", file(false))]);
     block.push(vec![("StdIn", "/dev/null".into())]);
@@ -490,6 +514,22 @@ fn node_block(node: &NodeReport, partitions: &str) -> Vec<Vec<(&'static str, Str
             ("MCS_label", "N/A".into()),
         ],
         vec![("Partitions", partitions.to_owned())],
+        vec![(
+            "CfgTRES",
+            format!(
+                "cpu={},mem={}M,billing={}",
+                node.processors,
+                node.memory_bytes >> 20,
+                node.processors
+            ),
+        )],
+        vec![(
+            "AllocTRES",
+            match node.processors_used {
+                0 => String::new(),
+                used => format!("cpu={used}"),
+            },
+        )],
     ];
     if let Some(reason) = node.drained.as_ref().filter(|reason| !reason.is_empty()) {
         block.push(vec![("Reason", reason.clone())]);
@@ -515,6 +555,7 @@ fn partition_block(
     nodes: &[NodeReport],
 ) -> Vec<Vec<(&'static str, String)>> {
     let processors: u64 = nodes.iter().map(|node| u64::from(node.processors)).sum();
+    let memory = nodes.iter().map(|node| node.memory_bytes >> 20).sum::<u64>();
     let limit = partition.most_s.map_or("UNLIMITED".into(), duration);
     let default = if partition.is_default { "YES" } else { "NO" };
     vec![
@@ -529,26 +570,39 @@ fn partition_block(
             ("DefaultTime", "NONE".into()),
             ("DisableRootJobs", "NO".into()),
             ("ExclusiveUser", "NO".into()),
+            ("ExclusiveTopo", "NO".into()),
+            ("GraceTime", "0".into()),
             ("Hidden", "NO".into()),
         ],
         vec![
             ("MaxNodes", "UNLIMITED".into()),
             ("MaxTime", limit),
             ("MinNodes", "0".into()),
+            ("LLN", "NO".into()),
             ("MaxCPUsPerNode", "UNLIMITED".into()),
+            ("MaxCPUsPerSocket", "UNLIMITED".into()),
         ],
         vec![("Nodes", or_null(format_host_list(nodes.iter().map(|node| node.name.as_str()))))],
         vec![
+            ("PriorityJobFactor", "1".into()),
             ("PriorityTier", "1".into()),
             ("RootOnly", "NO".into()),
+            ("ReqResv", "NO".into()),
             ("OverSubscribe", "FORCE".into()),
         ],
-        vec![("PreemptMode", "GANG,SUSPEND".into())],
+        vec![("OverTimeLimit", "NONE".into()), ("PreemptMode", "GANG,SUSPEND".into())],
         vec![
             ("State", "UP".into()),
             ("TotalCPUs", processors.to_string()),
             ("TotalNodes", nodes.len().to_string()),
+            ("SelectTypeParameters", "NONE".into()),
         ],
+        vec![("JobDefaults", "(null)".into())],
+        vec![("DefMemPerNode", "UNLIMITED".into()), ("MaxMemPerNode", "UNLIMITED".into())],
+        vec![(
+            "TRES",
+            format!("cpu={processors},mem={memory}M,node={},billing={processors}", nodes.len()),
+        )],
     ]
 }
 
@@ -658,10 +712,46 @@ fn order(request: &Request, line: &Line) -> anyhow::Result<u8> {
         Ok(_) => unexpected(),
         Err(error) => {
             if !line.has("quiet") {
-                say!("{NAME}: error: {error:#}");
+                say_why(request, &error);
             }
             Ok(1)
         }
+    }
+}
+
+/// Says why an order failed. What clients look for is in Slurm's words.
+fn say_why(request: &Request, error: &anyhow::Error) {
+    let (job, is_hold) = match request {
+        Request::Hold { job } | Request::Release { job } => (*job, true),
+        Request::Requeue { job, .. }
+        | Request::SetTimeLimit { job, .. }
+        | Request::SetJobClass { job, .. } => (*job, false),
+        Request::Suspend { target } | Request::Resume { target } => (target.job, false),
+        Request::ChangeNodes { .. } if code_of(error) == Code::NoSuchNodes => {
+            say!("slurm_update error: Invalid node name specified");
+            return;
+        }
+        _ => {
+            say!("{NAME}: error: {error:#}");
+            return;
+        }
+    };
+    let has_ended = || matches!(jobs::one(job), Ok(Some(job)) if job.state.has_ended());
+    let why = match code_of(error) {
+        Code::NoJob if has_ended() => "Job has already finished",
+        Code::NoJob => "Invalid job id specified",
+        _ if has_ended() => "Job has already finished",
+        Code::Improper if matches!(request, Request::Requeue { .. }) => {
+            "Requested operation is presently disabled"
+        }
+        _ => {
+            say!("{NAME}: error: {error:#}");
+            return;
+        }
+    };
+    say!("{why} for job {job}");
+    if is_hold {
+        say!("slurm_suspend error: {why}");
     }
 }
 
@@ -732,6 +822,10 @@ fn update_nodes(list: &str, settings: &[(String, &str)]) -> anyhow::Result<u8> {
     let value = |name: &str| settings.iter().find(|(it, _)| it == name).map(|(_, value)| *value);
     let state = value("state").unwrap_or_default().to_ascii_lowercase();
     let reason = value("reason").unwrap_or_default().trim_matches('"').to_owned();
+    if state == "drain" && reason.is_empty() {
+        say!("You must specify a reason when DOWNING or DRAINING a node. Request denied");
+        return Ok(1);
+    }
     let change = match state.as_str() {
         "drain" => NodeChange::Drain { reason },
         "resume" | "undrain" | "idle" => NodeChange::Resume,

@@ -57,11 +57,11 @@ How: -h/--noheader, -l/--long, -s/--summarize, -N/--Node, -o/--format, -O/--Form
 -R/--list-reasons. SINFO_FORMAT and SINFO_PARTITION count.
 ";
 
-const DEFAULT: &str = "%9P %.5a %.10l %.6D %.6t %N";
-const LONG: &str = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
-const SUMMARY: &str = "%9P %.5a %.10l %.16F %N";
-const BY_NODE: &str = "%10N %.6D %9P %6t";
-const BY_NODE_LONG: &str = "%10N %.6D %9P %11T %.4c %.8z %.6m %.8d %.6w %.8f %20E";
+const DEFAULT: &str = "%#P %.5a %.10l %.6D %.6t %N";
+const LONG: &str = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
+const SUMMARY: &str = "%#P %.5a %.10l %.16F %N";
+const BY_NODE: &str = "%#N %.6D %.#P %6t";
+const BY_NODE_LONG: &str = "%#N %.6D %.#P %11T %.4c %.8z %.6m %.8d %.6w %.8f %20E";
 const REASONS: &str = "%20E %12U %19H %N";
 
 /// A column: its letter, its names for `-O` and its heading.
@@ -129,6 +129,10 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         line.problems
             .push(format!("--{json} is not available; `tutti nodes --json` has all fields"));
     }
+    if line.has("all") && line.has("partition") {
+        let problem = "Conflicting options, -a and -p, specified. Please choose one or the other.";
+        line.problems.push(problem.into());
+    }
     let columns = format_of(&line).map_err(|problem| line.problems.push(problem));
     let wanted = line.last("nodes").map(super::hosts::unfolded).transpose();
     let wanted = wanted.map_err(|problem| line.problems.push(problem));
@@ -164,7 +168,16 @@ fn format_of(line: &Line) -> Result<Vec<Piece<Column>>, String> {
         (false, true) => LONG,
         (false, false) => set.as_deref().unwrap_or(DEFAULT),
     };
-    format::letters(built_in, letter)
+    format::letters(&with_widths(built_in), letter)
+}
+
+/// A built-in format in which `%#P` and `%#N` are as wide as the longest name needs.
+fn with_widths(format: &str) -> String {
+    const LEAST: usize = 9;
+    let of_partition = |it: &Partition| it.name.len() + usize::from(it.is_default);
+    let partition = partitions().iter().map(of_partition).max().unwrap_or(0).max(LEAST);
+    let node = nodes().iter().map(|it| it.name.len()).max().unwrap_or(0).max(LEAST);
+    format.replace("#P", &format!("{partition}P")).replace("#N", &format!("{node}N"))
 }
 
 fn partitions_of(line: &Line) -> Vec<Partition> {
@@ -231,7 +244,7 @@ fn table(
     } else {
         for partition in partitions {
             let groups = groups(nodes, partition, columns);
-            if groups.is_empty() {
+            if groups.is_empty() && !line.has("list-reasons") {
                 add(partition, &[]);
             }
             groups.iter().for_each(|group| add(partition, group));

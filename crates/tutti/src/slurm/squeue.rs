@@ -91,7 +91,7 @@ const COLUMNS: &[(Option<char>, &[&str], &str)] = &[
     (Some('P'), &["partition"], "PARTITION"),
     (Some('j'), &["name"], "NAME"),
     (Some('u'), &["username"], "USER"),
-    (Some('U'), &["userid"], "USER"),
+    (Some('U'), &["userid"], "UID"),
     (Some('g'), &["groupname"], "GROUP"),
     (Some('G'), &["groupid"], "GROUP"),
     (Some('t'), &["statecompact"], "ST"),
@@ -146,7 +146,8 @@ const COLUMNS: &[(Option<char>, &[&str], &str)] = &[
 ];
 
 /// Columns whose cells need more than a list of jobs has.
-const DETAILED: [&str; 10] = [
+const DETAILED: [&str; 11] = [
+    "dependency",
     "restartcnt",
     "minmemory",
     "mincpus",
@@ -261,7 +262,7 @@ const STEP_COLUMNS: &[(Option<char>, &[&str], &str)] = &[
     (Some('j'), &["stepname", "name"], "NAME"),
     (Some('P'), &["partition"], "PARTITION"),
     (Some('u'), &["username"], "USER"),
-    (Some('U'), &["userid"], "USER"),
+    (Some('U'), &["userid"], "UID"),
     (Some('M'), &["timeused"], "TIME"),
     (Some('l'), &["timelimit"], "TIME_LIMIT"),
     (Some('N'), &["nodelist", "nodes"], "NODELIST"),
@@ -390,6 +391,11 @@ impl Which {
             which.all_states = which.states.is_none();
         }
         which.users = or_set("user", "SQUEUE_USERS").iter().map(|user| name_of(user)).collect();
+        for user in &which.users {
+            if user.parse::<u32>().is_err() && !is_user(user) {
+                say!("{NAME}: error: Invalid user: {}", format::plain(user));
+            }
+        }
         if line.has("me") {
             which.users = vec![own_name()];
         }
@@ -427,6 +433,10 @@ impl Which {
             && (self.nodes.is_empty()
                 || job.nodes().iter().any(|node| self.nodes.iter().any(|it| it == node)))
     }
+}
+
+fn is_user(name: &str) -> bool {
+    nix::unistd::User::from_name(name).is_ok_and(|user| user.is_some())
 }
 
 /// The user's name, of a name or number.
@@ -552,14 +562,16 @@ fn cell(job: &Job, column: &str) -> String {
         "numcpus" => report.processors.to_string(),
         "numtasks" => report.slots.unwrap_or(report.tasks).to_string(),
         "reasonlist" => match nodes() {
-            nodes if nodes.is_empty() => format!("({})", job.reason()),
+            nodes if nodes.is_empty() || job.is_listed_by_reason() => {
+                format!("({})", job.reason())
+            }
             nodes => nodes,
         },
         "nodelist" => nodes(),
         "reason" => job.reason().into(),
         "batchhost" => job.nodes().first().map_or("n/a".into(), |node| (*node).to_owned()),
         "starttime" => at(job.started_ms),
-        "endtime" => at(job.ended_ms.or_else(|| expected_end(job))),
+        "endtime" => at(job.ended_ms.or_else(|| job.expected_end_ms())),
         "submittime" => moment(job.submitted_ms),
         "account" => ACCOUNT.into(),
         "qos" => QOS.into(),
@@ -573,27 +585,18 @@ fn cell(job: &Job, column: &str) -> String {
         "licenses" => super::or_null(report.resources.join(",")),
         "tres-alloc" => format!("cpu={},node={}", report.processors, job.node_count()),
         _ => match &job.details {
-            Some(details) => detail(details, column),
+            Some(details) => detail(job, details, column),
             None => "(null)".into(),
         },
     }
 }
 
-/// When a job ends at the latest, if it gets all of the time.
-fn expected_end(job: &Job) -> Option<u64> {
-    let left = job.report.time_left_ms.filter(|_| !job.state.has_ended())?;
-    (job.state == State::Running).then(|| wall_ms().saturating_add(left))
-}
-
 fn group(job: &Job, by_name: bool) -> String {
-    let user = job.uid.map(nix::unistd::Uid::from_raw);
-    let user = user.and_then(|uid| nix::unistd::User::from_uid(uid).ok().flatten());
-    let Some(user) = user else { return "(null)".into() };
-    let found = nix::unistd::Group::from_gid(user.gid).ok().flatten().filter(|_| by_name);
-    found.map_or_else(|| user.gid.to_string(), |group| group.name)
+    let shown = |(name, gid): (String, u32)| if by_name { name } else { gid.to_string() };
+    job.group().map_or_else(|| "(null)".into(), shown)
 }
 
-fn detail(details: &JobDetails, column: &str) -> String {
+fn detail(job: &Job, details: &JobDetails, column: &str) -> String {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     match column {
         "minmemory" => match details.asked.memory_per_task_bytes {
@@ -601,13 +604,14 @@ fn detail(details: &JobDetails, column: &str) -> String {
             None => "0".into(),
         },
         "mincpus" => details.asked.processors_per_task.unwrap_or(1).to_string(),
-        "command" => details.command.join(" "),
+        "command" => job.command(),
+        "dependency" => super::or_null(job.dependency()),
         "workdir" => String::from_utf8_lossy(&details.directory).into_owned(),
         "reqnodes" => text(&details.asked.only),
         "excnodes" => text(&details.asked.exclude),
         "restartcnt" => details.requeues.to_string(),
         "nice" => details.nice.to_string(),
-        "stdout" | "stderr" => super::files(details, column == "stdout"),
+        "stdout" | "stderr" => super::files(&job.report, details, column == "stdout"),
         _ => "(null)".into(),
     }
 }

@@ -212,7 +212,8 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     }
     line.problems.extend(refusals(&line));
     if line.rest.is_empty() && !line.has("test-only") && line.problems.is_empty() {
-        line.problems.push("no program is named; write it behind the options".into());
+        say!("{NAME}: fatal: No command given to execute.");
+        return Ok(1);
     }
     if line.rest.iter().any(|word| word == ":") {
         line.problems.push("':' is not available: a job has tasks of one program".into());
@@ -249,6 +250,9 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     let args = command.try_get_matches_from(words).and_then(|it| RunArgs::from_arg_matches(&it));
     match args.and_then(|args| args.check().map(|()| args)) {
         Ok(args) => {
+            if line.has("test-only") {
+                return super::sbatch::test_only(NAME, run::asked_by(&args)?);
+            }
             if let Some(file) = line.last("input").filter(|file| !is_tasks(file)) {
                 read_from(file)?;
             }
@@ -302,7 +306,9 @@ pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
     let job = command.try_get_matches_from(&words).and_then(|it| JobOptions::from_arg_matches(&it));
     match job {
         Ok(job) => {
-            alloc::alloc(&words, &job, "alloc", &line.rest).map(tutti_node::exit::Exit::code)
+            let said = if line.has("quiet") { alloc::Words::None } else { alloc::Words::Slurm };
+            let name = ("interactive", said);
+            alloc::alloc(&words, &job, name, &line.rest).map(tutti_node::exit::Exit::code)
         }
         Err(error) => Ok(wrong(NAME, &[crate::cmd::usage::what_is_wrong(&error, NAME)])),
     }
@@ -499,7 +505,7 @@ fn of_outer_job(name: &str) -> String {
 
 /// The words of `tutti run`.
 fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
-    let mut words: Vec<OsString> = vec!["--slurm".into()];
+    let mut words: Vec<OsString> = vec!["--slurm".into(), "--slurm-ends".into()];
     if is_step() {
         // Options of jobs were left out: it is no job.
         words.push("--only-step".into());
@@ -536,9 +542,6 @@ fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
                 words.extend(names.map(|name| OsString::from(of_outer_job(name))));
             }
         }
-    }
-    if line.has("test-only") {
-        words.push("--when".into());
     }
     words.push("--".into());
     words.extend(match line.rest.is_empty() {

@@ -149,12 +149,21 @@ impl<'a> Step<'a> {
 
     /// How many processors it has.
     pub(super) fn processors(&self) -> u32 {
-        let Some(step) = self.further else { return self.job.report.processors };
+        let Some(step) = self.further else { return self.processors_of_first() };
         let numbers = |it: &String| {
             let list = it.split(':').nth(1)?.parse::<tutti_types::Indices>().ok()?;
             Some(list.count())
         };
         step.placement.iter().filter_map(numbers).fold(0, u32::saturating_add)
+    }
+
+    /// Those of what its job began with: a script has those of its node.
+    fn processors_of_first(&self) -> u32 {
+        let all = self.job.report.processors;
+        let details = self.job.details.as_ref().filter(|_| self.name == StepName::Batch);
+        let node = details.and_then(|details| details.nodes.first());
+        let list = node.and_then(|node| node.processors.parse::<tutti_types::Indices>().ok());
+        list.map_or(all, |list| list.count().min(all))
     }
 
     /// How long ago it began, in milliseconds; for what its job began with, the time of its turns.

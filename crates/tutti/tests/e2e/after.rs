@@ -2,6 +2,7 @@
 
 use crate::harness::Instance;
 use crate::recovery::kill_daemon;
+use crate::slurm::{faced, slurm};
 use std::fs;
 
 /// Submits a job, and says its number.
@@ -90,4 +91,33 @@ fn a_singleton_waits_for_jobs_of_its_name_and_scripts_for_sbatch_can_ask_too() {
         (out(&instance, &next), out(&instance, both.trim())),
         ("first\n".into(), "both\n".into())
     );
+}
+
+#[test]
+fn a_job_starts_so_long_after_another_by_the_name_of_slurm_too() {
+    let instance = faced();
+    let nap = ["sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep $NAP"];
+    slurm(&instance, &nap).expect(0);
+    instance.wait_for_state(1, "running");
+    let after = ["sbatch", "-d", "after:1+5", "-o", "/dev/null", "--wrap", "true"];
+    slurm(&instance, &after).expect(0);
+    let words = ["squeue", "-h", "-j", "2", "-o", "%t %r %E"];
+    let shown = slurm(&instance, &words).expect(0).text();
+    assert_eq!(shown, "PD Dependency after:1+5(unfulfilled)\n");
+    let job = instance.tutti(&["show", "--json", "2"]).expect(0).json();
+    assert_eq!(job[0]["details"]["after"], serde_json::json!(["1:start+300s"]), "{job}");
+    // It is counted from the start of a job that has ended, too.
+    instance.tutti(&["submit", "-o", "/dev/null", "--after", "1:start+1s", "true"]).expect(0);
+    instance.tutti(&["wait", "3"]).expect(0);
+    instance.tutti(&["cancel", "1"]).expect(0);
+    instance.tutti(&["wait", "1"]);
+    instance.tutti(&["submit", "--after", "1:start+1h", "true"]).expect(0);
+    assert_eq!(instance.wait_for_state(4, "queued")["wait"], "begin");
+    kill_daemon(&instance, "controller");
+    assert_eq!(instance.wait_for_state(2, "queued")["wait"], "after");
+    for wrong in ["1:start+", "1:start+x", "1:ok+5m"] {
+        assert_ne!(instance.tutti(&["submit", "--after", wrong, "true"]).code, 0, "{wrong}");
+    }
+    instance.tutti(&["cancel", "2", "4"]).expect(0);
+    instance.expect_no_nappers();
 }

@@ -2,10 +2,11 @@
 //! administrators say.
 
 use crate::cluster::Bed;
-use crate::harness::{Done, Instance, Running};
+use crate::harness::{Done, Instance, PATIENCE, Running};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// The commands of the administrator's page on clusters: the one at the head, the one of another
 /// machine, and those of a user.
@@ -24,21 +25,27 @@ fn told() -> [Vec<String>; 3] {
 /// A line as a user types it at a node.
 #[track_caller]
 pub(crate) fn type_in(bed: &Bed, number: usize, line: &str) -> Done {
-    type_in_to(bed.node(number).command("sh"), bed, line)
+    type_in_within(bed, number, line, PATIENCE)
+}
+
+/// The same, for lines that take longer.
+#[track_caller]
+pub(crate) fn type_in_within(bed: &Bed, number: usize, line: &str, limit: Duration) -> Done {
+    type_in_to(bed.node(number).command("sh"), bed, line, limit)
 }
 
 /// The same by an ordinary user.
 fn type_in_as_user(bed: &Bed, number: usize, line: &str) -> Done {
     let mut shell = bed.node(number).command("setpriv");
     shell.args(["--reuid=1234", "--regid=1234", "--clear-groups", "sh"]);
-    type_in_to(shell, bed, line)
+    type_in_to(shell, bed, line, PATIENCE)
 }
 
-fn type_in_to(mut shell: Command, bed: &Bed, line: &str) -> Done {
+fn type_in_to(mut shell: Command, bed: &Bed, line: &str, limit: Duration) -> Done {
     let path = std::env::var("PATH").unwrap_or_default();
     let bin = bed.audit.program.parent().unwrap().display();
     shell.args(["-c", line]).env("PATH", format!("{bin}:{path}")).current_dir(&bed.audit.work);
-    Running::start(shell).wait()
+    Running::start(shell).wait_within(limit)
 }
 
 /// The line with which another machine joins, as it was printed.

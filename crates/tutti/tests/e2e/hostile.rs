@@ -95,6 +95,7 @@ fn request() -> JobRequest {
         nodes: tutti_wire::local::NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: tutti_types::OnNodeLoss::default(),
+        no_requeue: false,
         within: None,
         hold: false,
         after: None,

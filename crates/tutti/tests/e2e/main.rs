@@ -97,6 +97,7 @@ mod sharing;
 mod show;
 mod sim;
 mod slurm;
+mod slurm_golden;
 mod slurm_steps;
 mod spawn;
 mod squatters;

@@ -117,3 +117,23 @@ fn an_element_of_an_array_is_queued_again_alone_and_an_array_as_far_as_it_runs()
     instance.tutti(&["requeue", "1"]).expect(1);
     instance.expect_no_nappers();
 }
+
+#[test]
+fn a_job_that_must_not_be_queued_again_stays_what_it_is() {
+    let instance = faced();
+    slurm(&instance, &["sbatch", "--no-requeue", "-o", "/dev/null", "--wrap", "sleep $NAP"])
+        .expect(0);
+    instance.wait_for_state(1, "running");
+    instance.tutti(&["requeue", "1"]).expect(1).says("it was submitted with --no-requeue");
+    let words = "Requested operation is presently disabled for job 1";
+    slurm(&instance, &["scontrol", "requeue", "1"]).expect(1).says(words);
+    let shown = instance.tutti(&["show", "--json", "1"]).expect(0).json();
+    assert_eq!(shown[0]["details"]["no_requeue"], true, "{shown}");
+    let both = ["submit", "--no-requeue", "--on-node-loss", "requeue", "true"];
+    let refused = instance.tutti(&both);
+    assert_ne!(refused.code, 0);
+    refused.says("--no-requeue excludes --on-node-loss requeue");
+    instance.tutti(&["cancel", "1"]).expect(0);
+    instance.tutti(&["wait", "1"]);
+    instance.expect_no_nappers();
+}

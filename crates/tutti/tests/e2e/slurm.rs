@@ -289,7 +289,7 @@ fn squeue_lists_elements_and_json_and_knows_the_one_account() {
     assert_eq!(job["time_limit"]["number"], 90);
     assert_eq!(job["cpus"]["number"], 1);
     let output = job["standard_output"].as_str().unwrap();
-    assert!(output.ends_with("/out-%j"), "{job}");
+    assert!(output.ends_with("/out-2"), "{job}");
     assert_eq!(json["errors"].as_array().unwrap().len(), 0);
     slurm(&instance, &["scancel", "--me"]).expect(0);
     eventually("it ends", || instance.nappers().is_empty().then_some(()));

@@ -131,7 +131,7 @@ const OPTIONS: &[SlurmOption] = &[
         Always,
         Only { value: "ALL", hint: "a job gets the whole environment; use env in the script" },
     ),
-    option("no-requeue", None, Never, Meaning::Always),
+    option("no-requeue", None, Never, Flag("--no-requeue")),
     option("propagate", None, Optional, Meaning::Always),
     option("oversubscribe", Some('s'), Optional, Meaning::Always),
     option("share", None, Optional, Meaning::Always),
@@ -431,8 +431,14 @@ impl Mail {
     }
 }
 
-const DEPENDENCY: &str = "use afterok, afternotok, afterany, aftercorr or after, each with :JOB, or singleton, with commas between \
+const DEPENDENCY: &str = "use afterok, afternotok, afterany, aftercorr or after, each with :JOB, after:JOB+MINUTES, or singleton, with commas between \
                           them if all are needed and ? if one is enough";
+
+/// A number, which may be zero.
+fn count(text: &str) -> Option<u32> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_plain { text.parse().ok() } else { None }
+}
 
 /// The jobs that a job starts after, as `sbatch` reads them. Other than here, a job that can never
 /// start stays.
@@ -459,11 +465,17 @@ fn dependency(value: &str) -> Option<Vec<String>> {
         };
         let before = jobs.len();
         for job in fields {
+            // Five minutes after its start: 7+5.
+            let (job, minutes) = match job.split_once('+') {
+                Some((job, minutes)) if what == "start" => (job, format!("+{}m", count(minutes)?)),
+                Some(_) => return None,
+                None => (job, String::new()),
+            };
             // A job, or an element of an array: 7_3.
             for number in job.splitn(2, '_') {
                 parse_count(number).ok()?;
             }
-            jobs.push(format!("{job}:{what}"));
+            jobs.push(format!("{job}:{what}{minutes}"));
         }
         if jobs.len() == before {
             return None;

@@ -312,6 +312,7 @@ fn asked(job: &JobReport, asked: &Asked) -> String {
     };
     words.extend(bad_exit.map(str::to_owned));
     words.push(format!("on the loss of a node: {}", on_node_loss(asked.on_node_loss)));
+    words.extend(asked.no_requeue.then(|| "never queued again".into()));
     words.join(", ")
 }
 
