@@ -147,6 +147,7 @@ fn compared(slurm: &str, ours: &str, on_purpose: &str) -> String {
 }
 
 #[test]
+#[ignore = "takes long: `tests/long e2e` runs it"]
 fn commands_print_what_slurm_prints() {
     let bed = Bed::up_with_processors(2, 2);
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/slurm_golden/scenario.sh");
