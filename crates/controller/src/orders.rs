@@ -193,7 +193,7 @@ impl Driver {
         if full { Err(Forbidden::TooManyMoved) } else { Ok(()) }
     }
 
-    /// Promises that a move has broken, from each job and when it was to start at the latest.
+    /// Promises that an order has broken, from each job and when it was to start at the latest.
     fn broken_promises(
         &self,
         core: &Core,
@@ -265,10 +265,11 @@ impl Driver {
                         entry.time_limit = limit;
                     }
                 }
-                self.apply(&Event::SetTimeLimit { job, limit });
-                // Their owners were told.
                 self.decision.broken.clear();
-                self.reply(token, &Reply::Done);
+                self.apply(&Event::SetTimeLimit { job, limit });
+                let broken = std::mem::take(&mut self.decision.broken);
+                let broken = self.broken_promises(&self.core, broken);
+                self.reply(token, &Reply::Moved { broken });
             }
             Err(problem) => self.fail(token, problem),
         }

@@ -852,7 +852,7 @@ pub enum Reply {
         /// Why, if more is known of a failure.
         why: String,
     },
-    /// The job has its place, or would have.
+    /// The job has its place or time limit, or would have.
     Moved {
         /// The jobs whose promised starts that breaks, by number.
         broken: Vec<BrokenPromise>,

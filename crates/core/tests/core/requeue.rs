@@ -115,7 +115,7 @@ fn a_job_that_must_not_be_queued_again_runs_once() {
     let mut c = Cluster::with_nodes(&[2, 2]);
     let on_node_loss = OnNodeLoss::Requeue;
     let once = JobSpec { no_requeue: true, on_node_loss, ..job(2) };
-    let id = c.submit(once.clone());
+    let id = c.submit(once);
     c.requeue(id, false);
     assert!(runs(&c, id), "it was not asked to end");
     let node = c.core.parts(id)[0].node;

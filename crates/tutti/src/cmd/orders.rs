@@ -46,7 +46,7 @@ Examples:
 
 The time is that of the job's own turns, what it has run included. Shorter limits \
 are for owners, too, longer ones for administrators. Promised starts that a longer \
-limit breaks are shown to the owners of the jobs.";
+limit breaks are listed here, and shown to the owners of the jobs.";
 
 #[derive(Args, Debug)]
 #[command(after_help = LIMIT_EXAMPLES)]
@@ -73,8 +73,24 @@ fn limit_change(text: &str) -> Result<LimitChange, String> {
 
 pub(crate) fn limit(args: &LimitArgs) -> anyhow::Result<Exit> {
     each(&targets_of(&args.jobs, false)?, |target| {
-        order(&Request::SetTimeLimit { job: target.job, limit: args.limit })
+        let request = Request::SetTimeLimit { job: target.job, limit: args.limit };
+        let Reply::Moved { broken } = ask(&request)? else { return unexpected() };
+        list_broken(broken, "the new limit has broken", "is");
+        Ok(())
     })
+}
+
+/// Lists promises that an order breaks.
+fn list_broken(broken: Vec<BrokenPromise>, breaks: &str, is: &str) {
+    for BrokenPromise { job, user, promised_s, now_s } in broken {
+        let promised = format_seconds(promised_s);
+        let now = now_s
+            .map_or("no start".to_owned(), |it| format!("a start within {}", format_seconds(it)));
+        say!(
+            "tutti: job {job} of {user} was promised a start within {promised}; {breaks} that, and \
+             {now} {is} promised instead"
+        );
+    }
 }
 
 /// What `hold --help` ends with.
@@ -187,18 +203,9 @@ pub(crate) fn move_job(args: &MoveArgs) -> anyhow::Result<Exit> {
     let Reply::Moved { broken } = ask(&Request::Move { job, before, dry_run })? else {
         return unexpected();
     };
-    for BrokenPromise { job, user, promised_s, now_s } in broken {
-        let promised = format_seconds(promised_s);
-        let now = now_s
-            .map_or("no start".to_owned(), |it| format!("a start within {}", format_seconds(it)));
-        let (breaks, is) = match dry_run {
-            true => ("would break", "would be"),
-            false => ("has broken", "is"),
-        };
-        say!(
-            "tutti: job {job} of {user} was promised a start within {promised}; the move {breaks} \
-             that, and {now} {is} promised instead"
-        );
+    match dry_run {
+        true => list_broken(broken, "the move would break", "would be"),
+        false => list_broken(broken, "the move has broken", "is"),
     }
     Ok(Exit::OK)
 }

@@ -708,7 +708,7 @@ fn targets(word: &str) -> anyhow::Result<Vec<Target>> {
 /// Sends an order; the exit code.
 fn order(request: &Request, line: &Line) -> anyhow::Result<u8> {
     match ask(request) {
-        Ok(Reply::Done | Reply::Nodes { .. }) => Ok(0),
+        Ok(Reply::Done | Reply::Nodes { .. } | Reply::Moved { .. }) => Ok(0),
         Ok(_) => unexpected(),
         Err(error) => {
             if !line.has("quiet") {

@@ -146,6 +146,25 @@ fn promises_that_a_move_breaks_are_named_to_the_administrator_and_the_owner() {
 }
 
 #[test]
+fn promises_that_a_longer_limit_breaks_are_named_to_the_administrator() {
+    let instance = Instance::of_the_system().up();
+    let line = ["params", "policy=space", "discipline=conservative", "order=arrival"];
+    instance.tutti(&line).expect(0);
+    let nap = ["--exclusive", "-t", "1h", "-o", "/dev/null", "sleep", &instance.nap];
+    let runs = instance.submit(&nap).to_string();
+    let words = [&["submit", "--parsable"][..], &nap].concat();
+    let waits = Running::start(instance.command_as(Some(NOBODY), &words)).wait().expect(0);
+    let promised = waits.text().trim().to_owned();
+    instance.wait_for_state(promised.parse().unwrap(), "queued");
+    let named = format!("job {promised} of nobody was promised a start within");
+    let longer = instance.tutti(&["limit", &runs, "+1h"]).expect(0);
+    longer.says(&named).says("the new limit has broken that, and a start within");
+    // One that breaks nothing names nothing.
+    assert_eq!(instance.tutti(&["limit", &runs, "-1h"]).expect(0).err, "");
+    instance.tutti(&["cancel", "--now", "--all"]).expect(0);
+}
+
+#[test]
 fn a_job_gets_another_time_limit_while_it_runs() {
     let instance = Instance::of_the_system().up();
     let as_owner = |words: &[&str]| Running::start(instance.command_as(Some(NOBODY), words)).wait();
