@@ -38,7 +38,6 @@ fn spec(tasks: u32) -> JobSpec {
         resources: Vec::new(),
         nodes: NodeWish::default(),
         on_node_loss: OnNodeLoss::default(),
-        no_requeue: false,
         on_bad_exit: OnBadExit::default(),
     }
 }

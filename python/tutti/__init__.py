@@ -139,6 +139,7 @@ class JobInfo:
     position: Optional[int] = None
     wait: Optional[str] = None
     behind: Optional[int] = None
+    swapped_bytes: Optional[int] = None
     first: Optional[str] = None
     slots: Optional[int] = None
     array: Optional[Dict[str, Any]] = None

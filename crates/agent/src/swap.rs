@@ -232,8 +232,9 @@ impl Agent {
 
     /// A controller that takes over orders anew what is to be moved.
     pub(super) fn end_swaps(&mut self) {
-        for job in self.processes.swaps.under_way.keys().copied().collect::<Vec<_>>() {
-            self.end_swap(job);
+        // They stay: the next order about a job waits for the end of the one before.
+        for under_way in self.processes.swaps.under_way.values() {
+            under_way.is_off.store(true, Ordering::Relaxed);
         }
     }
 

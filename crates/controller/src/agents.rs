@@ -657,7 +657,6 @@ impl Driver {
         held: &[LaunchId],
         same_keeper: bool,
     ) {
-        self.repeat_swaps(node);
         let now = self.now();
         for &launch in launched.iter().filter(|launch| !held.contains(launch)) {
             if launch.is_further() {
@@ -705,6 +704,8 @@ impl Driver {
                 self.tell_node(node, ToAgent::Kill { launch });
             }
         }
+        // Behind the launches: an agent does nothing for a job that it does not know.
+        self.repeat_swaps(node);
     }
 
     /// Whether all of a job on a node was over and reported, under this controller or another.

@@ -161,7 +161,7 @@ impl Driver {
             notify: of_element(whole.notify.as_deref(), element),
         };
         self.memory.journal.note_job(&made);
-        let shown = self.shown_of(view.spec, made.accepted_ms);
+        let shown = self.shown_of(job, view.spec, made.accepted_ms);
         let mut entry =
             Entry { shown, ..Entry::new(made, (view.spec, view.first), view.queue, launch) };
         entry.element = element;

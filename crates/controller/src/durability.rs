@@ -338,7 +338,7 @@ impl Driver {
             let launch = shelf.take_over((name, beside), segments, former);
             let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
             entry.array = Some(view.array.clone());
-            entry.shown = self.shown_of(view.spec, entry.accepted_ms);
+            entry.shown = self.shown_of(id, view.spec, entry.accepted_ms);
             self.users.submitted.note(entry.credentials.uid, entry.key, id);
             self.arrays.insert(id, Box::new(entry));
             return;

@@ -106,7 +106,7 @@ impl Driver {
             );
             return wrong(Code::Improper, why);
         }
-        if view.spec.no_requeue {
+        if self.core.runs_once(job) {
             let why = format!(
                 "job {job} can't be queued again: it was submitted with --no-requeue; submit it \
                  again"

@@ -62,7 +62,7 @@ impl Shown {
 
 impl Driver {
     /// What is kept of a job that is accepted now.
-    pub(super) fn shown_of(&self, spec: &JobSpec, accepted_ms: u64) -> Shown {
+    pub(super) fn shown_of(&self, job: JobId, spec: &JobSpec, accepted_ms: u64) -> Shown {
         let names = |nodes: &mut dyn Iterator<Item = NodeId>| {
             // More names than fit are cut off.
             let some = nodes.take(SHOWN_LIST_BYTES_MAX).map(|node| self.node_name(node));
@@ -81,7 +81,7 @@ impl Driver {
             exclusive: wish.exclusive,
             on_bad_exit: spec.on_bad_exit,
             on_node_loss: spec.on_node_loss,
-            no_requeue: spec.no_requeue,
+            no_requeue: self.core.runs_once(job),
         };
         let mut shown = Shown { asked, ..Shown::default() };
         shown.states.note("queued", accepted_ms);
@@ -91,7 +91,7 @@ impl Driver {
     /// The same of a job that an earlier controller accepted, and perhaps started.
     pub(super) fn shown_again(&self, job: JobId, entry: &Entry) -> Shown {
         let Some(view) = self.core.job(job, self.now()) else { return Shown::default() };
-        let mut shown = self.shown_of(view.spec, entry.accepted_ms);
+        let mut shown = self.shown_of(job, view.spec, entry.accepted_ms);
         if let Some(started) = entry.started {
             shown.states.note("running", moment_ms(entry, started));
         }

@@ -91,6 +91,7 @@ struct Array {
     vacate: Option<Nanos>,
     /// Whether the memory of each may leave while it does not run.
     swap: bool,
+    no_requeue: bool,
     args: PolicyArgs,
     array: ArraySpec,
     /// The elements that are no jobs yet.
@@ -314,6 +315,11 @@ impl Arrays {
         }
     }
 
+    /// Whether the elements of an array are never queued again once they have run.
+    pub(crate) fn run_once(&self, array: JobId) -> bool {
+        self.arrays.get(&array).is_some_and(|array| array.no_requeue)
+    }
+
     /// Whether no element of an array will start that has not started by now.
     pub(crate) fn has_started(&self, array: JobId) -> bool {
         self.arrays.get(&array).is_some_and(|it| it.has_started)
@@ -379,6 +385,7 @@ impl Core {
             checkpoint: options.checkpoint,
             vacate: options.vacate,
             swap: options.swap,
+            no_requeue: options.no_requeue,
             args: options.args.clone(),
             array: array.clone(),
             waiting,
@@ -566,6 +573,7 @@ impl Core {
                 warning,
                 vacate,
                 swap: array.swap,
+                no_requeue: array.no_requeue,
                 args,
                 checkpoint,
                 ..SubmitOptions::default()

@@ -168,6 +168,8 @@ pub struct Core {
     pub(crate) roll_out: RollOut,
     /// The jobs whose memory may leave, and those whose memory has.
     pub(crate) swaps: Swaps,
+    /// The jobs that are never queued again once they have run.
+    pub(crate) run_once: BTreeSet<JobId>,
 }
 
 impl Core {
@@ -232,6 +234,7 @@ impl Core {
             devices: Devices::default(),
             roll_out: RollOut::default(),
             swaps: Swaps::default(),
+            run_once: BTreeSet::new(),
         };
         core.follow_settings();
         core
@@ -588,6 +591,7 @@ impl Core {
             checkpoints,
             roll_out,
             swaps,
+            run_once,
             kills: _,
         } = self;
         let mut digest = Digest::new();
@@ -599,7 +603,7 @@ impl Core {
         (by_use, renewals, overrun).hash(&mut digest);
         (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
         (freed, timed, devices, checkpoints, roll_out, vacates).hash(&mut digest);
-        (features, respawns, swaps).hash(&mut digest);
+        (features, respawns, swaps, run_once).hash(&mut digest);
         digest.finish()
     }
 
@@ -704,6 +708,9 @@ impl Core {
         }
         if options.swap {
             self.swaps.note(id);
+        }
+        if options.no_requeue {
+            self.run_once.insert(id);
         }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));

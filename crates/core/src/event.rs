@@ -534,6 +534,9 @@ pub struct SubmitOptions {
     pub checkpoint: Option<Checkpoint>,
     /// Whether its memory may leave while it is suspended or preempted.
     pub swap: bool,
+    /// Whether it is never queued again once it has run: neither by request nor since a node was
+    /// lost.
+    pub no_requeue: bool,
 }
 
 impl Event {

@@ -34,9 +34,9 @@ pub(crate) enum Loss {
 }
 
 /// How often a job may be in line again.
-const fn requeues_max(spec: &JobSpec) -> u32 {
+const fn requeues_max(spec: &JobSpec, once: bool) -> u32 {
     match spec.on_node_loss {
-        _ if spec.attached || spec.no_requeue => 0,
+        _ if spec.attached || once => 0,
         OnNodeLoss::Requeue | OnNodeLoss::Respawn { otherwise: NoRespawn::Requeue, .. } => {
             REQUEUES_MAX
         }
@@ -45,22 +45,23 @@ const fn requeues_max(spec: &JobSpec) -> u32 {
 }
 
 impl Record {
-    /// Whether a job that has come to this end is to be in line again.
-    pub(crate) const fn goes_on_in_line(&self, residence: &Residence) -> bool {
+    /// Whether a job that has come to this end is to be in line again. One that runs `once` is only
+    /// by an order that was taken in before.
+    pub(crate) const fn goes_on_in_line(&self, residence: &Residence, once: bool) -> bool {
         let is_asked = matches!(residence.reason(), Some(EndReason::Requeued { .. }));
         let lost =
             matches!(residence.course, Course::Killed { reason: EndReason::NodeLost(_), .. });
-        let is_lost = lost && self.requeues < requeues_max(&self.spec);
+        let is_lost = lost && self.requeues < requeues_max(&self.spec, once);
         (is_asked || is_lost) && !self.asked_to_end
     }
 
     /// Notes that a job is to end for this reason. `false`: nothing is to be done, since only a job
     /// that runs, without a front end that waits for its end, can be in line again, unless it asked
     /// not to be.
-    pub(crate) fn note_order(&mut self, reason: EndReason) -> bool {
+    pub(crate) fn note_order(&mut self, reason: EndReason, once: bool) -> bool {
         let is_requeue = matches!(reason, EndReason::Requeued { .. });
         match &mut self.phase {
-            _ if is_requeue && (self.spec.attached || self.spec.no_requeue) => return false,
+            _ if is_requeue && (self.spec.attached || once) => return false,
             Phase::Queued { .. } if is_requeue => return false,
             Phase::Resident(residence) if !is_requeue => residence.forget_requeue(reason),
             Phase::Queued { .. } | Phase::Resident(_) => {}
@@ -71,6 +72,12 @@ impl Record {
 }
 
 impl Core {
+    /// Whether a job, or an array, is never queued again once it has run.
+    #[must_use]
+    pub fn runs_once(&self, job: JobId) -> bool {
+        self.run_once.contains(&job) || self.arrays.run_once(job)
+    }
+
     /// A job has lost what it had on a node. To be called before nothing of it is there.
     pub(crate) fn loss_on(&mut self, job: JobId, node: NodeId) -> Loss {
         let (now, respawns) = (self.now, self.may_respawn(job));

@@ -174,13 +174,14 @@ impl Core {
         }
         let had = self.ledger.service(record.id, self.now);
         let saver = self.checkpoint(record.id);
+        let once = self.runs_once(record.id);
         let saves = saver.is_some();
         let has_something = had >= NOTHING_TO_SAVE || saver.is_some_and(|it| it.spec.saves_image());
         match saves {
-            true if (is_over || !has_something) && !record.spec.no_requeue => Some(Way::Anew),
+            true if (is_over || !has_something) && !once => Some(Way::Anew),
             true if residence.place.is_home() && self.can_be_asked(record.id) => Some(Way::Saves),
             true => None,
-            false if record.spec.no_requeue => None,
+            false if once => None,
             false => (record.spec.on_node_loss == OnNodeLoss::Requeue).then_some(Way::Anew),
         }
     }

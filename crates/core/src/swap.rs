@@ -25,7 +25,7 @@ use crate::action::Action;
 use crate::controller::Core;
 use crate::event::Event;
 use crate::policy::WaitReason;
-use crate::state::record::{Part, Residence};
+use crate::state::record::{Course, Part, Residence};
 use crate::termination::memory_of;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -208,6 +208,8 @@ impl Core {
         if let Some(swap) = self.swaps.jobs.get_mut(&job) {
             if swap.course == SwapCourse::Out {
                 swap.course = SwapCourse::Wanted;
+            }
+            if !self.swaps.wanted.contains(&job) {
                 self.swaps.wanted.push(job);
             }
             return false;
@@ -230,7 +232,9 @@ impl Core {
         }
         let mut claimed = BTreeSet::new();
         for job in self.swaps.wanted.clone() {
-            if !self.residence(job).is_some_and(Residence::may_come_back) {
+            // Lost tasks may start again on other nodes.
+            let is_killed = |it: &Residence| matches!(it.course, Course::Killed { .. });
+            if self.residence(job).is_none_or(is_killed) {
                 self.swaps.wanted.retain(|&other| other != job);
                 continue;
             }

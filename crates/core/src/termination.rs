@@ -27,8 +27,9 @@ impl Core {
         reason: EndReason,
         actions: &mut Vec<Action>,
     ) {
+        let once = self.runs_once(job);
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        if !record.note_order(reason) {
+        if !record.note_order(reason, once) {
             return;
         }
         let kill_at = now + record.spec.grace;
@@ -64,7 +65,8 @@ impl Core {
         reason: EndReason,
         actions: &mut Vec<Action>,
     ) {
-        if self.jobs.get_mut(&job).is_some_and(|record| !record.note_order(reason)) {
+        let once = self.runs_once(job);
+        if self.jobs.get_mut(&job).is_some_and(|record| !record.note_order(reason, once)) {
             return;
         }
         match self.jobs.get(&job).map(|record| &record.phase) {
@@ -171,6 +173,7 @@ impl Core {
             self.checkpoints.forget(job);
             self.vacates.forget(job);
             self.swaps.forget(job);
+            self.run_once.remove(&job);
             self.roll_out.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
@@ -221,7 +224,8 @@ impl Core {
         let saved = answer.and_then(|it| it.requeue).filter(|_| !record.asked_to_end);
         let is_lost = matches!(residence.reason(), Some(EndReason::NodeLost(_)));
         let is_out = is_lost && self.roll_out.has_taken(job) && !record.asked_to_end;
-        if saved.is_some() || is_out || record.goes_on_in_line(residence) {
+        let once = self.runs_once(job);
+        if saved.is_some() || is_out || record.goes_on_in_line(residence, once) {
             self.roll_out.note_out(job, residence.parts.iter().map(|part| part.node));
             let hold = residence.reason() == Some(EndReason::Requeued { hold: true });
             let hold = hold || saved == Some(true);
@@ -242,6 +246,7 @@ impl Core {
         self.warnings.forget(job);
         self.vacates.forget(job);
         self.swaps.forget(job);
+        self.run_once.remove(&job);
         self.respawns.forget(job);
         self.checkpoints.forget(job);
         self.roll_out.forget(job);

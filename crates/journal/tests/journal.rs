@@ -102,7 +102,6 @@ fn spec(tasks: u32) -> JobSpec {
         resources: Vec::new(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: OnNodeLoss::default(),
-        no_requeue: false,
     }
 }
 

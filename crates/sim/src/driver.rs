@@ -479,7 +479,6 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 resources: Vec::new(),
                 nodes: NodeWish::default(),
                 on_node_loss: OnNodeLoss::default(),
-                no_requeue: false,
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };

@@ -52,9 +52,6 @@ pub struct JobSpec {
     pub on_bad_exit: OnBadExit,
     /// What becomes of it when a node is lost.
     pub on_node_loss: OnNodeLoss,
-    /// Whether it is never queued again once it has run: neither by request nor since a node was
-    /// lost.
-    pub no_requeue: bool,
 }
 
 impl JobSpec {

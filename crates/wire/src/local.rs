@@ -639,7 +639,7 @@ pub struct JobRequest {
     pub on_bad_exit: OnBadExit,
     /// See [`tutti_types::JobSpec::on_node_loss`].
     pub on_node_loss: OnNodeLoss,
-    /// See [`tutti_types::JobSpec::no_requeue`].
+    /// See `no_requeue` of the options of a submission in the core.
     pub no_requeue: bool,
     /// The job that waits for this one: `tutti run` was started by a task of it.
     pub within: Option<JobId>,

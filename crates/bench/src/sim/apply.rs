@@ -119,7 +119,6 @@ impl Full {
             deadline: None,
             nodes: tutti_types::NodeWish::default(),
             on_node_loss: tutti_types::OnNodeLoss::default(),
-            no_requeue: false,
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

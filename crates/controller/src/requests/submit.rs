@@ -303,7 +303,6 @@ impl Driver {
             resources: request.resources,
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
-            no_requeue: request.no_requeue,
         };
         let job = self.new_job(credentials, (key, notify), launch.name().to_owned());
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
@@ -348,6 +347,7 @@ impl Driver {
             args: std::mem::take(&mut request.policy_args),
             checkpoint: request.checkpoint,
             swap: request.swap,
+            no_requeue: request.no_requeue,
         }
     }
 
@@ -585,7 +585,7 @@ impl Driver {
         let made = Job { job, launch: launch.segments(), ..made };
         self.memory.journal.note_job(&made);
         self.users.submitted.note(uid, made.key, job);
-        let shown = self.shown_of(&spec, made.accepted_ms);
+        let shown = self.shown_of(job, &spec, made.accepted_ms);
         if made.notify.is_some() {
             self.want_notifier();
         }

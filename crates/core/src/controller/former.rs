@@ -79,6 +79,7 @@ impl From<FormerCore> for Core {
             devices: Devices::default(),
             roll_out: RollOut::default(),
             swaps: Swaps::default(),
+            run_once: BTreeSet::new(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -75,7 +75,6 @@ fn a_policy_is_added_by_one_file_and_the_list() {
             deadline: None,
             nodes: tutti_types::NodeWish::default(),
             on_node_loss: tutti_types::OnNodeLoss::default(),
-            no_requeue: false,
             on_bad_exit: OnBadExit::Continue,
         };
         apply(core, &Event::Submit { request: RequestId(0), spec });

@@ -53,7 +53,6 @@ impl Machine {
             deadline: None,
             nodes: tutti_types::NodeWish::default(),
             on_node_loss: tutti_types::OnNodeLoss::default(),
-            no_requeue: false,
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

@@ -29,7 +29,7 @@ fn at(c: &Cluster, seconds: u64) -> Begin {
     Begin { at: ClusterTime(c.now) + Nanos::from_secs(seconds), unix_ms: 77 }
 }
 
-fn submit_with(c: &mut Cluster, spec: JobSpec, options: SubmitOptions) -> Option<JobId> {
+pub(crate) fn submit_with(c: &mut Cluster, spec: JobSpec, options: SubmitOptions) -> Option<JobId> {
     c.submits(|request| Event::submit(request, spec, options))
 }
 

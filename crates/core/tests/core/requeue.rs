@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, job};
 use crate::scenarios::why;
-use tutti_core::{Event, HeldBy, JobState, WaitReason};
+use tutti_core::{Event, HeldBy, JobState, SubmitOptions, WaitReason};
 use tutti_types::{ClusterTime, EndReason, JobId, JobSpec, OnNodeLoss, TaskStatus};
 
 fn state(c: &Cluster, job: JobId) -> JobState {
@@ -114,8 +114,9 @@ fn a_lost_node_ends_a_requeued_job_by_its_rule_and_stops_no_requeue() {
 fn a_job_that_must_not_be_queued_again_runs_once() {
     let mut c = Cluster::with_nodes(&[2, 2]);
     let on_node_loss = OnNodeLoss::Requeue;
-    let once = JobSpec { no_requeue: true, on_node_loss, ..job(2) };
-    let id = c.submit(once);
+    let options = SubmitOptions { no_requeue: true, ..SubmitOptions::default() };
+    let id = crate::begin::submit_with(&mut c, JobSpec { on_node_loss, ..job(2) }, options);
+    let id = id.unwrap();
     c.requeue(id, false);
     assert!(runs(&c, id), "it was not asked to end");
     let node = c.core.parts(id)[0].node;

@@ -237,8 +237,19 @@ const fn of_checkpoint(news: CheckpointNews) -> &'static str {
 }
 
 fn submitted_with(options: &SubmitOptions) -> String {
-    let SubmitOptions { queue, hold, first, after, begin, warning, vacate, args, checkpoint, swap } =
-        options;
+    let SubmitOptions {
+        queue,
+        hold,
+        first,
+        after,
+        begin,
+        warning,
+        vacate,
+        args,
+        checkpoint,
+        swap,
+        no_requeue,
+    } = options;
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
     let first = match first {
@@ -260,7 +271,8 @@ fn submitted_with(options: &SubmitOptions) -> String {
     let vacate =
         vacate.map_or(String::new(), |lead| format!(", to vacate {lead} before its turns end"));
     let swap = if *swap { ", may be swapped out" } else { "" };
-    format!("{queue}{hold}{first}{after}{begin}{warning}{vacate}{swap}{checkpoint}{args}")
+    let once = if *no_requeue { ", runs once" } else { "" };
+    format!("{queue}{hold}{first}{after}{begin}{warning}{vacate}{swap}{once}{checkpoint}{args}")
 }
 
 fn after_words(after: &AfterJobs) -> String {

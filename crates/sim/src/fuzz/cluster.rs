@@ -37,7 +37,6 @@ pub fn job(tasks: u32) -> JobSpec {
         deadline: None,
         nodes: NodeWish::default(),
         on_node_loss: OnNodeLoss::default(),
-        no_requeue: false,
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }

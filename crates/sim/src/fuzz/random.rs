@@ -266,7 +266,6 @@ fn spec(random: &mut Random) -> JobSpec {
             respawn,
             respawn,
         ]),
-        no_requeue: random.one_in(8),
         // Now and then more tasks than there are processors.
         ..job(if tasks == 7 { 11 } else { tasks })
     }

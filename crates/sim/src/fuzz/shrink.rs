@@ -300,7 +300,6 @@ fn simpler_spec(spec: &JobSpec) -> Vec<JobSpec> {
     all.push(JobSpec { resources: Vec::new(), ..spec.clone() });
     all.push(JobSpec { on_bad_exit: usual.on_bad_exit, ..spec.clone() });
     all.push(JobSpec { on_node_loss: usual.on_node_loss, ..spec.clone() });
-    all.push(JobSpec { no_requeue: false, ..spec.clone() });
     all.push(JobSpec { nodes: usual.nodes, ..spec.clone() });
     all.retain(|other| other != spec && other.tasks > 0);
     all

@@ -331,7 +331,8 @@ impl Step {
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
             Self::SubmitSwapping(spec) => {
-                let options = SubmitOptions { swap: true, ..SubmitOptions::default() };
+                let no_requeue = spec.tasks.is_multiple_of(3);
+                let options = SubmitOptions { swap: true, no_requeue, ..SubmitOptions::default() };
                 let spec = JobSpec { movable: false, ..(**spec).clone() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }

@@ -72,7 +72,9 @@ impl Collected {
         let is_program = |(key, _): &(Vec<u8>, Vec<u8>)| key == b"subcmd";
         let first = fields.iter().position(is_program).unwrap_or(fields.len());
         let (of_all, mut rest) = fields.split_at(first);
-        while let Some((_, behind)) = rest.split_first() {
+        while let Some((_, behind)) = rest.split_first()
+            && collected.refused.is_none()
+        {
             let end = 1 + behind.iter().position(is_program).unwrap_or(behind.len());
             let part = Part::of_fields(&rest[..end], of_all);
             rest = &rest[end..];

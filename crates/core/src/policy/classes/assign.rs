@@ -229,7 +229,9 @@ impl Core {
         let all_there =
             |part: &Part| on(part.node).is_some_and(|set| part.processors.is_subset(set));
         if let Some(residence) = own.filter(|_| !self.is_movable(job)) {
-            return residence.parts.iter().all(all_there).then(|| residence.parts.clone());
+            // Where others have its memory, it would wait for them in the place of one of them.
+            let has_room = residence.parts.iter().all(all_there) && self.may_swap_in(job);
+            return has_room.then(|| residence.parts.clone());
         }
         let spec = &record.spec;
         let room = |node| self.room_for(job, own, node);
