@@ -360,6 +360,7 @@ impl Driver {
         entry.has_told_front = launched.is_some();
         entry.requeues = view.requeues;
         entry.started_on = view.placements.iter().map(|part| part.node).collect();
+        entry.images_on.extend(self.core.image_of(id));
         entry.shown = self.shown_again(id, &entry);
         if view.spec.attached {
             // It may be on a node that is out of reach.
