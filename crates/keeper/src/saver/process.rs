@@ -20,7 +20,7 @@ use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -272,8 +272,7 @@ impl Saver {
         let children = fs::read_to_string(format!("{outside}/thread-self/children"))
             .context("the kernel does not list children (CONFIG_PROC_CHILDREN)")?;
         let is_it = |number: &i32| {
-            let status = fs::read_to_string(format!("{outside}/{number}/status"));
-            let status = status.unwrap_or_default();
+            let status = read_status(&format!("{outside}/{number}"));
             let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
             let last = numbers.and_then(|line| line.split_whitespace().next_back()?.parse().ok());
             last == Some(child)
@@ -329,19 +328,26 @@ impl Saver {
         judge(&new, status)?;
         let numbers: Vec<String> = numbers()?.iter().map(u32::to_string).collect();
         fs::write(new.join(NUMBERS), numbers.join("\n"))?;
+        sync_files(&new).context("cannot write the image to the disk")?;
         remove_tree(&old)?;
         match fs::rename(&image, &old) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         fs::rename(&new, &image)?;
+        // The one before it goes when a crash of the machine can't take this one any more.
+        sync(&self.kept).context("cannot write the image to the disk")?;
         let _ = remove_tree(&old);
         Ok(())
     }
 
     /// Has CRIU restore the processes.
     fn restore(&mut self) -> anyhow::Result<()> {
-        let image = self.kept.join(IMAGE);
+        let (image, old) = (self.kept.join(IMAGE), self.kept.join(OLD));
+        if !image.exists() && old.exists() {
+            // The machine has crashed before the one that followed it had its name.
+            fs::rename(&old, &image)?;
+        }
         let numbers = fs::read_to_string(image.join(NUMBERS)).context("there is no whole image")?;
         let taken = numbers.lines().map(str::parse).collect::<Result<BTreeSet<u32>, _>>();
         let taken = taken.context("the image is damaged")?;
@@ -359,7 +365,7 @@ impl Saver {
         let own = std::process::id();
         // All others are below it.
         let is_child = |number: &&u32| {
-            let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+            let status = read_status(&format!("/proc/{number}"));
             status.lines().any(|line| line == format!("PPid:\t{own}"))
         };
         let root = numbers.iter().find(is_child).context("nothing was restored")?;
@@ -435,6 +441,22 @@ fn plain(processors: &[u32]) -> Spawn<'_> {
         isolated: false,
         adopts_orphans: false,
     }
+}
+
+/// Writes an image to the disk: its files, and its directory.
+fn sync_files(image: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(image)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            sync(&entry.path())?;
+        }
+    }
+    sync(image)
+}
+
+/// Writes a file to the disk, or the names in a directory.
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// Whether CRIU has done it.
@@ -518,9 +540,15 @@ fn check_room(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The file `status` of a process; empty if it has ended. A name of a process is any bytes.
+fn read_status(process: &str) -> String {
+    let status = fs::read(format!("{process}/status")).unwrap_or_default();
+    String::from_utf8_lossy(&status).into_owned()
+}
+
 /// What a process has in memory that is no file's, in bytes; nothing for a thread.
 fn memory_of(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let status = read_status(&format!("/proc/{process}"));
     let of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
