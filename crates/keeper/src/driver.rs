@@ -218,6 +218,7 @@ impl Keeper {
     /// Ends and removes what an earlier keeper has left.
     pub(super) fn remove_leftovers(&self) {
         leftovers::remove(&self.options);
+        saver::remove_gone(&self.context.launching.images);
     }
 
     fn run(&mut self) -> anyhow::Result<()> {

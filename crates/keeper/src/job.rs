@@ -502,10 +502,10 @@ impl Job {
         let task = &mut self.tasks[index];
         task.usage.add(usage);
         let Phase::Running(process) = &mut task.phase else { return };
-        let mut told = None;
+        let (mut told, mut had_root) = (None, false);
         if let Some(minder) = &mut process.minder {
             minder.listen();
-            told = minder.told;
+            (told, had_root) = (minder.told, minder.root.is_some());
             if let Some(token) = minder.token.take() {
                 context.watches.remove(&minder.fd, token);
             }
@@ -523,7 +523,10 @@ impl Job {
         }
         let (status, detail) = match told {
             Some(told) => self.judge_saver(told, context),
-            None => self.judge(index, end),
+            None => {
+                let end = self.judge(index, end);
+                self.or_not_restored(had_root, end)
+            }
         };
         self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
         if let Some(input) = self.tasks[index].input.take() {

@@ -42,9 +42,21 @@ impl Removal {
     }
 }
 
+static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(BOUNDS));
+
+/// Has a thread remove what belongs to a user, by this function.
+pub(super) fn beside(user: u32, remove: impl FnOnce() + Send + 'static) -> Removal {
+    let (done, wait) = sync_channel(1);
+    let work = move || {
+        remove();
+        drop(done);
+    };
+    WORKERS.start(user, Box::new(work));
+    Removal(wait)
+}
+
 /// Has these removed, with all that is in them.
 pub(super) fn remove_beside(paths: Vec<Owned>) -> Removal {
-    static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(BOUNDS));
     let (done, wait) = sync_channel(1);
     for (path, owner) in paths {
         let user = symlink_metadata(&path).map_or(u32::MAX, |found| found.uid());

@@ -11,17 +11,19 @@
 //!   has failed;
 //! - `tmp`: its `TMPDIR`, which its next run finds as the one before has left it.
 
+mod images;
 mod process;
 
 use super::context::Context;
 use super::job::Job;
 use super::job::Phase;
 use super::program::Refusal;
+use images::{TMP, directory, put_away};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 use serde_bytes::ByteBuf;
-use std::collections::BTreeSet;
-use std::ffi::{CString, OsString};
+use std::env::split_paths;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -29,14 +31,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use tracing::{info, warn};
-use tutti_linux::remove_tree::remove_tree;
 use tutti_linux::spawn::{Child, Spawn, StdioFd, Unwanted};
 use tutti_node::executable::RUNNING;
-use tutti_types::{JobId, TaskStatus};
-use tutti_wire::code::Code;
+use tutti_types::TaskStatus;
 use tutti_wire::frame::encode;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Credentials, Launch, cut};
@@ -45,10 +42,8 @@ use tutti_wire::saver::{
     NOT_RESTORED, ORDER, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
 };
 
+pub(super) use images::{end_removals, keep_images, remove_gone};
 pub use process::main as serve;
-
-/// How the directory of a job with images begins.
-const JOB: &str = "job-";
 
 /// The variable that names the command which saves and restores, and that command otherwise.
 const CRIU_VARIABLE: &str = "TUTTI_CRIU";
@@ -57,16 +52,31 @@ const CRIU: &str = "criu";
 /// Maximum length of what a saver says of a failure.
 const WHY_BYTES_MAX: u64 = 1 << 10;
 
-/// The command that saves and restores: that of the environment, or the one in the `PATH`.
+/// Where commands of the system are that are not in every `PATH`.
+const SYSTEM_DIRECTORIES: &str = "/usr/sbin:/sbin";
+
+/// The command that saves and restores: that of the environment, or `criu`. One without a slash is
+/// searched for in the `PATH` of this process, then in `/usr/sbin` and `/sbin`.
 #[must_use]
 pub fn criu() -> OsString {
     let named = std::env::var_os(CRIU_VARIABLE).filter(|it| !it.is_empty());
-    named.unwrap_or_else(|| CRIU.into())
+    let named = named.unwrap_or_else(|| CRIU.into());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A saver has no environment, and so no such variable.
+    find(&named, &path).map_or(named, PathBuf::into_os_string)
 }
 
-/// The directory of a job with images.
-fn directory(images: &Path, job: JobId) -> PathBuf {
-    images.join(format!("{JOB}{job}"))
+/// The first executable file of a name without a slash.
+fn find(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let directories = split_paths(path).chain(split_paths(SYSTEM_DIRECTORIES));
+    let mut found = directories.filter(|it| it.is_absolute()).map(|it| it.join(name));
+    found.find(|file| {
+        let is_executable = |it: fs::Metadata| it.is_file() && it.permissions().mode() & 0o111 != 0;
+        fs::metadata(file).is_ok_and(is_executable)
+    })
 }
 
 /// Makes the directory of a job whose processes can be saved; an image that this run is not
@@ -88,13 +98,13 @@ pub(super) fn prepare(launch: &Launch, context: &Context) -> Result<Option<PathB
 
 fn make(directory: &Path, owner: &Credentials, restores: bool) -> io::Result<PathBuf> {
     if !restores {
-        remove_tree(directory)?;
+        put_away(directory)?;
     }
     if let Some(images) = directory.parent().filter(|images| !images.exists()) {
         DirBuilder::new().mode(0o755).recursive(true).create(images)?;
         fs::set_permissions(images, Permissions::from_mode(0o711))?;
     }
-    let (kept, tmp) = (directory.join("kept"), directory.join("tmp"));
+    let (kept, tmp) = (directory.join("kept"), directory.join(TMP));
     for (path, mode) in [(directory, 0o711), (&*kept, 0o700), (&*tmp, 0o700)] {
         match DirBuilder::new().mode(mode).create(path) {
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode))?,
@@ -115,6 +125,12 @@ pub(super) fn spawn(
     unwanted: &Unwanted,
     context: &mut Context,
 ) -> Result<Child, Refusal> {
+    if task.cgroup.is_none() {
+        // Suspended by signals, its processes would be saved as stopped ones.
+        let why = "processes are saved to an image (--checkpoint) only where jobs have cgroups; \
+                   `tutti doctor` says why there are none";
+        return Err(Refusal::new(why.into()));
+    }
     let kept = directory(&context.launching.images, launch.job).join("kept");
     write_order(&kept, &order(launch, task))
         .map_err(|error| Refusal::io("cannot write what to run", &error))?;
@@ -150,6 +166,7 @@ fn start(
         new_session: true,
         terminal: false,
         complaint: None,
+        minder: false,
         isolated: true,
         ..task.clone()
     };
@@ -200,51 +217,6 @@ fn write_order(kept: &Path, order: &SaverOrder) -> io::Result<()> {
     options.open(kept.join(ORDER))?.write_all(&bytes)
 }
 
-/// Removes the directories of all jobs but these, by a thread.
-pub(super) fn keep_images(images: &Path, kept: &BTreeSet<JobId>) {
-    let mut others = Vec::new();
-    for entry in fs::read_dir(images).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(JOB)?.parse().ok());
-        if number.is_some_and(|number| !kept.contains(&JobId(number))) {
-            others.push(entry.path());
-        }
-    }
-    if others.is_empty() {
-        return;
-    }
-    let remove = move || {
-        for path in others {
-            info!("removing {}", path.display());
-            if let Err(error) = remove_tree(&path) {
-                warn!(code = %Code::System, "cannot remove {}: {error}", path.display());
-            }
-        }
-    };
-    match std::thread::Builder::new().name("images".into()).spawn(remove) {
-        Ok(thread) => removals().push(thread),
-        Err(error) => {
-            warn!(code = %Code::System, "cannot remove images of jobs that have ended: {error}");
-        }
-    }
-}
-
-/// Threads that remove images, or did.
-fn removals() -> MutexGuard<'static, Vec<JoinHandle<()>>> {
-    static ALL: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|thread| !thread.is_finished());
-    all
-}
-
-/// Waits until all images are removed that are to be.
-pub(super) fn end_removals() {
-    let all: Vec<JoinHandle<()>> = removals().drain(..).collect();
-    for thread in all {
-        let _ = thread.join();
-    }
-}
-
 impl Job {
     fn kept(&self, context: &Context) -> PathBuf {
         directory(&context.launching.images, self.launch.job).join("kept")
@@ -272,6 +244,25 @@ impl Job {
         }
     }
 
+    /// The end of a run that was to be restored from its image, and has no process: the job is held
+    /// and keeps its image. Other ends stay as they are.
+    pub(super) fn or_not_restored(
+        &mut self,
+        had_root: bool,
+        (status, detail): (TaskStatus, String),
+    ) -> (TaskStatus, String) {
+        let restores = self.launch.saves_image && self.launch.resumes > 0;
+        if !restores || had_root || self.killed {
+            return (status, detail);
+        }
+        let why = match detail.is_empty() {
+            true => "the process that restores it ended and gave no reason".into(),
+            false => detail,
+        };
+        self.keep_shared();
+        (TaskStatus::NotRestored, why)
+    }
+
     /// A task could not be saved.
     pub(super) fn report_not_saved(&self, _index: usize, context: &mut Context) {
         let why = why(&self.kept(context));
@@ -287,5 +278,18 @@ fn why(kept: &Path) -> String {
     match read {
         Ok(_) => cut(text, TASK_DETAIL_BYTES_MAX),
         Err(error) => format!("the reason can't be read: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_without_a_slash_is_found_in_the_path() {
+        let find = |name: &str, path: &str| find(OsStr::new(name), OsStr::new(path));
+        assert_eq!(find("sh", "/nowhere:/bin"), Some("/bin/sh".into()));
+        assert_eq!(find("./sh", "/bin"), None);
+        assert_eq!(find("passwd", "/etc"), None, "it is no program");
     }
 }

@@ -138,7 +138,9 @@ impl Job {
     }
 
     pub(super) fn refuse(&mut self, index: usize, refusal: Refusal, context: &mut Context) {
-        self.end_unstarted(index, refusal.status, refusal.detail, context);
+        let end = (refusal.status, refusal.detail);
+        let (status, detail) = self.or_not_restored(false, end);
+        self.end_unstarted(index, status, detail, context);
     }
 
     /// All that can be done for a task before its process is made, given the companions of its

@@ -135,6 +135,30 @@ fn what_cannot_be_started_says_why() {
 }
 
 #[test]
+fn a_run_that_is_not_restored_says_so_and_one_without_a_cgroup_is_refused() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    in_both(|scene| {
+        let has_groups = scene.group(9).is_some();
+        for resumes in [0, 1] {
+            let launch = launch(u64::from(resumes) + 1, 1, &["true"]);
+            let mut launch = to_files(launch, &scene.directory, "/dev/null");
+            (launch.saves_image, launch.resumes) = (true, resumes);
+            let told = scene.submit(&launch);
+            let (status, detail) = &told.reported[&0];
+            if resumes > 0 {
+                // Its saver, the executable of these tests, ends without a word.
+                assert_eq!(*status, TaskStatus::NotRestored, "{detail}");
+            } else if !has_groups {
+                assert_eq!(*status, TaskStatus::NotExecutable, "{detail}");
+            }
+            assert!(has_groups || detail.contains("only where jobs have cgroups"), "{detail}");
+        }
+    });
+}
+
+#[test]
 fn input_goes_to_whom_it_is_for() {
     in_both(|scene| {
         let cat = |job, input| with_input(launch(job, 3, &["cat"]), input);
