@@ -13,6 +13,7 @@
 
 mod images;
 mod process;
+mod room;
 
 use super::context::Context;
 use super::job::Job;

@@ -21,7 +21,7 @@ use tutti_wire::code::Code;
 
 /// Prefixes of directory names: a job's; one that is to be removed; one of which something is left
 /// that its user may not remove.
-const JOB: &str = "job-";
+pub(super) const JOB: &str = "job-";
 const GONE: &str = "gone-";
 const LEFT: &str = "left-";
 

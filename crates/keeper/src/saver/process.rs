@@ -9,12 +9,13 @@
 //! root, as CRIU wants it. While they are saved they stand still, until the image is whole and has
 //! its name.
 
+use super::room;
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
+use nix::fcntl::Flock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::statvfs::statvfs;
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
@@ -39,7 +40,6 @@ use tutti_wire::saver::{
     IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVED, SAVER_FD, SAVER_REPORT_FD, SaverOrder,
     SaverStream, WHY,
 };
-use tutti_wire::units::format_bytes;
 
 /// The descriptor by which CRIU finds the directory of an image.
 const IMAGE_FD: i32 = 3;
@@ -56,9 +56,6 @@ const LOG: &str = "criu.log";
 
 /// Below the directory of an order: what CRIU prints.
 const SAID: &str = "said";
-
-/// Room that an image takes beside the memory of its processes.
-const MARGIN_BYTES: u64 = 16 << 20;
 
 /// Files that are open and have no name are part of an image up to this size.
 const GHOST_LIMIT: &str = "256M";
@@ -89,6 +86,8 @@ struct Saver {
     root: Option<i32>,
     /// CRIU, while it runs.
     criu: Option<(i32, Doing)>,
+    /// Room on the file system, while an image is being made.
+    room: Option<Flock<File>>,
 }
 
 /// Does what the keeper orders that has started this process; `words`: the directory with the
@@ -124,6 +123,7 @@ pub fn main(words: &[OsString]) -> anyhow::Result<()> {
         unwanted: Unwanted::look_up(),
         root: None,
         criu: None,
+        room: None,
     };
     saver.keeper.set_nonblocking(true)?;
     saver.begin()?;
@@ -193,6 +193,7 @@ impl Saver {
     fn say_not_saved(&mut self, error: &anyhow::Error) {
         self.note_why(error);
         let _ = remove_tree(&self.kept.join(NEW));
+        self.room = None;
         // Those that were stopped for it go on.
         let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
         self.say(NOT_SAVED);
@@ -313,7 +314,8 @@ impl Saver {
         let Some(root) = self.root else { return Ok(()) };
         let new = self.kept.join(NEW);
         remove_tree(&new)?;
-        check_room(&self.kept)?;
+        let memory: u64 = numbers()?.into_iter().map(memory_of).sum();
+        self.room = Some(room::reserve(&self.kept, NEW, memory)?);
         let (uid, gid, _) = self.order.identity;
         DirBuilder::new().mode(0o700).create(&new)?;
         chown(&new, Some(uid), Some(gid))?;
@@ -522,22 +524,6 @@ fn free_numbers(taken: &BTreeSet<u32>, end: u32) -> anyhow::Result<u32> {
     }
     ensure!(first + PIDS_OF_CRIU < end, "there are no free PIDs for the processes of CRIU");
     Ok(first)
-}
-
-/// An image is not begun that the file system has no room for.
-fn check_room(directory: &Path) -> anyhow::Result<()> {
-    let found = statvfs(directory).context("cannot ask for free space")?;
-    let free = found.blocks_available().saturating_mul(found.fragment_size());
-    let memory: u64 = numbers()?.into_iter().map(memory_of).sum();
-    let needed = memory.saturating_add(MARGIN_BYTES);
-    ensure!(
-        needed <= free,
-        "the image takes up to {}, and {} are free in '{}'",
-        format_bytes(needed),
-        format_bytes(free),
-        directory.display()
-    );
-    Ok(())
 }
 
 /// The file `status` of a process; empty if it has ended. A name of a process is any bytes.
