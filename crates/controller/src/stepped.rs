@@ -576,6 +576,7 @@ mod tests {
             nodes: NodesRequest::default(),
             on_bad_exit: OnBadExit::default(),
             on_node_loss: OnNodeLoss::default(),
+            no_requeue: false,
             within: None,
             launch: LaunchSpec {
                 name: "it".into(),

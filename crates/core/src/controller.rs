@@ -600,10 +600,9 @@ impl Core {
         (sent_all, sent, held, outbox, deadlines, plans, aside, absent).hash(&mut digest);
         (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
-        (by_use, renewals, overrun).hash(&mut digest);
-        (allocations, after, step_deadlines, begins, warnings, arrays, outside).hash(&mut digest);
-        (freed, timed, devices, checkpoints, roll_out, vacates).hash(&mut digest);
-        (features, respawns, swaps, run_once).hash(&mut digest);
+        (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(&mut digest);
+        (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(&mut digest);
+        (roll_out, vacates, features, respawns, swaps, run_once).hash(&mut digest);
         digest.finish()
     }
 
