@@ -485,6 +485,12 @@ impl Residence {
     /// It is killed; a reason that it was ending for already stands. Nothing new if it was killed
     /// before.
     pub fn kill(&mut self, reason: EndReason, now: ClusterTime, deaths: Deaths) -> bool {
+        let is_cut_short = matches!(self.course, Course::Terminating { .. })
+            && matches!(reason, EndReason::NodeLost(_));
+        if is_cut_short && self.left().next().is_some() {
+            // Their deaths will say nothing, and the reason that stands leaves it to them.
+            self.hear(TaskStatus::Lost);
+        }
         let (reason, since) = match self.course {
             Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => (reason, now),
             Course::Terminating { reason, since, .. } => (reason, since),
@@ -738,6 +744,14 @@ mod tests {
         let outcome = job.outcome(Nanos(0));
         assert_eq!(outcome.reason, EndReason::Cancelled);
         assert_eq!(outcome.exit_code, TaskStatus::Lost.exit_code());
+        // Tasks elsewhere are killed with it.
+        let mut job = residence(&[1, 1]);
+        job.task_ended(Rank(1), TaskStatus::Exited(0), rules(OnBadExit::Kill));
+        job.terminate(EndReason::Cancelled, ClusterTime(1), ClusterTime(9));
+        job.hear_of_loss(NodeId(1));
+        job.kill(EndReason::NodeLost(NodeId(1)), ClusterTime(2), Deaths::Collateral);
+        job.task_ended(Rank(0), TaskStatus::Signaled(9), rules(OnBadExit::Kill));
+        assert_eq!(job.outcome(Nanos(0)).exit_code, TaskStatus::Lost.exit_code());
         // Where all had ended nothing was lost.
         let mut job = residence(&[1, 1]);
         job.task_ended(Rank(1), TaskStatus::Exited(0), rules(OnBadExit::Kill));

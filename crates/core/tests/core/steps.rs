@@ -81,6 +81,18 @@ fn a_batch_job_that_is_cancelled_is_released_when_its_task_ends_or_its_grace_doe
 }
 
 #[test]
+fn a_batch_job_that_is_cancelled_and_loses_a_node_has_not_ended_well() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let victim = batch(&mut cluster, job(4));
+    cluster.cancel(victim, false);
+    cluster.lose(1);
+    cluster.deliver_kills();
+    let outcome = cluster.outcomes[&victim];
+    let lost = TaskStatus::Lost.exit_code();
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Cancelled, lost));
+}
+
+#[test]
 fn the_loss_of_a_node_without_a_task_counts() {
     for by_keeper in [false, true] {
         let mut cluster = Cluster::with_nodes(&[2, 2]);

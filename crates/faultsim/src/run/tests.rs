@@ -108,6 +108,7 @@ const FOUND: &[u64] = &[
     90_149_566,
     90_161_162,
     1_795_922_576,
+    1_795_948_288,
 ];
 
 /// The same for clusters of some size in a calm time.
