@@ -520,6 +520,19 @@ impl Core {
         actions.push(Action::Checkpoint { job, news: CheckpointNews::AskedToEnd { until } });
     }
 
+    /// A job that is asked to save its state and end has its whole grace from now on. Its memory had
+    /// left, so it could not heed the request before. Whether it has any grace.
+    pub(crate) fn begin_grace(&mut self, job: JobId) -> bool {
+        let (now, latest) = (self.now, self.roll_out.until());
+        let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return false };
+        let ends = latest.min(now + saver.spec.grace);
+        if let Some(Ask { stage: Stage::Ends { until, .. }, .. }) = &mut saver.ask {
+            *until = ends;
+            self.checkpoints.set_due(job);
+        }
+        ends > now
+    }
+
     /// Whether a job can save its state and end.
     pub(crate) fn can_be_asked(&self, job: JobId) -> bool {
         let order = CheckpointOrder::End { force: true, hold: false };
@@ -651,6 +664,9 @@ impl Core {
 
     /// The tasks of a run have not ended within their grace.
     fn end_grace(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        if self.swaps.has(job) && self.begin_grace(job) {
+            return;
+        }
         let service = self.ledger.service(job, now);
         let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return };
         let Some(ask) = &mut saver.ask else { return };

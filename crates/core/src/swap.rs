@@ -275,6 +275,7 @@ impl Core {
         let is_gone = |node| residence.and_then(|it| it.part(node)).is_none_or(|it| it.cleared);
         if swap.parts.iter().all(|(&node, part)| part.answered || is_gone(node)) {
             self.swaps.end(job);
+            self.begin_grace(job);
             self.give_turns(job);
             self.queue.disturbed = true;
         }

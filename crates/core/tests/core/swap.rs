@@ -2,8 +2,10 @@
 
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::why;
-use tutti_core::{Event, Place, SubmitOptions, SwapCourse, SwapView, WaitReason};
-use tutti_types::{ClusterTime, JobId, JobSpec, NodeId};
+use tutti_core::{
+    CheckpointOrder, Event, JobState, Place, SubmitOptions, SwapCourse, SwapView, WaitReason,
+};
+use tutti_types::{Checkpoint, ClusterTime, JobId, JobSpec, Nanos, NodeId};
 
 /// Four rows on two processors with 1000 bytes of memory.
 fn cluster() -> Cluster {
@@ -138,6 +140,33 @@ fn a_job_that_is_asked_to_end_comes_back_first_and_is_killed_if_it_cannot() {
     assert_eq!(counted(&c), 1000);
     c.finish(second);
     assert_eq!(counted(&c), 0);
+}
+
+#[test]
+fn a_job_that_is_to_save_its_state_has_its_grace_once_its_memory_is_back() {
+    let mut c = cluster();
+    let grace = Nanos::from_secs(10);
+    let saves = Checkpoint { signal: 10, only_shell: false, grace, exit_code: None, every: None };
+    let options = SubmitOptions { swap: true, checkpoint: Some(saves), ..SubmitOptions::default() };
+    let first = c.submits(|request| Event::submit(request, tasks(300), options)).unwrap();
+    c.event(Event::Suspend { job: first });
+    c.answer_swap(0, 0);
+    let second = c.submit(tasks(500));
+    let order = CheckpointOrder::End { force: true, hold: false };
+    c.event(Event::Checkpoint { job: first, order });
+    c.advance_ms(60_000);
+    assert_eq!(course(&c, first), Some(SwapCourse::Wanted), "it waits, and is not ended");
+    c.finish(second);
+    c.answer_swap(0, 0);
+    assert!(has_turns(&c, first));
+    let is_asked_to_end = |c: &Cluster| {
+        let state = c.core.job(first, ClusterTime(c.now)).unwrap().state;
+        matches!(state, JobState::Ending { .. })
+    };
+    c.advance_ms(9_000);
+    assert!(!is_asked_to_end(&c));
+    c.advance_ms(2_000);
+    assert!(is_asked_to_end(&c), "its grace is over");
 }
 
 #[test]
