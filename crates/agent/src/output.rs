@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tutti_node::output_files::{Owner, begin_of_last, open};
 use tutti_node::workers::{Bounds, Workers};
@@ -78,9 +79,12 @@ impl Agent {
         let path = path_of(path);
         let teller: Teller = self.processes.beside.teller();
         let work = move || {
-            let answer = match piece_of(&path, uid, from) {
-                Ok(piece) => Answer::Output(piece),
-                Err(error) => Answer::Failed(why_not(&path, &error)),
+            // Whatever becomes of the reading, the reader is not counted any more.
+            let piece = catch_unwind(AssertUnwindSafe(|| piece_of(&path, uid, from)));
+            let answer = match piece {
+                Ok(Ok(piece)) => Answer::Output(piece),
+                Ok(Err(error)) => Answer::Failed(why_not(&path, &error)),
+                Err(_) => Answer::Failed("the reader of the output file has failed".into()),
             };
             teller.tell(Box::new(move |agent| {
                 agent.processes.readers.done(uid);

@@ -9,7 +9,6 @@ use super::sink::OutputOptions;
 use super::submission::new_key;
 use super::task_ends::TellEnds;
 use anyhow::Context;
-use nix::sys::prctl::set_dumpable;
 use nix::unistd::{AccessFlags, access};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
@@ -20,6 +19,7 @@ use std::time::Duration;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::exit::Exit;
+use tutti_node::helper_user::become_user;
 use tutti_node::link::Link;
 use tutti_types::{Nanos, OnBadExit, StepId, StepSpec};
 use tutti_wire::Role;
@@ -40,10 +40,9 @@ const SLOTS_WAIT: Duration = Duration::from_secs(1);
 pub fn spawn() -> anyhow::Result<Exit> {
     let mut inherited = Inherited::take_all().context("cannot see what was handed over")?;
     let socket = inherited.take(SPAWNER_FD).context("this verb is for the keeper")?;
-    // It is outside of the job's group: the job's processes are not to take it over.
-    set_dumpable(false).context("cannot be kept from being traced")?;
     let mut link = Link::new(UnixStream::from(socket))?;
     let mut order: SpawnOrder = link.call().context("the keeper gives no order")?;
+    become_user(order.identity.as_ref()).context("cannot become the user of the job")?;
     link.greet(Role::FrontEnd);
     let tell = move |answer: Result<StepId, String>| {
         let mut link = link;

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tutti_linux::inherited::Inherited;
 use tutti_node::exit::Exit;
+use tutti_node::helper_user::become_user;
 use tutti_node::link::Link;
 use tutti_types::{JobId, NodeId, StepKey};
 use tutti_wire::Role;
@@ -57,6 +58,7 @@ pub fn write() -> anyhow::Result<Exit> {
     let socket = inherited.take(WRITER_FD).context("this verb is for the keeper")?;
     let mut link = Link::new(UnixStream::from(socket))?;
     let order: WriterOrder = link.call().context("the keeper gives no order")?;
+    become_user(order.identity.as_ref()).context("cannot become the user of the job")?;
     if let Some(reason) = &order.gives_up {
         tell_others(order.job, &order.nodes, reason);
         return Ok(Exit::OK);

@@ -27,6 +27,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tracing::{info, warn};
+use tutti_linux::own_processes::hide_memory;
 use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::{heap, peer, subreaper};
 use tutti_node::instance::{may_run_instance, supervisor};
@@ -150,9 +151,18 @@ pub(super) struct Keeper {
 /// # Errors
 /// If it can't begin: another keeper answers at the socket, or the kernel refuses something.
 pub fn main(options: KeeperOptions) -> anyhow::Result<()> {
+    close_memory(&options)?;
     let mut keeper = Keeper::new(options)?;
     keeper.remove_leftovers();
     keeper.run()
+}
+
+/// Closes the keeper's memory to users: their processes have it until they execute their programs.
+fn close_memory(options: &KeeperOptions) -> anyhow::Result<()> {
+    match options.instance_uid {
+        0 => hide_memory().context("cannot close the keeper's memory to users"),
+        _ => Ok(()),
+    }
 }
 
 impl Keeper {

@@ -5,12 +5,16 @@
 //! verb. A connection with the keeper is their first descriptor above the standard streams, and the
 //! keeper's order is the first message on it.
 //!
+//! A helper becomes the job's user by itself ([`tutti_node::helper_user`]): it is executed with the
+//! rights of the keeper, so that no process of the job can take it over.
+//!
 //! A helper is no process of the job's group, so a switch does not stop it. The PMIx server has a
 //! group of its own beside that of its job: its memory and its threads are limited there, and the
 //! next keeper ends what this one has left.
 
 use super::context::{Context, chain};
-use super::program::Refusal;
+use super::job::Job;
+use super::program::{Refusal, identity};
 use super::start::Source;
 use super::watch::{Token, Watch};
 use nix::errno::Errno;
@@ -28,7 +32,7 @@ use std::time::Duration;
 use tracing::warn;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::reap::End;
-use tutti_linux::spawn::{Child, Identity, Report, Spawn, read_report};
+use tutti_linux::spawn::{Child, Report, Spawn, read_report};
 use tutti_node::executable::RUNNING;
 use tutti_node::link::{Interest, Link};
 use tutti_node::platform::groups::Cgroup;
@@ -37,6 +41,7 @@ use tutti_types::StepKey;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::HandedHelper;
+use tutti_wire::launch::Credentials;
 use tutti_wire::limits::FRONT_END_FRAME_BYTES_MAX;
 use tutti_wire::pmix::{PMIX_FD, PMIX_FRAME_BYTES_MAX};
 use tutti_wire::spawn::SPAWNER_FD;
@@ -99,8 +104,6 @@ pub(super) struct Start<'a> {
     pub(super) argv: &'a [CString],
     pub(super) environment: &'a [CString],
     pub(super) umask: u32,
-    /// The user that it is from the start; `None`: the keeper's.
-    pub(super) identity: Option<Identity>,
     /// The processors that it runs on; those of the keeper if there are none.
     pub(super) processors: &'a [u32],
     /// Its own group, with the limit on memory there.
@@ -121,6 +124,17 @@ pub(super) struct Helper {
     link: Option<(Link, Token)>,
     /// Its own group, until that is removed, with the limit on memory there.
     group: Option<(Cgroup, u64)>,
+}
+
+impl Job {
+    /// The user that a helper of this job is to become; `None`: it is the keeper's.
+    ///
+    /// # Errors
+    /// If this instance can't start programs as that user.
+    pub(super) fn user_of_helper(&self, context: &Context) -> Result<Option<Credentials>, Refusal> {
+        let credentials = &self.launch.credentials;
+        Ok(identity(credentials, context.launching.uid)?.map(|_| credentials.clone()))
+    }
 }
 
 impl Helper {
@@ -318,7 +332,7 @@ impl Start<'_> {
             umask: self.umask,
             nice: Some(0),
             rlimits: &[],
-            identity: self.identity.clone(),
+            identity: None,
             cgroup: self.group.as_ref().map(|(group, _)| group.fd()),
             companions: &self.companions(),
             limits_memory: self.group.is_some(),

@@ -20,7 +20,7 @@ use super::environment::value_of;
 use super::helper::{Helper, Kind, Start};
 use super::job::{Job, Phase, Task};
 use super::pmi::Abort;
-use super::program::{Refusal, identity, without_zero_byte};
+use super::program::{Refusal, without_zero_byte};
 use super::start::Source;
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
@@ -34,7 +34,7 @@ use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::ProcessorSet;
 use tutti_wire::code::Code;
-use tutti_wire::launch::{Launch, Usage};
+use tutti_wire::launch::{Credentials, Launch, Usage};
 use tutti_wire::pmi::TaskState;
 use tutti_wire::pmix::{FENCE_PART_BYTES, FromPmix, Heard, PmixOrder, Session, ToPmix, is_space};
 
@@ -118,9 +118,8 @@ impl Job {
     }
 
     fn spawn_pmix(&self, context: &mut Context) -> Result<Pmix, Refusal> {
-        // It becomes its user when that user can't trace it any more.
-        let is_other = identity(&self.launch.credentials, context.launching.uid)?.is_some();
-        let order = ToPmix::Order(self.pmix_order(is_other, context)?);
+        let identity = self.user_of_helper(context)?;
+        let order = ToPmix::Order(self.pmix_order(identity, context)?);
         let tasks = self.launch.share.tasks.iter();
         let mut processors = ProcessorSet::new();
         tasks.for_each(|task| processors.union_with(&task.processors));
@@ -130,7 +129,6 @@ impl Job {
             argv: &[CString::from(c"tutti"), CString::from(c"pmix-server")],
             environment: &[],
             umask: 0o077,
-            identity: None,
             processors: &processors,
             group: self.make_group_of_pmix(&processors, context),
             streams: Source::NONE,
@@ -183,7 +181,11 @@ impl Job {
         MEMORY_BYTES.saturating_add(of_all).saturating_add(of_these)
     }
 
-    fn pmix_order(&self, is_other: bool, context: &Context) -> Result<PmixOrder, Refusal> {
+    fn pmix_order(
+        &self,
+        identity: Option<Credentials>,
+        context: &Context,
+    ) -> Result<PmixOrder, Refusal> {
         let launch = &self.launch;
         let directory = self.directory_of_pmix().ok_or_else(|| {
             Refusal::new("the job has no directory for the files of a PMIx server".into())
@@ -199,7 +201,7 @@ impl Job {
             space: self.pmix_space(context)?,
             libraries: libraries.map(ByteBuf::from).collect(),
             directory: ByteBuf::from(directory.as_os_str().as_bytes()),
-            identity: is_other.then(|| launch.credentials.clone()),
+            identity,
             environment: environment.cloned().collect(),
             memory_bytes: self.memory_of_pmix(),
         })

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::helper::{Helper, Kind, Start};
 use super::job::Job;
 use super::pmix;
-use super::program::{Refusal, identity, without_zero_byte};
+use super::program::{Refusal, without_zero_byte};
 use super::start::Source;
 use nix::libc;
 use serde_bytes::ByteBuf;
@@ -26,7 +26,7 @@ use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{Rank, StepId, StepKey};
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::HandedSpawner;
-use tutti_wire::launch::{InputTo, LaunchSpec, Stdio, Usage, cut};
+use tutti_wire::launch::{Credentials, InputTo, LaunchSpec, Stdio, Usage, cut};
 use tutti_wire::limits::{NAME_BYTES_MAX, SPAWNS_PER_STEP_MAX};
 use tutti_wire::pmix::Refused;
 use tutti_wire::spawn::{SpawnAnswer, SpawnOrder, Spawned};
@@ -130,7 +130,8 @@ impl Job {
         (spawned, environment): (Spawned, Vec<ByteBuf>),
         context: &mut Context,
     ) -> Result<Spawner, Refusal> {
-        let order = self.spawn_order(spawned, environment);
+        let identity = self.user_of_helper(context)?;
+        let order = self.spawn_order(spawned, environment, identity);
         let number = self.spawners.iter().map(|it| it.number + 1).max().unwrap_or(0);
         let streams = self.streams_of_spawner(task)?;
         let directory = context.launching.directory.as_os_str().as_bytes();
@@ -140,7 +141,6 @@ impl Job {
             argv: &[CString::from(c"tutti"), CString::from(c"spawner")],
             environment: &[without_zero_byte("the state directory", &directory)?],
             umask: self.launch.spec.umask & 0o777,
-            identity: identity(&self.launch.credentials, context.launching.uid)?,
             processors: &[],
             group: None,
             streams,
@@ -149,7 +149,12 @@ impl Job {
         Ok(Spawner { helper, number, task, is_answered: false, asked, child: None })
     }
 
-    fn spawn_order(&self, spawned: Spawned, environment: Vec<ByteBuf>) -> SpawnOrder {
+    fn spawn_order(
+        &self,
+        spawned: Spawned,
+        environment: Vec<ByteBuf>,
+        identity: Option<Credentials>,
+    ) -> SpawnOrder {
         let launch = &self.launch;
         let first = spawned.programs.first().and_then(|program| program.argv.first());
         let path = first.map_or(&b""[..], |path| path);
@@ -163,6 +168,7 @@ impl Job {
         SpawnOrder {
             job: launch.job,
             step: launch.step,
+            identity,
             launch: LaunchSpec {
                 environment: inherited.cloned().chain(environment).collect(),
                 name: cut(String::from_utf8_lossy(name).into_owned(), NAME_BYTES_MAX),

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::helper::{Helper, Kind, Start};
 use super::job::{Job, Phase};
 use super::outlet::Outlet;
-use super::program::{Refusal, identity};
+use super::program::Refusal;
 use super::start::Source;
 use std::ffi::CString;
 use std::io;
@@ -95,15 +95,14 @@ impl Job {
         gives_up: Option<String>,
         context: &mut Context,
     ) -> Result<Writer, Refusal> {
-        let order = WriterOrder { gives_up, ..self.writer_order(written)? };
-        let identity = identity(&self.launch.credentials, context.launching.uid)?;
+        let identity = self.user_of_helper(context)?;
+        let order = WriterOrder { identity, gives_up, ..self.writer_order(written)? };
         let (argv, environment) = words(&context.launching.directory)?;
         let start = Start {
             kind: Kind::Writer,
             argv: &argv,
             environment: &environment,
             umask: self.launch.spec.umask & 0o777,
-            identity,
             processors: &[],
             group: None,
             streams: Source::NONE,
@@ -132,6 +131,7 @@ impl Job {
             size: launch.size,
             output: file(written.output, Some(output))?,
             error: file(written.error, error.as_ref())?,
+            identity: None,
             truncates: mode.truncates(launch.id()) && !launch.joins,
             nodes: match written.serves_others {
                 true => others.map(|(_, node)| node).collect(),

@@ -4,9 +4,7 @@
 //! another than root's there, root's privileges about files are gone, too. So it is a thread of its
 //! own that does it, and the identity goes with the thread: nothing has to be taken back.
 
-use nix::sys::prctl::{get_dumpable, set_dumpable};
 use std::io;
-use std::sync::OnceLock;
 use std::thread;
 
 /// Enough for what is done here, which calls nothing deep.
@@ -14,6 +12,10 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// Has a thread do this with the rights of `uid`, `gid` and these supplementary groups. It has no
 /// other group, and none of root's privileges about files.
+///
+/// The kernel closes the memory of this process to others for good then, as
+/// [`hide_memory`](crate::own_processes::hide_memory) does. It must stay closed: a process that
+/// shares this memory until it executes a program may be of another user already.
 ///
 /// # Errors
 /// If no such thread can be had; then nothing is done.
@@ -35,19 +37,12 @@ pub fn with_rights_of<T: Send>(
 
 /// Takes the identity, for the calling thread alone and for the rest of its life.
 fn take(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
-    // The kernel makes the process one that others of its user may not look into. None may by this
-    // identity.
-    static DUMPABLE: OnceLock<bool> = OnceLock::new();
-    let was_dumpable = *DUMPABLE.get_or_init(|| get_dumpable().unwrap_or(false));
     // The C library's function would have all threads lose their groups.
     // SAFETY: as many groups are read as the slice has, which lives longer than the call.
     if unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let is_taken = is_taken(libc::SYS_setfsgid, gid) && is_taken(libc::SYS_setfsuid, uid);
-    if was_dumpable {
-        let _ = set_dumpable(true);
-    }
     if is_taken { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
 }
 
@@ -84,7 +79,7 @@ mod tests {
         assert!(read(&[1003]).is_err());
         assert!(read(&[1003, 0]).is_ok(), "by a supplementary group");
         fs::read(&secret).unwrap();
-        assert!(get_dumpable().unwrap());
+        assert!(!nix::sys::prctl::get_dumpable().unwrap(), "no user looks into it from now on");
         fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! PID namespaces: their first process, and programs that save and restore what runs in one.
+//! Processes that are not to be those of their user's others: that become a user and stay closed to
+//! them, or are the first of a PID namespace.
 
 use crate::spawn::Identity;
 use nix::errno::Errno;
@@ -30,6 +31,40 @@ pub fn mount_own_proc() -> io::Result<File> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), flags, none)?;
     Ok(outside)
+}
+
+/// Closes the memory of this process to others, until it executes a program: no process of its user
+/// traces it or reads its memory, and it leaves no core dump. Root may still.
+///
+/// # Errors
+/// What the kernel says.
+pub fn hide_memory() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+}
+
+/// Becomes a user for good, and at no moment lets other processes of that user trace this one. Only
+/// a process that was executed with other rights can: between its execution and this call that user
+/// could reach one that was its own from the start. For a process with one thread.
+///
+/// # Errors
+/// What the kernel says; the process is to end then.
+pub fn become_user_unseen(identity: &Identity) -> io::Result<()> {
+    let Identity { uid, gid, ref groups } = *identity;
+    hide_memory()?;
+    // SAFETY: the list is as long as said; the other calls take numbers.
+    unsafe {
+        // In a user namespace of one user there is no right to set groups, and no other user.
+        let is_already = libc::geteuid() == uid && libc::getegid() == gid;
+        match check(libc::setgroups(groups.len(), groups.as_ptr())) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) && is_already => {}
+            other => other?,
+        }
+        check(libc::setresgid(gid, gid, gid))?;
+        check(libc::setresuid(uid, uid, uid))?;
+    }
+    // The kernel has set anew what may be seen.
+    hide_memory()
 }
 
 /// Becomes a user for good, but for the capabilities by which a program can restore that user's

@@ -30,6 +30,7 @@ pub mod capability;
 pub mod codes;
 pub mod executable;
 pub mod exit;
+pub mod helper_user;
 pub mod instance;
 pub mod layout;
 pub mod limits;

@@ -6,7 +6,11 @@
 use crate::codes::coded;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::libc;
-use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::sys::statfs::{
+    BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC,
+    RDTGROUP_SUPER_MAGIC, SECURITYFS_MAGIC, SELINUX_MAGIC, SMACK_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC,
+    fstatfs,
+};
 use nix::unistd::{Gid, Uid, User, geteuid, getgrouplist};
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -243,6 +247,21 @@ pub fn open(path: &Path, owner: Option<&Owner>) -> io::Result<File> {
     }
 }
 
+/// File systems in which the kernel shows itself.
+const OF_THE_KERNEL: [FsType; 11] = [
+    PROC_SUPER_MAGIC,
+    SYSFS_MAGIC,
+    CGROUP_SUPER_MAGIC,
+    CGROUP2_SUPER_MAGIC,
+    DEBUGFS_MAGIC,
+    TRACEFS_MAGIC,
+    SECURITYFS_MAGIC,
+    SELINUX_MAGIC,
+    SMACK_MAGIC,
+    BPF_FS_MAGIC,
+    RDTGROUP_SUPER_MAGIC,
+];
+
 /// Opens a file for another user. That user may have named a path through this process, such as
 /// `/proc/self/fd/3`: the kernel lets a process look into itself, whatever rights a thread has.
 fn open_for_other(path: &Path) -> io::Result<File> {
@@ -255,8 +274,9 @@ fn open_for_other(path: &Path) -> io::Result<File> {
         }
         Err(error) => return Err(error.into()),
     };
-    match fstatfs(&file)?.filesystem_type() == PROC_SUPER_MAGIC {
-        true => Err(io::Error::other("it is no output file, but a part of /proc")),
+    // What the kernel shows there may depend on capabilities, which this thread keeps.
+    match OF_THE_KERNEL.contains(&fstatfs(&file)?.filesystem_type()) {
+        true => Err(io::Error::other("it is no output file, but one of the kernel's")),
         false => Ok(file),
     }
 }

@@ -6,6 +6,7 @@
 //! waits for that of another, unless very many users have all their threads busy.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Stack of a worker thread, in bytes.
@@ -137,7 +138,8 @@ impl Workers {
         };
         while let Some((of, work)) = next.take() {
             user = of;
-            work();
+            // A thread that failed would be counted for good.
+            let _ = catch_unwind(AssertUnwindSafe(work));
             let mut queue = self.lock();
             queue.done(user);
             next = queue.next(user);

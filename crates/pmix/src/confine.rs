@@ -8,7 +8,6 @@
 //! The limits here hold everywhere.
 
 use std::io;
-use tutti_wire::launch::Credentials;
 
 /// Maximum length of writable memory beside what the order says: stacks of threads, and what the
 /// allocator reserves.
@@ -30,23 +29,6 @@ pub(crate) fn confine(tasks: u64, memory_bytes: u64) -> io::Result<()> {
     // SAFETY: takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     filter()
-}
-
-/// Becomes a user for good. The kernel lets no process of that user trace one that had others'
-/// rights.
-///
-/// # Errors
-/// If the kernel refuses it.
-pub(crate) fn become_user(user: &Credentials) -> io::Result<()> {
-    let Credentials { uid, gid, groups } = user;
-    // SAFETY: the pointer is to that many groups.
-    check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::setresgid(*gid, *gid, *gid) })?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::setresuid(*uid, *uid, *uid) })?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
 /// Ends this process with the keeper that has started it, also while it is stopped. A process that

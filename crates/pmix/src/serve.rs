@@ -1,7 +1,7 @@
 //! The life of the process: an order of the keeper, the library, then messages until the end.
 
 use crate::calls::{Fences, SERVICE, Service, lock, module};
-use crate::confine::{become_user, confine, end_with_keeper};
+use crate::confine::{confine, end_with_keeper};
 use crate::infos::{flag, free, list, made, number, process, rank, small, text};
 use crate::library::{Library, text_of};
 use crate::requests::Requests;
@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use tutti_linux::inherited::Inherited;
+use tutti_node::helper_user::become_user;
 use tutti_node::link::Link;
 use tutti_wire::Role;
 use tutti_wire::pmix::{
@@ -85,9 +86,7 @@ struct Served {
 fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<Served> {
     let (tasks, memory_bytes) = (u64::from(service.local.1), order.memory_bytes);
     confine(tasks, memory_bytes).context("cannot confine the PMIx server")?;
-    if let Some(user) = &order.identity {
-        become_user(user).context("cannot become the user of the PMIx server")?;
-    }
+    become_user(order.identity.as_ref()).context("cannot become the user of the PMIx server")?;
     // A keeper that has ended before is seen at the connection.
     end_with_keeper().context("cannot end with the keeper")?;
     for variable in &order.environment {

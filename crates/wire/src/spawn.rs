@@ -6,7 +6,7 @@
 //! streams is a connection with its keeper. On it comes one [`SpawnOrder`], and it answers by one
 //! [`SpawnAnswer`].
 
-use crate::launch::LaunchSpec;
+use crate::launch::{Credentials, LaunchSpec};
 use crate::limits::{SPAWN_BYTES_MAX, SPAWN_PROGRAMS_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -96,6 +96,8 @@ pub struct SpawnOrder {
     pub step: StepId,
     /// What the tasks are to run.
     pub spawned: Spawned,
+    /// Which user the process is to become; `None`: it is the job's already.
+    pub identity: Option<Credentials>,
     /// As the tasks that ask have it: environment, limits, directory.
     pub launch: LaunchSpec,
     /// Whether slots may be free in a moment: others that were spawned have not ended.

@@ -6,6 +6,7 @@
 //! comes one [`WriterOrder`], without a greeting: both ends are of one build. Then the connection
 //! is that of a front end.
 
+use crate::launch::Credentials;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub struct WriterOrder {
     pub output: Option<ByteBuf>,
     /// The file for standard error, likewise; also `None` if it goes with standard output.
     pub error: Option<ByteBuf>,
+    /// Which user the process is to become; `None`: it is the job's already.
+    pub identity: Option<Credentials>,
     /// Whether files that exist are emptied.
     pub truncates: bool,
     /// The other nodes whose output belongs into these files.

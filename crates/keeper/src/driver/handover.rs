@@ -14,7 +14,7 @@
 //! If anything fails before or at step 3, nothing has changed. A keeper that is killed in between
 //! has taken its tasks along, as a keeper that is killed always does.
 
-use super::{Keeper, Newcomer};
+use super::{Keeper, Newcomer, close_memory};
 use crate::KeeperOptions;
 use crate::context::Context;
 use crate::job::Job;
@@ -72,6 +72,7 @@ pub fn check(form: u16) -> anyhow::Result<()> {
 /// # Errors
 /// If that can't be read; then its tasks are lost.
 pub fn successor(options: KeeperOptions, state: i32) -> anyhow::Result<()> {
+    close_memory(&options)?;
     let mut inherited = Inherited::take_all().context("cannot see what was handed over")?;
     let taken = read_state(&mut inherited, state)
         .and_then(|handed| Keeper::take_over(options, handed, &mut inherited));

@@ -16,6 +16,8 @@
 //!   a limit: the kernel ends all processes that share a memory with the one that it picks;
 //! - those whose parent has another OOM score than tasks: the kernel sets it for all that share a
 //!   memory. A [`Nursery::of_daemon`] gives itself that of tasks meanwhile (`oom_score.rs`);
+//! - those that become another user while the parent's memory is open to others. The kernel closes
+//!   it by itself when the child changes its user, and a parent that opens it again gives it away;
 //! - those that become another user where `fs.suid_dumpable` is not 0, the kernel's own default:
 //!   with 1 that user could have a look at, and write to, the memory of the parent; with 2 a core
 //!   dump of the child, which that user can cause, would be one of its parent's memory.
@@ -24,6 +26,7 @@ use super::child::{self, Fork, fork_with, has_births_into_groups};
 use super::prepare::{Plan, Unwanted};
 use super::{Child, Spawn, raw};
 use crate::oom_score::Scores;
+use nix::sys::prctl::get_dumpable;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -265,6 +268,12 @@ impl<'a> Ready<'a> {
     }
 }
 
+/// Whether users may read the memory of their own processes that share ours. Where that can't be
+/// known, they may.
+fn may_be_read() -> bool {
+    get_dumpable().unwrap_or(true)
+}
+
 /// See the module.
 fn may_share(spawn: &Spawn, unwanted: &Unwanted) -> bool {
     raw::CAN_SHARE
@@ -272,5 +281,5 @@ fn may_share(spawn: &Spawn, unwanted: &Unwanted) -> bool {
         && !spawn.minder
         && !spawn.isolated
         && !spawn.limits_memory
-        && (spawn.identity.is_none() || !unwanted.shows_memory)
+        && (spawn.identity.is_none() || !(unwanted.shows_memory || may_be_read()))
 }

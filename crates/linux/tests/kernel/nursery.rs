@@ -2,6 +2,7 @@
 
 use crate::support::{Launch, NOBODY, QUIET, Subtree, c_string, eventually};
 use tutti_linux::oom_score;
+use tutti_linux::own_processes::hide_memory;
 use tutti_linux::spawn::{Nursery, Report};
 
 /// A launch with much to say, of which the caller keeps nothing.
@@ -22,6 +23,7 @@ fn of_much() -> String {
 
 #[test]
 fn what_a_child_uses_stays_until_its_program_runs() {
+    hide_memory().unwrap();
     let subtree = Subtree::new("lent");
     let group = subtree.group("g");
     group.request_freeze().unwrap();
@@ -75,6 +77,7 @@ fn a_daemon_has_the_oom_score_of_its_tasks_only_while_one_shares_its_memory() {
 
 #[test]
 fn what_a_child_used_that_was_killed_comes_back() {
+    hide_memory().unwrap();
     let subtree = Subtree::new("killed");
     let group = subtree.group("g");
     group.request_freeze().unwrap();
@@ -110,6 +113,7 @@ fn who_may_be_killed_for_want_of_memory_has_a_copy_and_so_has_who_has_a_minder()
 
 #[test]
 fn memory_that_is_shared_is_not_shown_to_the_new_user() {
+    hide_memory().unwrap();
     let subtree = Subtree::new("shown");
     let group = subtree.group("g");
     // It waits for its turn to open this as another user, with our memory.
@@ -127,6 +131,10 @@ fn memory_that_is_shared_is_not_shown_to_the_new_user() {
         std::fs::read_to_string(&status).unwrap().contains(&format!("Uid:\t{NOBODY}"))
     });
     let memory = format!("/proc/{}/mem", child.pid());
+    let read = crate::support::as_nobody(|| std::fs::File::open(&memory).map(drop));
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    // Nor after something was done with the rights of that user meanwhile.
+    tutti_linux::as_user::with_rights_of(NOBODY, NOBODY, &[], || Ok(())).unwrap();
     let read = crate::support::as_nobody(|| std::fs::File::open(&memory).map(drop));
     assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     std::fs::OpenOptions::new().write(true).open(&path).unwrap();

@@ -161,6 +161,60 @@ fn nobody_leaves_his_task_in_an_instance_of_the_system() {
 }
 
 #[test]
+fn a_process_of_a_job_takes_over_none_that_serve_it() {
+    let scene = Scene::new(Instance::of_the_system_alone().up());
+    // Those that start while it looks for them.
+    let (job, said) = scene.submit_whatever("seize", &Need::Nothing);
+    assert!(said.ends_with("\nmoved 0\n"), "it has got some: {said}");
+    scene.end("seize", job);
+    // One that is there as long as its job.
+    let out = scene.instance.work.join("shared").display().to_string();
+    let line = ["submit", "--parsable", "-n", "2", "-o", &out, "sleep", &scene.instance.nap];
+    let job = scene.tutti(&line).expect(0).text().trim().to_owned();
+    let writer = eventually("a process that writes the output", || {
+        let is_writer = |pid: &i32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words == b"tutti\0writer\0"
+                && status_of(*pid, "Uid").is_some_and(|ids| ids.starts_with(&NOBODY.to_string()))
+        };
+        processes().into_iter().find(is_writer)
+    });
+    // Where that user could trace it, this file would be that user's.
+    let memory = fs::metadata(format!("/proc/{writer}/mem")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&memory), 0);
+    scene.tutti(&["cancel", "--now", &job]).expect(0);
+    scene.tutti(&["wait", &job]).expect(137);
+}
+
+#[test]
+fn a_task_that_has_not_begun_shows_nothing_of_its_keeper() {
+    let scene = Scene::new(Instance::of_the_system_alone().up());
+    let fifo = scene.instance.work.join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    fs::set_permissions(&fifo, fs::Permissions::from_mode(0o666)).unwrap();
+    // The keeper removes what is this user's, before and after there are such tasks.
+    let leaves = ["run", "sh", "-c", "echo x > $TMPDIR/file"];
+    scene.tutti(&["run", "-m", "100M", "sh", "-c", "echo x > $TMPDIR/file"]).expect(0);
+    let line = ["submit", "--parsable", "-o", &fifo.display().to_string(), "true"];
+    let job = scene.tutti(&line).expect(0).text().trim().to_owned();
+    let group = format!("/job-{job}/step-0/rank-0");
+    let task = eventually("a task that waits for its output", || {
+        let is_its = |pid: &i32| {
+            let is_of_user = |ids: String| ids.starts_with(&NOBODY.to_string());
+            group_of(*pid).contains(&group) && status_of(*pid, "Uid").is_some_and(is_of_user)
+        };
+        processes().into_iter().find(is_its)
+    });
+    for _ in 0..2 {
+        let memory = fs::metadata(format!("/proc/{task}/mem")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&memory), 0, "{task}");
+        scene.tutti(&leaves).expect(0);
+    }
+    drop(fs::File::open(&fifo));
+    scene.tutti(&["wait", &job]).expect(0);
+}
+
+#[test]
 fn nor_in_one_of_his_own_without_cgroups() {
     let scene = Scene::new(Instance::of_nobody().up());
     for (way, need) in &WAYS {

@@ -90,7 +90,8 @@ fn a_reader_of_output_gets_no_file_that_the_jobs_owner_may_not_read() {
     // What a link leads to, and why it is not shown. The agent itself has the files below /proc.
     let links = [
         (secret.as_str(), "Permission denied"),
-        ("/proc/self/maps", "a part of /proc"),
+        ("/proc/self/maps", "one of the kernel's"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "one of the kernel's"),
         ("/proc/self/fd/1", "symbolic links"),
     ];
     bed.tutti(1, &["run", "-w", "n2", "sh", "-c", &format!("umask 077; echo x > {secret}")])
