@@ -142,6 +142,7 @@ class JobInfo:
     swapped_bytes: Optional[int] = None
     first: Optional[str] = None
     slots: Optional[int] = None
+    nodes_asked: Optional[int] = None
     array: Optional[Dict[str, Any]] = None
     ending: Optional[str] = None
     accepted_ms: Optional[int] = None

@@ -312,6 +312,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             swapped_bytes: None,
             first: None,
             slots: None,
+            nodes_asked: None,
         },
         uid: 1000,
         gid: 1000,

@@ -5,14 +5,15 @@ use super::error::Problem;
 use super::jobs::Ended;
 use super::requests::Forbidden;
 use tracing::warn;
-use tutti_journal::{EndedJob, EndedSpan};
+use tutti_journal::{Details, EndedJob, EndedSpan};
 use tutti_node::codes::code_of_journal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClusterTime, JobId, Nanos};
-use tutti_wire::history::{EndedQuery, EndedReport, Ending};
+use tutti_wire::history::{EndedQuery, EndedReport, Ending, JobPart};
 use tutti_wire::limits::ENDED_JOBS_BYTES_MAX;
 use tutti_wire::local::Reply;
 use tutti_wire::report::HistoryReport;
+use tutti_wire::show::{NodeShare, StepReport};
 
 /// Jobs that are looked at for one answer: reading them takes a few milliseconds, in which no other
 /// client is answered.
@@ -49,17 +50,17 @@ impl Driver {
         Ok(told(&ended))
     }
 
-    pub(super) fn on_past(&mut self, token: u64, query: &EndedQuery) {
-        match self.page(query) {
+    pub(super) fn on_past(&mut self, token: u64, uid: u32, query: &EndedQuery) {
+        match self.page(uid, query) {
             Ok(page) => self.reply(token, &page),
             Err(reason) => self.fail(token, reason),
         }
     }
 
-    fn page(&mut self, query: &EndedQuery) -> Result<Reply, Problem> {
-        let found = self.memory.journal.ended(&span_of(query)?, PAGE_JOBS);
+    fn page(&mut self, uid: u32, query: &EndedQuery) -> Result<Reply, Problem> {
+        let found = self.memory.journal.ended_with_details(&span_of(query)?, PAGE_JOBS);
         self.say_left_out();
-        Ok(page_of(found?, query, wall_ms()))
+        Ok(page_of(uid, found?, query, wall_ms()))
     }
 
     // ------------------------------------------------------------------ what is forgotten
@@ -113,19 +114,26 @@ pub(super) fn span_of(query: &EndedQuery) -> Result<EndedSpan, String> {
     Ok(EndedSpan { uid, since_ms, until_ms, after })
 }
 
-/// The answer to a query, of the jobs within its bounds: at most [`PAGE_JOBS`].
-pub(super) fn page_of(found: Vec<EndedJob>, query: &EndedQuery, now_ms: u64) -> Reply {
+/// The answer to a user's query, of the jobs within its bounds: at most [`PAGE_JOBS`].
+pub(super) fn page_of(
+    uid: u32,
+    found: Vec<(EndedJob, Option<Details>)>,
+    query: &EndedQuery,
+    now_ms: u64,
+) -> Reply {
     let whole = found.len() == PAGE_JOBS;
     let (mut bytes, mut next, mut jobs) = (0, None, Vec::new());
-    for ended in found {
+    for (ended, details) in found {
         let end = (ended.ended_ms, ended.report.job);
         let ending = Ending::of(ended.outcome);
         if query.endings.is_empty() || query.endings.contains(&ending) {
-            bytes += ended.report.bytes();
+            let details = details.filter(|_| uid == 0 || uid == ended.uid);
+            let ended = shown((ended, details), query.part, ending, now_ms);
+            bytes += bytes_of(&ended);
             if bytes > ENDED_JOBS_BYTES_MAX && !jobs.is_empty() {
                 return Reply::Past { jobs, next };
             }
-            jobs.push(shown(ended, ending, now_ms));
+            jobs.push(ended);
         }
         next = Some(end);
     }
@@ -156,8 +164,31 @@ pub(super) fn told(ended: &Ended) -> HistoryReport {
     }
 }
 
-fn shown(ended: EndedJob, ending: Ending, now_ms: u64) -> EndedReport {
+fn bytes_of(ended: &EndedReport) -> usize {
+    let EndedReport { job, details, steps, .. } = ended;
+    let places = job.placement.iter().map(|place| place.len() + 1);
+    job.bytes()
+        + places.sum::<usize>()
+        + details.as_ref().map_or(0, |details| details.bytes())
+        + steps.iter().map(StepReport::bytes).sum::<usize>()
+}
+
+/// As much of a job as was asked for. `details`: what the asker may see.
+fn shown(
+    (ended, details): (EndedJob, Option<Details>),
+    part: JobPart,
+    ending: Ending,
+    now_ms: u64,
+) -> EndedReport {
     let EndedJob { mut report, uid, gid, accepted_ms, ended_ms, time_limit, .. } = ended;
     report.age_s = now_ms.saturating_sub(accepted_ms) / 1000;
-    EndedReport { job: report, uid, gid, ending, accepted_ms, ended_ms, time_limit }
+    let details = details.filter(|_| part > JobPart::Table);
+    let (details, steps) = details.map(|it| (it.job, it.steps)).unzip();
+    if let Some(details) = &details {
+        let place = |share: &NodeShare| format!("{}:{}", share.node, share.processors);
+        report.placement = details.nodes.iter().map(place).collect();
+    }
+    let details = details.filter(|_| part == JobPart::All).map(Box::new);
+    let steps = steps.unwrap_or_default();
+    EndedReport { job: report, uid, gid, ending, accepted_ms, ended_ms, time_limit, details, steps }
 }

@@ -92,7 +92,8 @@ impl Offline {
             Ok(within) => EndedSpan { since_ms: Some(since_ms), ..within },
             Err(reason) => return Ok(Problem::from(reason).failed()),
         };
-        Ok(page_of(self.journal.ended(&within, PAGE_JOBS)?, query, self.now_ms))
+        let found = self.journal.ended_with_details(&within, PAGE_JOBS)?;
+        Ok(page_of(nix::unistd::geteuid().as_raw(), found, query, self.now_ms))
     }
 
     /// Those that have ended, by number.

@@ -89,11 +89,22 @@ fn live_jobs<'a>(
     }
 }
 
+/// What no job has used.
+static NO_USAGES: BTreeMap<JobId, Usage> = BTreeMap::new();
+
 /// A job that has not ended.
 pub(super) fn live(driver: &Driver, job: JobId) -> Option<JobReport> {
-    let usages = BTreeMap::new();
-    let shown = live_jobs(driver, &usages);
+    let shown = live_jobs(driver, &NO_USAGES);
     shown(job).or_else(|| driver.array_report(job, &shown))
+}
+
+/// Jobs and arrays that have not ended, by number, from this one on.
+pub(super) fn live_from(driver: &Driver, from: JobId) -> impl Iterator<Item = JobReport> + '_ {
+    let shown = live_jobs(driver, &NO_USAGES);
+    let live = driver.jobs.range(from..).map(|(&job, _)| (job, ()));
+    let lines = driver.arrays.range(from..).map(|(&array, _)| (array, ()));
+    by_number(live, lines)
+        .filter_map(move |(job, ())| shown(job).or_else(|| driver.array_report(job, &shown)))
 }
 
 /// As many as are on one page, of jobs by number.
@@ -203,6 +214,7 @@ fn live_job(
         behind: place.and_then(|place| place.before),
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
+        nodes_asked: view.spec.nodes.count,
         wait: match &view.state {
             JobState::Queued { why, .. } => Some(why.word().into()),
             JobState::Running { .. } | JobState::Ending { .. } => None,
@@ -373,6 +385,7 @@ pub(super) fn ended_job(
         swapped_bytes: None,
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
+        nodes_asked: entry.shown.asked_nodes(),
         wait: None,
         array: entry.element.map(Element::report),
     }

@@ -20,7 +20,9 @@ use tutti_wire::limits::{SHOWN_LIST_BYTES_MAX, SHOWN_NODES_MAX, STORED_NODES_MAX
 use tutti_wire::local::Reply;
 use tutti_wire::output::{OutputFile, OutputFrom};
 use tutti_wire::report::JobReport;
-use tutti_wire::show::{Asked, JobDetails, NodeShare, ShowReport, StateLog, shown_command};
+use tutti_wire::show::{
+    Asked, JobDetails, NodeShare, ShowReport, StateLog, StepReport, shown_command,
+};
 use tutti_wire::tree::Question;
 
 /// Nanoseconds of a millisecond.
@@ -47,6 +49,11 @@ impl Shown {
         if !self.states.is_latest("checkpointed") {
             self.states.note("queued", wall_ms());
         }
+    }
+
+    /// How many nodes it asked for, if it named a number.
+    pub(super) const fn asked_nodes(&self) -> Option<u32> {
+        self.asked.nodes
     }
 
     /// It is in another state, for which there is another event.
@@ -166,9 +173,33 @@ impl Driver {
         }
     }
 
+    /// A page of the jobs that have not ended, from this one on.
+    pub(super) fn on_show_all(&mut self, token: u64, uid: u32, from: JobId) {
+        let all = report::live_from(self, from);
+        let shown = all.filter_map(|report| self.show_reported(uid, report, false).ok());
+        let bytes = |it: &ShowReport| {
+            let details = it.details.as_ref().map_or(0, |details| details.bytes());
+            it.job.bytes() + details + it.steps.iter().map(StepReport::bytes).sum::<usize>()
+        };
+        let (jobs, left_out) = report::first_page(shown, bytes);
+        let next = left_out.map(|it| it.job.job);
+        self.reply(token, &Reply::ShownJobs { jobs, next });
+    }
+
     fn show_live(&self, uid: u32, job: JobId, environment: bool) -> Result<ShowReport, Problem> {
-        let found = report::live(self, job).zip(self.entry(job));
-        let (report, entry) = found.ok_or(Forbidden::NoJob(job))?;
+        let report = report::live(self, job).ok_or(Forbidden::NoJob(job))?;
+        self.show_reported(uid, report, environment)
+    }
+
+    /// A job that has not ended, of which this is what tables show.
+    fn show_reported(
+        &self,
+        uid: u32,
+        report: JobReport,
+        environment: bool,
+    ) -> Result<ShowReport, Problem> {
+        let job = report.job;
+        let entry = self.entry(job).ok_or(Forbidden::NoJob(job))?;
         let is_theirs = may_see(uid, entry.credentials.uid, &report, environment)?;
         let launch = entry.whole_launch().filter(|_| is_theirs);
         Ok(ShowReport {

@@ -532,6 +532,19 @@ impl Journal {
         within: &EndedSpan,
         most: usize,
     ) -> Result<Vec<EndedJob>, JournalError> {
+        let found = ended_within(&mut *self.store, &self.path, within, most)?;
+        Ok(found.into_iter().map(|(job, _)| job).collect())
+    }
+
+    /// The same, each with what it was, unless an earlier release has stored it.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn ended_with_details(
+        &mut self,
+        within: &EndedSpan,
+        most: usize,
+    ) -> Result<Vec<(EndedJob, Option<Details>)>, JournalError> {
         ended_within(&mut *self.store, &self.path, within, most)
     }
 
@@ -733,15 +746,15 @@ fn expect_known(
     }
 }
 
-/// See [`Journal::ended`].
+/// See [`Journal::ended_with_details`].
 pub(crate) fn ended_within(
     store: &mut dyn Store,
     path: &Path,
     within: &EndedSpan,
     most: usize,
-) -> Result<Vec<EndedJob>, JournalError> {
+) -> Result<Vec<(EndedJob, Option<Details>)>, JournalError> {
     let bodies = store.ended(within, most)?;
-    bodies.iter().map(|body| Ok(ended_and_details(path, body)?.0)).collect()
+    bodies.iter().map(|body| ended_and_details(path, body)).collect()
 }
 
 /// See [`Journal::ended_job`].
@@ -798,6 +811,7 @@ fn ended_and_details(
     ended.report.queue.clone_from(&job.queue);
     ended.report.first = Some(job.first.clone());
     ended.report.slots = Some(job.slots);
+    ended.report.nodes_asked = job.asked.nodes;
     Ok((ended, Some(Details { job, steps })))
 }
 

@@ -57,6 +57,19 @@ impl ReadOnly {
         within: &EndedSpan,
         most: usize,
     ) -> Result<Vec<EndedJob>, JournalError> {
+        let found = self.ended_with_details(within, most)?;
+        Ok(found.into_iter().map(|(job, _)| job).collect())
+    }
+
+    /// The same, each with what it was; see [`crate::Journal::ended_with_details`].
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn ended_with_details(
+        &mut self,
+        within: &EndedSpan,
+        most: usize,
+    ) -> Result<Vec<(EndedJob, Option<Details>)>, JournalError> {
         ended_within(&mut self.store, &self.path, within, most)
     }
 

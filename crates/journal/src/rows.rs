@@ -233,6 +233,7 @@ impl From<JobReport> for ReportRow {
             queue: _,
             first: _,
             slots: _,
+            nodes_asked: _,
             // A job that has ended has none.
             resources: _,
             position: _,
@@ -340,6 +341,7 @@ impl From<ReportRow> for JobReport {
             swapped_bytes: None,
             first: None,
             slots: None,
+            nodes_asked: None,
         }
     }
 }

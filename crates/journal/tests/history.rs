@@ -59,6 +59,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             swapped_bytes: None,
             first: None,
             slots: None,
+            nodes_asked: None,
         },
         uid,
         gid: uid,

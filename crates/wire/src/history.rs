@@ -1,6 +1,8 @@
 //! Jobs that have ended, as they are asked for and told, page by page.
 
 use crate::report::JobReport;
+use crate::show::{JobDetails, StepReport};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -118,6 +120,20 @@ pub struct EndedQuery {
     pub endings: Vec<Ending>,
     /// Those behind the page that ended here.
     pub after: Option<PageEnd>,
+    /// How much of each job is wanted.
+    pub part: JobPart,
+}
+
+/// How much of a job is asked for. What tables do not show of it only its owner and root may see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum JobPart {
+    /// What tables show.
+    #[default]
+    Table,
+    /// Also its nodes and its further steps.
+    Places,
+    /// Also what it was to run.
+    All,
 }
 
 /// A job that has ended, with all that is kept of it but its tasks.
@@ -137,4 +153,8 @@ pub struct EndedReport {
     pub ended_ms: u64,
     /// How long it might have run.
     pub time_limit: Option<Nanos>,
+    /// What it was to run; `None` if that was not asked for, or is not the asker's to see.
+    pub details: Option<Box<JobDetails>>,
+    /// Its further steps, likewise. Its nodes are its [`JobReport::placement`] then.
+    pub steps: Vec<StepReport>,
 }

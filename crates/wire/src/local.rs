@@ -59,6 +59,11 @@ pub enum Request {
         /// The first that may be on the page.
         from: JobId,
     },
+    /// `ShownJobs`: a page of the jobs that have not ended, each as [`Request::Show`] has it.
+    ShowAll {
+        /// The first that may be on the page.
+        from: JobId,
+    },
     /// What is known of a job that has ended: `History`.
     History {
         /// Which job.
@@ -502,12 +507,14 @@ pub struct Setting {
 impl Request {
     /// Whether it only asks, so that it may be sent again to the next controller.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "one line for each request")]
     pub const fn only_asks(&self) -> bool {
         match self {
             Self::Wait { .. }
             | Self::WaitBegun { .. }
             | Self::Jobs { .. }
             | Self::JobsWithUsage { .. }
+            | Self::ShowAll { .. }
             | Self::History { .. }
             | Self::Past(_)
             | Self::Usage(_)
@@ -754,6 +761,13 @@ pub enum Reply {
     Jobs {
         /// The jobs.
         jobs: Vec<JobReport>,
+        /// Where the next page begins, if others follow.
+        next: Option<JobId>,
+    },
+    /// A page of jobs with what `tutti show` shows, by number.
+    ShownJobs {
+        /// The jobs.
+        jobs: Vec<ShowReport>,
         /// Where the next page begins, if others follow.
         next: Option<JobId>,
     },

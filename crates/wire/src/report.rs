@@ -92,6 +92,8 @@ pub struct JobReport {
     pub first: Option<String>,
     /// How many slots it asked for, each with room for one task; `null` likewise.
     pub slots: Option<u32>,
+    /// How many nodes it asked for; `null` of one that named no number, and likewise.
+    pub nodes_asked: Option<u32>,
     /// Why it waits, in one word; `null` of one that does not.
     pub wait: Option<String>,
     /// What of its memory has left, on all nodes, in bytes; `null`: nothing is moved of it.

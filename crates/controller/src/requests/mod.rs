@@ -137,6 +137,7 @@ enum Change {
 }
 
 /// Jobs that are handed in have their own way.
+#[expect(clippy::too_many_lines, reason = "one line for each request")]
 const fn change_of(request: &Request) -> Option<Change> {
     match request {
         Request::SetNodeSets { .. }
@@ -175,6 +176,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::WaitBegun { .. }
         | Request::Jobs { .. }
         | Request::JobsWithUsage { .. }
+        | Request::ShowAll { .. }
         | Request::History { .. }
         | Request::Past(_)
         | Request::Usage(_)
@@ -239,7 +241,7 @@ impl Driver {
             Request::JobsWithUsage { from } => self.on_jobs_with_usage(token, from),
             Request::UsageByNode { job } => self.on_usage_by_node(token, job),
             Request::History { job } => self.on_history(token, uid, job),
-            Request::Past(query) => self.on_past(token, &query),
+            Request::Past(query) => self.on_past(token, uid, &query),
             Request::Usage(query) => self.on_usage(token, &query),
             Request::Processes { target, from } => {
                 let page = Page::of_nodes(from);
@@ -314,6 +316,7 @@ impl Driver {
             Request::Status => self.on_status(token),
             Request::When(job) => self.on_when(token, uid, job),
             Request::Starts { from, forecast } => self.on_starts(token, uid, from, forecast),
+            Request::ShowAll { from } => self.on_show_all(token, uid, from),
             Request::Show { job, environment } => self.on_show(token, uid, job, environment),
             Request::ReadOutput { file, from } => self.on_read_output(token, uid, file, from),
             Request::Events(query) => self.on_events(token, uid, query),

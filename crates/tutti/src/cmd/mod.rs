@@ -398,7 +398,7 @@ pub(crate) fn ask_of_the_past(
 }
 
 /// What the journal says, after an error of asking a controller; that error, unless it was that no instance runs.
-fn ask_journal(
+pub(crate) fn ask_journal(
     request: &tutti_wire::local::Request,
     error: anyhow::Error,
 ) -> anyhow::Result<tutti_wire::local::Reply> {

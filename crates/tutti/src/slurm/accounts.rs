@@ -1,7 +1,7 @@
 //! `sacctmgr`, `sshare` and `sstat`: the few calls that programs make. There are no accounts; all
 //! users are of one.
 
-use super::format::{fitted, plain};
+use super::format::{plain, push_fitted};
 use super::jobs;
 use super::options::{Known, Line, Order, flag, read, value};
 use super::squeue::own_name;
@@ -232,10 +232,14 @@ fn rows(line: &Line, format: &str, value: Value<'_>, is_first: bool) -> String {
         .collect();
     let show = |of: &dyn Fn(&str) -> String| -> String {
         let cells = fields.iter().map(|(name, width)| {
-            let text = plain(&of(name));
+            let text = plain(&of(name)).into_owned();
             match line.has("parsable") || line.has("parsable2") {
                 true => text,
-                false => fitted(&text, width.unsigned_abs(), *width > 0) + " ",
+                false => {
+                    let mut cell = String::new();
+                    push_fitted(&mut cell, &text, width.unsigned_abs(), *width > 0);
+                    cell + " "
+                }
             }
         });
         let cells: Vec<String> = cells.collect();

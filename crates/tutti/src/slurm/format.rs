@@ -3,6 +3,8 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// A piece of a format: a field with its width, or text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,11 +124,12 @@ pub(super) fn line<F>(pieces: &[Piece<F>], value: impl Fn(&F) -> String) -> Stri
         match piece {
             Piece::Text(text) => line.push_str(text),
             Piece::Field { field, width, to_the_right } => {
-                let text = plain(&value(field));
-                line.push_str(&match width {
-                    Some(width) => fitted(&text, *width, *to_the_right),
-                    None => text,
-                });
+                let value = value(field);
+                let text = plain(&value);
+                match width {
+                    Some(width) => push_fitted(&mut line, &text, *width, *to_the_right),
+                    None => line.push_str(&text),
+                }
             }
         }
     }
@@ -134,15 +137,26 @@ pub(super) fn line<F>(pieces: &[Piece<F>], value: impl Fn(&F) -> String) -> Stri
 }
 
 /// Names are anything that a user can type: no orders to a terminal, no line ends.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.into();
+    }
     text.chars().map(|c| if tutti_node::say::is_order(c) || c == '\n' { '?' } else { c }).collect()
 }
 
-/// A text in a column: cut, or filled up with blanks.
-pub(super) fn fitted(text: &str, width: usize, to_the_right: bool) -> String {
-    let cut: String = text.chars().take(width).collect();
-    let blanks = " ".repeat(width - cut.chars().count());
-    if to_the_right { blanks + &cut } else { cut + &blanks }
+/// Adds a text in a column: cut, or filled up with blanks.
+pub(super) fn push_fitted(line: &mut String, text: &str, width: usize, to_the_right: bool) {
+    let end = text.char_indices().nth(width).map_or(text.len(), |(at, _)| at);
+    let cut = &text[..end];
+    let blanks = width - if cut.is_ascii() { cut.len() } else { cut.chars().count() };
+    let blanks = std::iter::repeat_n(' ', blanks);
+    if to_the_right {
+        line.extend(blanks);
+        line.push_str(cut);
+    } else {
+        line.push_str(cut);
+        line.extend(blanks);
+    }
 }
 
 /// A length of time: `M:SS`, `H:MM:SS` or `D-HH:MM:SS`, as squeue has it.
@@ -167,8 +181,11 @@ pub(super) fn duration(seconds: u64) -> String {
 
 /// A moment as `SLURM_TIME_FORMAT` has it, or as `2026-03-28T14:30:00`.
 pub(super) fn moment(ms: u64) -> String {
-    let format = std::env::var("SLURM_TIME_FORMAT").unwrap_or_default();
-    moment_as(ms, &format, TimeZone::system())
+    static SET: LazyLock<(String, TimeZone)> = LazyLock::new(|| {
+        let format = std::env::var("SLURM_TIME_FORMAT").unwrap_or_default();
+        (format, TimeZone::system())
+    });
+    moment_as(ms, &SET.0, SET.1.clone())
 }
 
 fn moment_as(ms: u64, format: &str, zone: TimeZone) -> String {

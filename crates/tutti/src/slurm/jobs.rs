@@ -1,15 +1,15 @@
 //! Jobs as Slurm's tables have them.
 
-use crate::cmd::ask_of_the_past;
 use crate::cmd::job_range::{Found, find_elements};
+use crate::cmd::{ask_journal, ask_of_the_past};
 use nix::unistd::User;
-use std::collections::BTreeMap;
-use tutti_client::ask::{ask, ask_each, pages_of_jobs, unexpected};
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_client::ask::{Asker, all_pages, ask, ask_each, pages_of_jobs, unexpected};
 use tutti_node::codes::code_of;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ArraySpec, Indices, JobId};
 use tutti_wire::code::Code;
-use tutti_wire::history::{EndedQuery, Ending};
+use tutti_wire::history::{EndedQuery, EndedReport, Ending, JobPart};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ElementsReport, JobReport};
 use tutti_wire::show::{JobDetails, ShowReport, StepReport};
@@ -162,6 +162,8 @@ pub(super) struct Job {
     pub(super) details: Option<Box<JobDetails>>,
     /// The steps that it started after its first one, where that was asked for.
     pub(super) steps: Vec<StepReport>,
+    /// How much was asked for.
+    pub(super) part: JobPart,
 }
 
 /// A job, an array or elements of one, as an argument names them: `7`, `7_3`, `7_[10-20]`, and
@@ -226,10 +228,7 @@ impl Named {
             None if waiting > 0 => one(self.job)?,
             whole => whole,
         };
-        let mut all = Vec::new();
-        for (_, job) in found {
-            all.extend(one(job)?);
-        }
+        let mut all = several(found.into_iter().map(|(_, job)| job))?;
         all.extend(whole.filter(Job::has_waiting_elements));
         Ok(all)
     }
@@ -309,8 +308,38 @@ impl Job {
         let started_ms = (state != State::Pending)
             .then(|| submitted_ms.saturating_add(report.waited_ms).min(now_ms));
         let uid = uid_of(&report.user);
-        let (ended_ms, details, steps) = (None, None, Vec::new());
-        Self { report, state, submitted_ms, started_ms, ended_ms, uid, details, steps }
+        Self {
+            report,
+            state,
+            submitted_ms,
+            started_ms,
+            ended_ms: None,
+            uid,
+            details: None,
+            steps: Vec::new(),
+            part: JobPart::Table,
+        }
+    }
+
+    /// One of a list of ended jobs, of which this much was asked for.
+    fn ended(it: EndedReport, part: JobPart) -> Self {
+        let ran_ms = it.job.service_ms.saturating_add(it.job.suspended_ms);
+        let started_ms = match it.job.placement.is_empty() {
+            false => Some(it.accepted_ms.saturating_add(it.job.waited_ms)),
+            true => (ran_ms > 0 || it.ending == Ending::Completed)
+                .then(|| it.ended_ms.saturating_sub(ran_ms).max(it.accepted_ms)),
+        };
+        Self {
+            state: State::of_ending(it.ending),
+            submitted_ms: it.accepted_ms,
+            started_ms,
+            ended_ms: Some(it.ended_ms),
+            uid: Some(it.uid),
+            report: it.job,
+            details: it.details,
+            steps: it.steps,
+            part,
+        }
     }
 
     fn shown(show: ShowReport) -> Self {
@@ -327,6 +356,7 @@ impl Job {
             report: show.job,
             details: show.details,
             steps: show.steps,
+            part: JobPart::All,
         }
     }
 
@@ -354,9 +384,8 @@ impl Job {
 
     /// How many nodes it has, or asked for.
     pub(super) fn node_count(&self) -> usize {
-        let asked = self.details.as_ref().and_then(|details| details.asked.nodes).unwrap_or(1);
         match self.nodes().len() {
-            0 => usize::try_from(asked).unwrap_or(1),
+            0 => usize::try_from(self.report.nodes_asked.unwrap_or(1)).unwrap_or(1),
             count => count,
         }
     }
@@ -465,56 +494,57 @@ fn uid_of(user: &str) -> Option<u32> {
 /// How long squeue shows jobs that have ended, in seconds.
 pub(super) const MIN_JOB_AGE_S: u64 = 300;
 
-/// Jobs that have not ended, and, with `since_ms`, those that ended since then.
+/// Jobs that have not ended, and, with `since_ms`, those that ended since then: this much of them.
 ///
 /// # Errors
 /// If the instance that runs does not answer. Without one there are no jobs.
-pub(super) fn listed(since_ms: Option<u64>, user: Option<&str>) -> anyhow::Result<Vec<Job>> {
-    let mut all = BTreeMap::new();
+pub(super) fn listed(
+    since_ms: Option<u64>,
+    user: Option<&str>,
+    part: JobPart,
+) -> anyhow::Result<Vec<Job>> {
     let live = pages_of_jobs(|from| ask(&Request::Jobs { ended: false, from }));
     let live = match live {
         Err(error) if super::has_no_instance(&error) => Vec::new(),
         live => live?,
     };
-    let now = wall_ms();
-    for report in live.into_iter().filter(|report| report.exit_code.is_none()) {
-        all.insert(report.job, Job::live(report, now));
-    }
     // Later: a job that ended in between is among those that ended.
-    if let Some(since_ms) = since_ms {
-        for job in ended(since_ms, user)? {
-            all.insert(job.id(), job);
-        }
-    }
-    let mut all: Vec<Job> = all.into_values().collect();
-    all.retain(|job| user.is_none_or(|user| job.report.user == user));
-    Ok(all)
+    let mut all = match since_ms {
+        Some(since_ms) => ended(since_ms, user, part)?,
+        None => Vec::new(),
+    };
+    let has_ended: BTreeSet<JobId> = match live.is_empty() {
+        true => BTreeSet::new(),
+        false => all.iter().map(|job| job.id()).collect(),
+    };
+    let now = wall_ms();
+    let lives = |report: &JobReport| {
+        report.exit_code.is_none()
+            && !has_ended.contains(&report.job)
+            && user.is_none_or(|user| report.user == user)
+    };
+    let live = live.into_iter().filter(lives).map(|report| Box::new(Job::live(report, now)));
+    all.extend(live);
+    // They are large: pointers to them are sorted.
+    all.sort_by_key(|job| job.id());
+    Ok(all.into_iter().map(|job| *job).collect())
 }
 
-fn ended(since_ms: u64, user: Option<&str>) -> anyhow::Result<Vec<Job>> {
-    let user = user.map(str::to_owned);
-    let mut query = EndedQuery { user, since_ms: Some(since_ms), ..EndedQuery::default() };
+#[expect(clippy::vec_box, reason = "they are large: pointers to them are sorted")]
+fn ended(since_ms: u64, user: Option<&str>, part: JobPart) -> anyhow::Result<Vec<Box<Job>>> {
+    let name = user.map(str::to_owned);
+    let mut query =
+        EndedQuery { user: name, since_ms: Some(since_ms), part, ..EndedQuery::default() };
     let mut all = Vec::new();
+    let mut asker = Asker::default();
     loop {
-        let answer = match ask_of_the_past(&Request::Past(query.clone())) {
+        let question = Request::Past(query.clone());
+        let answer = match asker.ask(&question).or_else(|error| ask_journal(&question, error)) {
             Err(error) if super::has_no_instance(&error) => return Ok(all),
             answer => answer?,
         };
         let Reply::Past { jobs, next } = answer else { return unexpected() };
-        for it in jobs {
-            let ran_ms = it.job.service_ms.saturating_add(it.job.suspended_ms);
-            let begun = it.ended_ms.saturating_sub(ran_ms).max(it.accepted_ms);
-            all.push(Job {
-                state: State::of_ending(it.ending),
-                submitted_ms: it.accepted_ms,
-                started_ms: (ran_ms > 0 || it.ending == Ending::Completed).then_some(begun),
-                ended_ms: Some(it.ended_ms),
-                uid: Some(it.uid),
-                report: it.job,
-                details: None,
-                steps: Vec::new(),
-            });
-        }
+        all.extend(jobs.into_iter().map(|it| Box::new(Job::ended(it, part))));
         query.after = next;
         if next.is_none() {
             return Ok(all);
@@ -530,39 +560,67 @@ pub(super) fn one(job: JobId) -> anyhow::Result<Option<Job>> {
     shown_in(ask_of_the_past(&Request::Show { job, environment: false }))
 }
 
-/// As [`one`] for each of several jobs, over one connection; without those that are not there.
+/// For more jobs than these, all that have not ended are asked for at once.
+pub(super) const FEW: usize = 100;
+
+/// As [`one`] for each of several jobs; without those that are not there.
 ///
 /// # Errors
 /// If the instance does not answer.
 pub(super) fn several(jobs: impl IntoIterator<Item = JobId>) -> anyhow::Result<Vec<Job>> {
+    let mut wanted: BTreeSet<JobId> = jobs.into_iter().collect();
+    let mut all = Vec::with_capacity(wanted.len());
+    if wanted.len() > FEW {
+        let live = all_live()?.into_iter();
+        all.extend(live.filter(|show| wanted.remove(&show.job.job)).map(Job::shown));
+    }
     let question = |job| Request::Show { job, environment: false };
-    let questions: Vec<Request> = jobs.into_iter().map(question).collect();
-    let mut all = Vec::with_capacity(questions.len());
+    let questions: Vec<Request> = wanted.into_iter().map(question).collect();
     let asked = ask_each(&questions, |_, reply| {
         all.extend(shown_in(reply)?);
         Ok(())
     });
     match asked {
-        Err(error) if all.is_empty() && super::has_no_instance(&error) => {}
-        asked => return asked.map(|()| all),
+        Err(error) if all.is_empty() && super::has_no_instance(&error) => {
+            for question in &questions {
+                all.extend(shown_in(ask_of_the_past(question))?);
+            }
+        }
+        asked => asked?,
     }
-    for question in &questions {
-        all.extend(shown_in(ask_of_the_past(question))?);
-    }
+    all.sort_by_key(Job::id);
     Ok(all)
 }
 
-/// Adds the details and steps of these jobs, which lists do not have.
+/// All jobs that have not ended.
+fn all_live() -> anyhow::Result<Vec<ShowReport>> {
+    let mut asker = Asker::default();
+    let pages = all_pages(JobId(0), |from| match asker.ask(&Request::ShowAll { from })? {
+        Reply::ShownJobs { jobs, next } => Ok((jobs, next)),
+        _ => unexpected(),
+    });
+    match pages {
+        Err(error) if super::has_no_instance(&error) => Ok(Vec::new()),
+        pages => pages,
+    }
+}
+
+/// Adds the details and steps of these jobs where less than this much is known.
 ///
 /// # Errors
 /// If the instance does not answer.
-pub(super) fn add_details<'a>(jobs: impl IntoIterator<Item = &'a mut Job>) -> anyhow::Result<()> {
-    let jobs: Vec<&mut Job> = jobs.into_iter().collect();
-    let known = several(jobs.iter().map(|job| job.id()))?;
-    let mut known: BTreeMap<JobId, Job> = known.into_iter().map(|job| (job.id(), job)).collect();
-    for job in jobs {
-        if let Some(known) = known.remove(&job.id()) {
-            (job.details, job.steps) = (known.details, known.steps);
+pub(super) fn add_details<'a>(
+    jobs: impl IntoIterator<Item = &'a mut Job>,
+    part: JobPart,
+) -> anyhow::Result<()> {
+    let jobs = jobs.into_iter().filter(|job| job.part < part);
+    let mut jobs: BTreeMap<JobId, &mut Job> = jobs.map(|job| (job.id(), job)).collect();
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    for known in several(jobs.keys().copied().collect::<Vec<_>>())? {
+        if let Some(job) = jobs.remove(&known.id()) {
+            (job.details, job.steps, job.part) = (known.details, known.steps, known.part);
         }
     }
     Ok(())

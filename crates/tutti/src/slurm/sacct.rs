@@ -1,7 +1,7 @@
 //! `sacct`.
 
 use super::accounts::ACCOUNT;
-use super::format::{duration, fitted, moment, plain};
+use super::format::{duration, moment, plain, push_fitted};
 use super::jobs::{self, Job, State};
 use super::json;
 use super::options::{Known, Line, Order, flag, perhaps, read, value};
@@ -13,6 +13,8 @@ use std::ffi::OsString;
 use tutti_client::output::{print, print_json};
 use tutti_node::calendar::moment_ms;
 use tutti_node::platform::time::wall_ms;
+use tutti_types::JobId;
+use tutti_wire::history::JobPart;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::show::StepReport;
 
@@ -166,24 +168,15 @@ const BRIEF: &str = "JobID,State,ExitCode";
 const LONG: &str = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,AveVMSize,MaxRSS,AveRSS,NTasks,\
                     AllocCPUS,Elapsed,State,ExitCode,MaxDiskRead,MaxDiskWrite,AllocTRES";
 
-/// Fields that need more than a list of jobs has.
-const DETAILED: [&str; 12] = [
-    "DerivedExitCode",
-    "Restarts",
-    "NodeList",
-    "NNodes",
-    "AllocNodes",
-    "ReqMem",
-    "WorkDir",
-    "StdOut",
-    "StdErr",
-    "SubmitLine",
-    "ReqNodes",
-    "AllocTRES",
-];
+/// Fields that need what a job was to run.
+const DETAILED: [&str; 6] = ["Restarts", "ReqMem", "WorkDir", "StdOut", "StdErr", "SubmitLine"];
 
-/// The most jobs for which details are asked one by one.
-const DETAILS_MAX: usize = 10_000;
+/// Fields that need the nodes or the steps of a job.
+const PLACED: [&str; 7] =
+    ["NodeList", "NNodes", "AllocNodes", "ReqNodes", "AllocTRES", "ReqTRES", STEPPED[0]];
+
+/// Those that need its steps.
+const STEPPED: [&str; 1] = ["DerivedExitCode"];
 
 /// How values stand in a line.
 enum Style {
@@ -217,29 +210,26 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     let (Ok(fields), Ok(which), true) = (fields, which, line.problems.is_empty()) else {
         return Ok(wrong(NAME, &line.problems));
     };
-    let mut jobs = found(&which)?;
-    let needs_details = fields.iter().any(|(field, _)| DETAILED.contains(&field.0));
     let needs_steps = !line.has("allocations");
+    let has = |names: &[&str]| fields.iter().any(|(field, _)| names.contains(&field.0));
+    let part = match line.has("json") || has(&DETAILED) {
+        true => JobPart::All,
+        false if needs_steps || has(&PLACED) || line.has("nodelist") => JobPart::Places,
+        false => JobPart::Table,
+    };
+    let mut jobs = found(&which, part)?;
+    let needs_steps = needs_steps || has(&STEPPED);
+    // A list has the places of jobs that have not ended.
+    let needs_more = |job: &&mut Job| {
+        part == JobPart::All || job.state.has_ended() || needs_steps && job.started_ms.is_some()
+    };
+    jobs::add_details(jobs.iter_mut().filter(needs_more), part)?;
     if line.has("json") {
-        add_details(&mut jobs, |_| true)?;
-        print_json(&json::of_sacct(&jobs, needs_steps))?;
-        return Ok(0);
+        print_json(&json::of_sacct(&jobs, !line.has("allocations")))?;
+    } else {
+        print(&table(&jobs, &fields, &which, &line))?;
     }
-    add_details(&mut jobs, |job| needs_details || needs_steps && job.started_ms.is_some())?;
-    print(&table(&jobs, &fields, &which, &line))?;
     Ok(0)
-}
-
-/// Asks for details and steps, which a list of jobs does not have.
-fn add_details(jobs: &mut [Job], is_needed: impl Fn(&Job) -> bool) -> anyhow::Result<()> {
-    if jobs.len() > DETAILS_MAX {
-        say!(
-            "{NAME}: more than {DETAILS_MAX} jobs: further steps and some fields are left out; \
-             name jobs with -j, or a shorter time with -S and -E"
-        );
-        return Ok(());
-    }
-    jobs::add_details(jobs.iter_mut().filter(|job| job.details.is_none() && is_needed(job)))
 }
 
 /// The fields, each with the width that the user gave it: to the right, if it is positive.
@@ -381,24 +371,33 @@ fn slurm_moment(text: &str) -> Result<u64, String> {
     .map_err(|_| wrong())
 }
 
-fn found(which: &Which) -> anyhow::Result<Vec<Job>> {
-    let mut all = BTreeMap::new();
-    if which.names_jobs {
-        for named in &which.jobs {
-            all.extend(named.jobs.all()?.into_iter().map(|job| (job.id(), job)));
-        }
+fn found(which: &Which, part: JobPart) -> anyhow::Result<Vec<Job>> {
+    let mut all = if which.names_jobs {
+        named(&which.jobs)?
     } else {
         let user = match which.users.as_deref() {
             Some([user]) => Some(user.as_str()),
             _ => None,
         };
-        for job in jobs::listed(Some(which.since_ms), user)? {
-            all.insert(job.id(), job);
-        }
-    }
-    let mut all: Vec<Job> = all.into_values().collect();
+        jobs::listed(Some(which.since_ms), user, part)?
+    };
     all.retain(|job| which.has(job) && !job.is_shown_by_elements());
     Ok(all)
+}
+
+/// The jobs of this list, by number.
+fn named(list: &[NamedStep]) -> anyhow::Result<Vec<Job>> {
+    let is_single = |it: &&NamedStep| it.jobs.indices.is_none();
+    let single = jobs::several(list.iter().filter(is_single).map(|it| it.jobs.job))?;
+    let (arrays, single): (Vec<Job>, Vec<Job>) =
+        single.into_iter().partition(|job| job.report.is_whole_array());
+    let mut all: BTreeMap<JobId, Job> = single.into_iter().map(|job| (job.id(), job)).collect();
+    for it in list {
+        if it.jobs.indices.is_some() || arrays.iter().any(|array| array.id() == it.jobs.job) {
+            all.extend(it.jobs.all()?.into_iter().map(|job| (job.id(), job)));
+        }
+    }
+    Ok(all.into_values().collect())
 }
 
 /// A job, the step that it began with, or a further one.
@@ -418,9 +417,9 @@ fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], which: &Which, line: &
     };
     let mut text = String::new();
     if !line.has("noheader") {
-        text.push_str(&row(fields, &style, |field| field.0.to_owned()));
+        push_row(&mut text, fields, &style, |field| field.0.to_owned());
         if matches!(style, Style::Columns) {
-            text.push_str(&row(fields, &style, |_| "-".repeat(WIDEST)));
+            push_row(&mut text, fields, &style, |_| "-".repeat(WIDEST));
         }
     }
     for job in jobs {
@@ -431,7 +430,7 @@ fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], which: &Which, line: &
             rows.extend(steps.map(Row::Further));
         }
         for it in rows.into_iter().filter(|it| which.has_row(job, *it)) {
-            text.push_str(&row(fields, &style, |field| cell(job, it, field.0)));
+            push_row(&mut text, fields, &style, |field| cell(job, it, field.0));
         }
     }
     text
@@ -440,40 +439,43 @@ fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], which: &Which, line: &
 /// The widest column.
 const WIDEST: usize = 4096;
 
-fn row(
+/// Adds a line.
+fn push_row(
+    line: &mut String,
     fields: &[(Field, Option<isize>)],
     style: &Style,
     value: impl Fn(Field) -> String,
-) -> String {
-    let mut cells = Vec::new();
-    for (field, width) in fields {
+) {
+    for (number, (field, width)) in fields.iter().enumerate() {
         let text = value(field);
-        cells.push(match style {
-            Style::Separated { .. } if text.len() >= WIDEST => String::new(),
-            Style::Separated { .. } => plain(&text),
+        match style {
+            Style::Separated { separator, .. } => {
+                if number > 0 {
+                    line.push_str(separator);
+                }
+                if text.len() < WIDEST {
+                    line.push_str(&plain(&text));
+                }
+            }
             Style::Columns => {
                 let to_the_right = width.map_or(field.2, |width| width > 0);
                 let width = width.map_or(field.1, isize::unsigned_abs).min(WIDEST);
                 let text = plain(&text);
+                push_fitted(line, &text, width, to_the_right);
                 // What was cut is marked.
-                let is_cut = text.chars().count() > width && !text.starts_with("--");
-                let mut shown = fitted(&text, width, to_the_right);
-                if is_cut && width > 1 {
-                    shown.pop();
-                    shown.push('+');
+                let is_cut = text.len() > width && text.chars().nth(width).is_some();
+                if is_cut && !text.starts_with("--") && width > 1 {
+                    line.pop();
+                    line.push('+');
                 }
-                shown
+                line.push(' ');
             }
-        });
-    }
-    let mut line = match style {
-        Style::Columns => cells.iter().map(|cell| format!("{cell} ")).collect(),
-        Style::Separated { separator, at_end } => {
-            cells.join(separator) + if *at_end { separator } else { "" }
         }
-    };
+    }
+    if let Style::Separated { separator, at_end: true } = style {
+        line.push_str(separator);
+    }
     line.push('\n');
-    line
 }
 
 /// A cell of a further step; `None`: as that of its job.

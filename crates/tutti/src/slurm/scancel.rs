@@ -15,6 +15,7 @@ use tutti_client::parse_signal;
 use tutti_node::codes::code_of;
 use tutti_types::{Indices, JobId, Rank, StepId, StepKey};
 use tutti_wire::code::Code;
+use tutti_wire::history::JobPart;
 use tutti_wire::local::{ArrayOrder, Reply, Request};
 use tutti_wire::report::Target;
 
@@ -342,7 +343,7 @@ fn matching(line: &Line, states: Option<&[State]>, named: &[Named]) -> anyhow::R
                 || job.nodes().iter().any(|node| nodes.iter().any(|it| it == node)))
             && (named.is_empty() || named.iter().any(|named| is_named(job, named)))
     };
-    Ok(jobs::listed(None, None)?.into_iter().filter(is_meant).collect())
+    Ok(jobs::listed(None, None, JobPart::Table)?.into_iter().filter(is_meant).collect())
 }
 
 /// Ends a job, or sends it a signal; the exit code.

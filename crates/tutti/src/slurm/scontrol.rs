@@ -16,6 +16,7 @@ use tutti_client::output::print;
 use tutti_node::codes::code_of;
 use tutti_types::{ClassName, Indices, JobId, Nanos};
 use tutti_wire::code::Code;
+use tutti_wire::history::JobPart;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::{ArrayOrder, LimitChange, NodeChange, Reply, Request};
 use tutti_wire::report::{NodeReport, Target};
@@ -241,7 +242,7 @@ fn show_jobs(named: &[&str], line: &Line) -> anyhow::Result<u8> {
         found.extend(jobs);
     }
     if named.is_empty() {
-        found = jobs::several(jobs::listed(None, None)?.iter().map(Job::id))?;
+        found = jobs::several(jobs::listed(None, None, JobPart::Table)?.iter().map(Job::id))?;
         if found.is_empty() {
             print("No jobs in the system\n")?;
             return Ok(0);
@@ -402,7 +403,7 @@ fn show_steps(named: &[&str], line: &Line) -> anyhow::Result<u8> {
         }
     }
     if named.is_empty() {
-        found = with_steps(jobs::listed(None, None)?)?;
+        found = with_steps(jobs::listed(None, None, JobPart::Table)?)?;
     }
     let steps: Vec<Step<'_>> = found.iter().flat_map(running).collect();
     let is_wanted = |step: &Step<'_>| wanted.is_empty() || wanted.iter().any(|it| it.has(step));
@@ -701,7 +702,7 @@ fn targets(word: &str) -> anyhow::Result<Vec<Target>> {
         return Ok(vec![job.into()]);
     }
     let own = super::squeue::own_name();
-    let jobs = jobs::listed(None, Some(&own))?;
+    let jobs = jobs::listed(None, Some(&own), JobPart::Table)?;
     Ok(jobs.iter().filter(|job| job.report.name == word).map(|job| job.id().into()).collect())
 }
 

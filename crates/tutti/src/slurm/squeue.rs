@@ -10,6 +10,7 @@ use super::{print_version, wrong};
 use std::ffi::OsString;
 use tutti_client::output::{print, print_json};
 use tutti_node::platform::time::wall_ms;
+use tutti_wire::history::JobPart;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::show::JobDetails;
 use tutti_wire::units::shown;
@@ -160,6 +161,9 @@ const DETAILED: [&str; 11] = [
     "stderr",
 ];
 
+/// Columns whose cells need the nodes of a job.
+const PLACED: [&str; 5] = ["nodelist", "batchhost", "reasonlist", "numnodes", "tres-alloc"];
+
 pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     let mut line = read(OPTIONS, Order::Mixed, words);
     if line.has("help") || line.has("usage") {
@@ -218,7 +222,9 @@ fn repeated(every: Option<u64>, once: impl Fn() -> anyhow::Result<u8>) -> anyhow
 
 /// Prints the jobs that are asked for.
 fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::Result<u8> {
-    let Some(mut jobs) = found(which)? else {
+    let by_node = if line.has("nodelist") { JobPart::Places } else { JobPart::Table };
+    let part = part_of(columns, line.has("json")).max(by_node);
+    let Some(mut jobs) = found(which, part)? else {
         say!("slurm_load_jobs error: Invalid job id specified");
         return Ok(1);
     };
@@ -226,11 +232,11 @@ fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::R
     if line.has("array") {
         jobs = jobs.into_iter().flat_map(Job::unfolded).collect();
     }
+    let needs_more = |job: &&mut Job| part == JobPart::All || job.state.has_ended();
+    jobs::add_details(jobs.iter_mut().filter(needs_more), part)?;
     if line.has("json") {
-        jobs::add_details(&mut jobs)?;
         print_json(&json::of_squeue(&jobs))?;
     } else {
-        with_details(&mut jobs, columns)?;
         print(&table(&jobs, columns, !line.has("noheader")))?;
     }
     Ok(0)
@@ -283,7 +289,7 @@ fn list_steps(named: &[NamedStep], mut line: Line) -> anyhow::Result<u8> {
     let (Ok(columns), Ok(which), true) = (columns, which, line.problems.is_empty()) else {
         return Ok(wrong(NAME, &line.problems));
     };
-    let mut jobs = jobs::listed(None, None)?;
+    let mut jobs = jobs::listed(None, None, JobPart::Table)?;
     let is_named = |job: &Job| named.is_empty() || named.iter().any(|it| it.jobs.has(job));
     jobs.retain(|job| !job.report.is_whole_array() && which.has(job) && is_named(job));
     jobs.sort_by_key(Job::id);
@@ -452,12 +458,13 @@ pub(super) fn own_name() -> String {
 }
 
 /// The jobs; `None` if one alone is asked for by its number, and there is none.
-fn found(which: &Which) -> anyhow::Result<Option<Vec<Job>>> {
+fn found(which: &Which, part: JobPart) -> anyhow::Result<Option<Vec<Job>>> {
     let wants_ended = which.all_states
         || which.states.as_ref().is_some_and(|states| states.iter().any(|it| it.has_ended()))
         || !which.jobs.is_empty();
     let since = wants_ended.then(|| wall_ms().saturating_sub(MIN_JOB_AGE_S * 1000));
-    let mut jobs = jobs::listed(since, None)?;
+    let names_few = (1..=jobs::FEW).contains(&which.jobs.len());
+    let mut jobs = jobs::listed(since, None, if names_few { JobPart::Table } else { part })?;
     jobs.retain(|job| !job.is_shown_by_elements());
     if let [only] = &which.jobs[..]
         && !jobs.iter().any(|job| only.has(job))
@@ -471,9 +478,8 @@ fn found(which: &Which) -> anyhow::Result<Option<Vec<Job>>> {
 /// Sorts by letters such as `-t,i`; as squeue does by itself without any.
 fn sort(jobs: &mut [Job], by: Option<&str>) {
     let Some(by) = by else {
-        jobs.sort_by_key(|job| {
-            (job.partition().to_owned(), std::cmp::Reverse(job.state), job.id())
-        });
+        let key = |job: &Job| (std::cmp::Reverse(job.state), job.id());
+        jobs.sort_by(|a, b| (a.partition(), key(a)).cmp(&(b.partition(), key(b))));
         return;
     };
     let letters = by.split(',').flat_map(|item| {
@@ -502,19 +508,20 @@ fn sort(jobs: &mut [Job], by: Option<&str>) {
     }
 }
 
-/// Asks for what a list of jobs does not have, if a column needs it.
-fn with_details(jobs: &mut [Job], columns: &[Piece<Column>]) -> anyhow::Result<()> {
-    let is_detailed = |piece: &Piece<Column>| match piece {
-        Piece::Field { field, .. } => DETAILED.contains(&field.1[0]),
-        Piece::Text(_) => false,
+/// How much of jobs the output needs, of those that have ended: a list has the places of others.
+fn part_of(columns: &[Piece<Column>], json: bool) -> JobPart {
+    let has = |names: &[&str]| {
+        let named = |piece: &Piece<Column>| match piece {
+            Piece::Field { field, .. } => names.contains(&field.1[0]),
+            Piece::Text(_) => false,
+        };
+        columns.iter().any(named)
     };
-    let lists_nodes = |piece: &Piece<Column>| match piece {
-        Piece::Field { field, .. } => ["nodelist", "batchhost", "reasonlist"].contains(&field.1[0]),
-        Piece::Text(_) => false,
-    };
-    let all = columns.iter().any(is_detailed);
-    let ended = columns.iter().any(lists_nodes);
-    jobs::add_details(jobs.iter_mut().filter(|job| all || ended && job.state.has_ended()))
+    match json || has(&DETAILED) {
+        true => JobPart::All,
+        false if has(&PLACED) => JobPart::Places,
+        false => JobPart::Table,
+    }
 }
 
 fn table(jobs: &[Job], columns: &[Piece<Column>], header: bool) -> String {

@@ -160,9 +160,13 @@ impl<'a> Step<'a> {
     /// Those of what its job began with: a script has those of its node.
     fn processors_of_first(&self) -> u32 {
         let all = self.job.report.processors;
-        let details = self.job.details.as_ref().filter(|_| self.name == StepName::Batch);
-        let node = details.and_then(|details| details.nodes.first());
-        let list = node.and_then(|node| node.processors.parse::<tutti_types::Indices>().ok());
+        if self.name != StepName::Batch {
+            return all;
+        }
+        let place = self.job.report.placement.first().and_then(|it| it.split(':').nth(1));
+        let share = self.job.details.as_ref().and_then(|details| details.nodes.first());
+        let list = place.or_else(|| share.map(|share| share.processors.as_str()));
+        let list = list.and_then(|list| list.parse::<tutti_types::Indices>().ok());
         list.map_or(all, |list| list.count().min(all))
     }
 

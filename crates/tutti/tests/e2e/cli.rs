@@ -168,6 +168,7 @@ fn json_has_the_documented_keys() {
             "behind",
             "first",
             "slots",
+            "nodes_asked",
         ],
     );
     check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);

@@ -194,7 +194,7 @@ fn matching(args: &HistoryArgs) -> anyhow::Result<Vec<EndedReport>> {
         since_ms: args.since,
         until_ms: args.until,
         endings: args.states.clone(),
-        after: None,
+        ..EndedQuery::default()
     };
     latest(query, args.last.unwrap_or(usize::MAX))
 }

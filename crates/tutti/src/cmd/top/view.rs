@@ -348,6 +348,7 @@ pub(super) mod tests {
             swapped_bytes: None,
             first: None,
             slots: None,
+            nodes_asked: None,
         }
     }
 

@@ -85,8 +85,7 @@ impl Source for Instance {
             user: query.user.clone(),
             since_ms: query.since_ms,
             until_ms: query.until_ms,
-            endings: Vec::new(),
-            after: None,
+            ..EndedQuery::default()
         };
         text(history::json_of(ended, query.last))
     }
