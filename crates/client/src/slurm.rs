@@ -15,6 +15,10 @@ pub const NAMES: [&str; 11] = [
     "sshare", "sstat",
 ];
 
+/// The names of MPI's starters, which are links too, in a directory beside these: inside a job they
+/// must not come before those of MPI libraries.
+pub const MPI_NAMES: [&str; 2] = ["mpiexec", "mpirun"];
+
 /// The cluster's name in Slurm's words, where it has no other.
 pub const CLUSTER: &str = "tutti";
 

@@ -139,7 +139,7 @@ mod at {
     pub(super) const MEASURE_AFTER: usize = 47;
     pub(super) const SHARE_DEVICES: usize = 48;
     pub(super) const SWAP: usize = 49;
-    pub(super) const COUNT: usize = 50;
+    pub(super) const COUNT: usize = 51;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -621,7 +621,21 @@ pub const TABLE: &[Param; at::COUNT] = &[
                others can have it: those with --swap, all, or none.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: SLURM_STRICT,
+        kind: ParamKind::Choice(&["off", "on"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "Whether sbatch, srun and salloc reject an unknown partition, account or QOS, instead \
+               of accepting it with a note.",
+        takes: Takes::FromThenOn,
+    },
 ];
+
+/// The name of the parameter that has Slurm's commands reject unknown names. Only these commands
+/// look at it.
+pub const SLURM_STRICT: &str = "slurm_strict";
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
     let takes = Takes::FromThenOn;

@@ -4,7 +4,7 @@ use crate::slurm::{check, link};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use tutti_client::output::print;
-use tutti_client::slurm::{directory, own_directory};
+use tutti_client::slurm::{MPI_NAMES, NAMES, directory, own_directory};
 use tutti_node::exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -18,7 +18,10 @@ Slurm's formats; their jobs are jobs of `tutti batch` and `tutti run`.";
 
 const ENV_EXAMPLES: &str = "\
 Examples:
-  tutti slurm env               the line for PATH: eval \"$(tutti slurm env)\"";
+  tutti slurm env               the line for PATH: eval \"$(tutti slurm env)\"
+  tutti slurm env --mpi         with mpiexec and mpirun, which are `tutti run`
+
+Inside a job, they call the mpiexec and mpirun that come later in PATH.";
 
 const LINK_EXAMPLES: &str = "\
 Examples:
@@ -39,7 +42,11 @@ pub(crate) struct SlurmArgs {
 enum What {
     /// Print the line that puts the names into PATH
     #[command(after_help = ENV_EXAMPLES)]
-    Env,
+    Env {
+        /// Also mpiexec and mpirun, from a directory of their own
+        #[arg(long)]
+        mpi: bool,
+    },
     /// Make the names in a directory
     #[command(after_help = LINK_EXAMPLES)]
     Link {
@@ -58,28 +65,37 @@ enum What {
 
 pub(crate) fn execute(args: &SlurmArgs) -> anyhow::Result<Exit> {
     match &args.what {
-        What::Env => {
-            let directory = match directory() {
+        What::Env { mpi } => {
+            let own = || {
+                let reason = "HOME is not set; name a directory with `tutti slurm link DIR`";
+                own_directory().ok_or_else(|| anyhow::anyhow!(reason))
+            };
+            let mut places = match directory() {
                 Some(found)
                     if found.join("sbatch").exists()
                         && Some(&found) != own_directory().as_ref() =>
                 {
-                    found
+                    vec![found]
                 }
-                Some(own) => {
-                    link(&own)?;
-                    own
-                }
-                None => {
-                    anyhow::bail!("HOME is not set; name a directory with `tutti slurm link DIR`")
+                _ => {
+                    link(&own()?, &NAMES)?;
+                    vec![own()?]
                 }
             };
-            let quoted = directory.display().to_string().replace('\'', r"'\''");
-            print(&format!("export PATH='{quoted}':\"$PATH\"\n"))?;
+            if *mpi {
+                let beside = own()?.with_file_name("mpi");
+                link(&beside, &MPI_NAMES)?;
+                places.push(beside);
+            }
+            let quoted = |place: PathBuf| {
+                format!("'{}'", place.display().to_string().replace('\'', r"'\''"))
+            };
+            let places: Vec<String> = places.into_iter().map(quoted).collect();
+            print(&format!("export PATH={}:\"$PATH\"\n", places.join(":")))?;
             Ok(Exit::OK)
         }
         What::Link { directory } => {
-            let made = link(directory)?;
+            let made = link(directory, &NAMES)?;
             say!("tutti: made in {}: {}", directory.display(), made.join(" "));
             Ok(Exit::OK)
         }

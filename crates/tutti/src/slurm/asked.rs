@@ -5,6 +5,7 @@
 //! accepts: partitions, counted resources, sets of nodes, ranges of nodes, the environment; and
 //! what it notes where the reader would reject.
 
+use super::accounts::{ACCOUNT, QOS};
 use super::cluster::Cluster;
 use tutti_types::Per;
 use tutti_wire::constraint::parse_constraint;
@@ -101,7 +102,8 @@ const NOTED: [(&str, &str); 5] = [
 
 /// Whether an option names something of the cluster, so that it has to be asked.
 pub(super) fn names_something(option: &str) -> bool {
-    ["partition", "constraint", "gres", "licenses"].contains(&option) || option.starts_with("gpus")
+    const OTHERS: [&str; 6] = ["partition", "account", "qos", "constraint", "gres", "licenses"];
+    OTHERS.contains(&option) || option.starts_with("gpus")
 }
 
 /// What these options ask for, the earlier sources before the later ones, which hold.
@@ -111,12 +113,13 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
     let mut gpus = Vec::new();
     let mut words: Vec<(u32, Vec<String>)> = Vec::new();
     let mut plain: Vec<(u32, &'static str, Option<String>)> = Vec::new();
-    for (number, source) in (1u32..).zip(asked.sources.clone()) {
+    for (number, source) in (1u32..).zip(&asked.sources.clone()) {
         let value = source.value.as_deref().unwrap_or_default();
         let origin = &source.origin;
         match source.name {
             "partition" => match partition(value, cluster) {
                 Ok(option) => words.push((number, vec![option])),
+                Err(_) if cluster.is_strict => asked.problems.push(unknown(source)),
                 Err(note) => asked.notes.push(format!("{origin}{note}")),
             },
             "constraint" => match constraint(value, cluster) {
@@ -141,6 +144,12 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
                 asked.quiet.push(format!("{origin}--mem=0: memory is not limited"));
             }
             name if QUIET.contains(&name) => asked.quiet.push(format!("{origin}--{name}")),
+            "account" | "qos" if cluster.is_strict => {
+                let only = if source.name == "qos" { QOS } else { ACCOUNT };
+                if value != only {
+                    asked.problems.push(unknown(source));
+                }
+            }
             name => match NOTED.iter().find(|(noted, _)| *noted == name) {
                 Some((_, why)) => {
                     asked
@@ -164,6 +173,17 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
     }
     asked.script = script;
     asked
+}
+
+/// What is said of a partition, an account or a QOS that is not there, where these are rejected.
+fn unknown(source: &Source) -> String {
+    let value = shown(source.value.as_deref().unwrap_or_default());
+    let what = match source.name {
+        "partition" => "invalid partition specified".to_owned(),
+        "qos" => format!("invalid QOS, the only one is {QOS}"),
+        _ => format!("invalid account, the only one is {ACCOUNT}"),
+    };
+    format!("{}{what}: {value}", source.origin)
 }
 
 /// Each option where it was given last.

@@ -3,6 +3,7 @@
 
 use crate::cmd::ask_of_the_past;
 use tutti_client::ask::{ask, pages_of_nodes};
+use tutti_types::params::SLURM_STRICT;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::NodeReport;
 
@@ -27,6 +28,8 @@ pub(super) struct Cluster {
     pub(super) features: Vec<String>,
     /// Names of devices of nodes.
     pub(super) devices: Vec<String>,
+    /// Whether unknown partitions, accounts and QOS are rejected.
+    pub(super) is_strict: bool,
 }
 
 /// The class of jobs that are submitted and name none.
@@ -38,7 +41,8 @@ const NO_JOBS: &str = "foreign";
 impl Cluster {
     /// As it is now; empty where no instance runs and none has left a journal.
     pub(super) fn now() -> Self {
-        let mut found = Self { partitions: partitions(), ..Self::default() };
+        let (partitions, is_strict) = partitions_and_strict();
+        let mut found = Self { partitions, is_strict, ..Self::default() };
         if let Ok(Reply::Resources(resources)) = ask_of_the_past(&Request::Resources) {
             found.resources = resources.into_iter().map(|it| it.resource).collect();
         }
@@ -71,7 +75,12 @@ pub(super) fn nodes() -> Vec<NodeReport> {
 
 /// All partitions: queues, then classes that are no queue's name.
 pub(super) fn partitions() -> Vec<Partition> {
-    let mut all = Vec::new();
+    partitions_and_strict().0
+}
+
+/// The same, and whether unknown ones are rejected.
+fn partitions_and_strict() -> (Vec<Partition>, bool) {
+    let (mut all, mut is_strict) = (Vec::new(), false);
     if let Ok(Reply::Queues(queues)) = ask_of_the_past(&Request::Queues) {
         for queue in queues {
             let set = |name: &str| {
@@ -87,7 +96,8 @@ pub(super) fn partitions() -> Vec<Partition> {
             });
         }
     }
-    if let Ok(Reply::Params { classes, .. }) = ask_of_the_past(&Request::Params) {
+    if let Ok(Reply::Params { classes, params, .. }) = ask_of_the_past(&Request::Params) {
+        is_strict = params.iter().any(|it| it.name == SLURM_STRICT && it.value == "on");
         let has_default = all.iter().any(|it| it.is_default);
         for class in classes {
             if class.name == NO_JOBS || all.iter().any(|it| it.name == class.name) {
@@ -101,5 +111,5 @@ pub(super) fn partitions() -> Vec<Partition> {
             });
         }
     }
-    all
+    (all, is_strict)
 }

@@ -21,12 +21,12 @@ use tutti_wire::script::option_lines;
 /// # Errors
 /// If the directory can't be made or written, or has a file of such a name that is no link to a
 /// `tutti`.
-pub(crate) fn link(directory: &Path) -> anyhow::Result<Vec<&'static str>> {
+pub(crate) fn link(directory: &Path, names: &[&'static str]) -> anyhow::Result<Vec<&'static str>> {
     let failed = |what: String| coded(Code::BadFile, what);
     let program = std::env::current_exe().context("cannot find this executable")?;
     fs::create_dir_all(directory)
         .map_err(|error| failed(format!("cannot make {}: {error}", directory.display())))?;
-    for name in NAMES {
+    for name in names {
         let path = directory.join(name);
         match fs::read_link(&path) {
             Ok(target) if target == program => continue,
@@ -54,7 +54,7 @@ pub(crate) fn link(directory: &Path) -> anyhow::Result<Vec<&'static str>> {
             .and_then(|()| fs::rename(&made, &path))
             .map_err(|error| failed(format!("cannot make {}: {error}", path.display())))?;
     }
-    Ok(NAMES.to_vec())
+    Ok(names.to_vec())
 }
 
 /// Makes the names for a job that finds them in its `PATH`, if they are not there. What hinders
@@ -66,7 +66,7 @@ pub(crate) fn ensure() {
     if NAMES.iter().all(|name| directory.join(name).exists()) {
         return;
     }
-    if let Err(error) = link(&directory) {
+    if let Err(error) = link(&directory, &NAMES) {
         say!("tutti: the job does not find Slurm's commands: {error}");
     }
 }

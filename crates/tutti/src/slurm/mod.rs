@@ -13,6 +13,7 @@ mod hosts;
 mod jobs;
 mod json;
 mod links;
+mod mpiexec;
 mod multi_prog;
 mod options;
 mod sacct;
@@ -39,7 +40,7 @@ pub(super) const VERSION: &str = "24.11.5";
 /// A command of the face, by its name.
 type Command = fn(&[OsString]) -> anyhow::Result<u8>;
 
-const COMMANDS: [(&str, Command); 11] = [
+const COMMANDS: [(&str, Command); 13] = [
     ("sbatch", sbatch::execute),
     ("srun", srun::srun),
     ("salloc", srun::salloc),
@@ -51,6 +52,8 @@ const COMMANDS: [(&str, Command); 11] = [
     ("sacctmgr", accounts::sacctmgr),
     ("sshare", accounts::sshare),
     ("sstat", accounts::sstat),
+    ("mpiexec", mpiexec::mpiexec),
+    ("mpirun", mpiexec::mpirun),
 ];
 
 /// The command whose name the executable was started by, and its arguments.

@@ -332,7 +332,7 @@ mod tests {
         partitions.extend(classes.map(|class| partition(class, false)));
         let resources = ["gpu", "a100", "matlab"].map(str::to_owned).to_vec();
         let features = ["haswell", "skylake"].map(str::to_owned).to_vec();
-        Cluster { partitions, resources, devices: Vec::new(), features }
+        Cluster { partitions, resources, features, ..Cluster::default() }
     }
 
     fn script(head: &str) -> Vec<u8> {
@@ -438,6 +438,22 @@ mod tests {
         for says in ["line 2: ", "line 3: ", "line 4: ", "line 5: ", "--licenses=nosuch"] {
             assert!(problems.contains(says), "no {says} in: {problems}");
         }
+    }
+
+    #[test]
+    fn unknown_names_are_rejected_where_the_site_says_so() {
+        let line = read(&of_sbatch(), Order::Strict, &[]);
+        let of = |head: &str| {
+            let cluster = || Cluster { is_strict: true, ..cluster() };
+            Reading::of(&option_lines(&script(head)).unwrap(), &line, cluster).problems
+        };
+        assert!(of("-A tutti; -q normal; -p short").is_empty());
+        let expected = [
+            "line 2: invalid account, the only one is tutti: proj",
+            "line 3: invalid QOS, the only one is normal: high",
+            "line 4: invalid partition specified: nowhere",
+        ];
+        assert_eq!(of("-A proj; -q high; -p nowhere"), expected);
     }
 
     #[test]

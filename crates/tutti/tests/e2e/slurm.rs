@@ -245,6 +245,32 @@ fn srun_in_a_script_starts_steps_of_its_job() {
 }
 
 #[test]
+fn lists_of_jobs_have_their_nodes_and_steps_and_what_they_run() {
+    let instance = faced();
+    let script = ["sbatch", "--wait", "-n", "2", "-o", "/dev/null", "--wrap", "srun -n 2 true"];
+    slurm(&instance, &script).expect(0);
+    slurm(&instance, &["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"]).expect(0);
+    slurm(&instance, &["scancel", "2"]).expect(0);
+    let node = slurm(&instance, &["sinfo", "-h", "-o", "%n"]).expect(0).text();
+    let node = node.trim();
+    let listed = |words: &[&str]| slurm(&instance, words).expect(0).text();
+    let all = listed(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%i %N %D"]);
+    assert_eq!(all, format!("1 {node} 1\n2  1\n"));
+    let rows = listed(&["sacct", "-n", "-P", "-S", "now-1hour", "-o", "jobid,nodelist,alloccpus"]);
+    let expected = format!("1|{node}|2\n1.batch|{node}|2\n1.0||\n2|None assigned|1\n");
+    assert_eq!(rows, expected);
+    let on_node = ["sacct", "-n", "-X", "-P", "-S", "now-1hour", "-N", node, "-o", "jobid"];
+    assert_eq!(listed(&on_node), "1\n", "an ended job is found by its node");
+    // So many that they are not asked for one by one.
+    let many = "for i in $(seq 101); do face/sbatch -Q -H -o /dev/null --wrap true; done";
+    instance.shell(many).expect(0);
+    let directories = listed(&["squeue", "-h", "-o", "%Z"]);
+    let here = instance.work.display().to_string();
+    assert_eq!(directories.lines().filter(|line| *line == here).count(), 101, "{directories}");
+    slurm(&instance, &["scancel", "--me"]).expect(0);
+}
+
+#[test]
 fn squeue_lists_elements_and_json_and_knows_the_one_account() {
     let instance = faced();
     let words = ["sbatch", "-H", "-a", "0-4%2", "-J", "many", "-o", "/dev/null", "--wrap", "true"];
@@ -293,6 +319,40 @@ fn squeue_lists_elements_and_json_and_knows_the_one_account() {
     assert_eq!(json["errors"].as_array().unwrap().len(), 0);
     slurm(&instance, &["scancel", "--me"]).expect(0);
     eventually("it ends", || instance.nappers().is_empty().then_some(()));
+}
+
+#[test]
+fn unknown_names_are_rejected_where_the_site_says_so() {
+    let instance = faced();
+    let words = ["-o", "/dev/null", "-A", "proj", "--wrap", "true"];
+    let noted = slurm(&instance, &[&["sbatch"][..], &words].concat()).expect(0);
+    noted.says("there are no accounts");
+    instance.tutti(&["params", "slurm_strict=on"]).expect(0);
+    let rejected = slurm(&instance, &[&["sbatch"][..], &words].concat()).expect(1);
+    rejected.says("invalid account, the only one is tutti: proj");
+    slurm(&instance, &["srun", "-p", "nowhere", "true"]).expect(1).says("invalid partition");
+    slurm(&instance, &["srun", "-A", "tutti", "-q", "normal", "true"]).expect(0);
+}
+
+#[test]
+fn mpiexec_starts_a_job_and_calls_another_one_inside_a_job() {
+    let instance = Instance::new().up();
+    let home = instance.work.display();
+    let line = |line: &str| {
+        let env = format!("unset XDG_DATA_HOME; export HOME={home} PATH=$PWD/other:$PATH");
+        instance.shell(&format!("{env}; eval \"$(tutti slurm env --mpi)\"; {line}"))
+    };
+    let echo = "sh -c 'echo $TUTTI_RANK of $TUTTI_SIZE, $A'";
+    let done = line(&format!("mpiexec -n 2 -env A 1 {echo}")).expect(0);
+    assert_eq!(done.sorted(), ["0 of 2, 1", "1 of 2, 1"]);
+    line("mpirun -nosuch true").expect(1).says("option -nosuch is not available");
+    let inner = |words: &str| line(&format!("tutti run -n 1 sh -c '{words}'"));
+    let alone = "PATH=$HOME/.local/share/tutti/mpi mpirun -n 1 /bin/echo step";
+    assert_eq!(inner(alone).expect(0).text(), "step\n");
+    // That of an MPI library knows how to start processes in a job.
+    fs::create_dir(instance.work.join("other")).unwrap();
+    instance.script("other/mpirun", "#!/bin/sh\necho other \"$@\"\n");
+    assert_eq!(inner("mpirun -n 1 x").expect(0).text(), "other -n 1 x\n");
 }
 
 #[test]
