@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tutti_node::link::{Interest, Poller, Ready};
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::NodeSpec;
+use tutti_types::{Device, DeviceId, NodeSpec};
 use tutti_wire::tree::{Answer, FromAgent, Join, Question, ToAgent};
 
 /// How long one waits that has found no parent.
@@ -39,9 +39,45 @@ struct Shared {
 /// What each is told at its start.
 pub type Hollow = AgentOptions;
 
+/// What a hollow node says that it has.
+#[derive(Clone, Copy, Debug)]
+pub struct HollowNode {
+    /// How many processors.
+    pub processors: u32,
+    /// How much memory, in bytes.
+    pub memory_bytes: u64,
+    /// How many GPUs.
+    pub gpus: u32,
+}
+
+impl Default for HollowNode {
+    fn default() -> Self {
+        Self { processors: 1, memory_bytes: 1 << 30, gpus: 0 }
+    }
+}
+
+impl HollowNode {
+    fn devices(self) -> Vec<Device> {
+        let gpu = |number| {
+            let id: DeviceId = format!("gpu:{number}").parse().ok()?;
+            let files = vec![format!("/dev/hollow-gpu{number}")];
+            Some(Device {
+                id,
+                files,
+                maker: None,
+                pci: None,
+                numa: None,
+                near: [].into_iter().collect(),
+            })
+        };
+        (0..self.gpus).filter_map(gpu).collect()
+    }
+}
+
 impl HollowAgents {
-    /// Starts them in so many threads. They begin to look for their places in the tree at once.
-    pub fn start(agents: Vec<Hollow>, threads: usize) -> Self {
+    /// Starts them in so many threads, for nodes that all have the same. They begin to look for
+    /// their places in the tree at once.
+    pub fn start(agents: Vec<Hollow>, node: HollowNode, threads: usize) -> Self {
         let shared = Arc::<Shared>::default();
         let share = agents.len().div_ceil(threads.max(1)).max(1);
         let mut agents = agents.into_iter();
@@ -52,7 +88,7 @@ impl HollowAgents {
                 return Self { shared, threads: running };
             }
             let shared = shared.clone();
-            running.push(std::thread::spawn(move || run(some, &shared)));
+            running.push(std::thread::spawn(move || run(some, node, &shared)));
         }
     }
 
@@ -109,9 +145,10 @@ impl Crowd<'_> {
 }
 
 /// The loop of one thread.
-fn run(options: Vec<Hollow>, shared: &Shared) -> anyhow::Result<()> {
+fn run(options: Vec<Hollow>, node: HollowNode, shared: &Shared) -> anyhow::Result<()> {
     let mut poller = Poller::new()?;
-    let agents: anyhow::Result<Vec<Agent>> = options.into_iter().map(Agent::new).collect();
+    let agents: anyhow::Result<Vec<Agent>> =
+        options.into_iter().map(|it| Agent::new(it, node)).collect();
     let agents = agents.context("an agent cannot start")?;
     for (number, agent) in (0_u64..).zip(&agents) {
         poller.add(&agent.poller, number, Interest::READ)?;
@@ -136,21 +173,21 @@ fn run(options: Vec<Hollow>, shared: &Shared) -> anyhow::Result<()> {
 }
 
 impl Agent {
-    fn new(options: Hollow) -> anyhow::Result<Self> {
+    fn new(options: Hollow, node: HollowNode) -> anyhow::Result<Self> {
         let spec = NodeSpec {
             name: options.node.clone(),
-            processors: [0].into_iter().collect(),
-            memory_bytes: 1 << 30,
+            processors: (0..node.processors).collect(),
+            memory_bytes: node.memory_bytes,
         };
         let join = FromAgent::Join(Join {
             spec,
             held: Vec::new(),
             attach: Vec::new().into(),
             address: String::new(),
-            tasks_max: 1,
+            tasks_max: node.processors,
             keeper: 1,
             features: [].into(),
-            devices: Vec::new(),
+            devices: node.devices(),
         });
         let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);

@@ -57,6 +57,6 @@ mod vacate;
 mod waker;
 
 pub use driver::{AgentOptions, main};
-pub use hollow::{Hollow, HollowAgents};
+pub use hollow::{Hollow, HollowAgents, HollowNode};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;

@@ -15,6 +15,7 @@ mod faces;
 mod figures;
 mod fill;
 mod grain;
+mod hollow;
 mod idle;
 mod journal;
 mod launch;
@@ -92,6 +93,8 @@ enum What {
     Faces(faces::FacesArgs),
     /// The control tree: joining, and a message to all nodes, by nodes and fan-out
     Tree(tree::TreeArgs),
+    /// No benchmark: a cluster of nodes that start nothing, while a command runs
+    Hollow(hollow::HollowArgs),
     #[command(hide = true)]
     Processes(processes::ProcessesArgs),
     #[command(hide = true)]
@@ -139,6 +142,7 @@ fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::T3d) => t3d::measure(&bench)?.show(args.json)?,
         Some(What::Faces(what)) => figures::show(&faces::measure(&bench, &what)?, args.json)?,
         Some(What::Tree(what)) => tree::measure(&bench, &what)?.show(args.json)?,
+        Some(What::Hollow(what)) => return Ok(Exit::of_job(hollow::execute(&what)?)),
         Some(What::Processes(what)) => return processes::execute(&what),
         Some(What::Work(what)) => return tutti_client::work::execute(&what),
         None => return all(&bench, args.json),

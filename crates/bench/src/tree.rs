@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tutti_agent::{Hollow, HollowAgents};
+use tutti_agent::{Hollow, HollowAgents, HollowNode};
 use tutti_client::output::{Align, Table, print_json, print_table};
 use tutti_client::scratch::{ScratchInstance, remove_on_signal};
 use tutti_node::instance::Instance;
@@ -294,13 +294,22 @@ impl Cluster {
         })
     }
 
-    /// Starts so many members, and waits until the head has let all of them in.
+    /// Starts so many members, each with one processor, and waits until the head has let all of
+    /// them in.
     ///
     /// # Errors
     /// If that takes too long.
     pub(super) fn join(&self, nodes: usize) -> anyhow::Result<HollowAgents> {
+        self.join_as(nodes, HollowNode::default())
+    }
+
+    /// The same, for nodes that have this.
+    ///
+    /// # Errors
+    /// If that takes too long.
+    pub(super) fn join_as(&self, nodes: usize, node: HollowNode) -> anyhow::Result<HollowAgents> {
         let begun = Instant::now();
-        let agents = HollowAgents::start(self.members[..nodes].to_vec(), THREADS);
+        let agents = HollowAgents::start(self.members[..nodes].to_vec(), node, THREADS);
         while agents.joined() < nodes {
             ensure!(begun.elapsed() < PATIENCE, "{} of {nodes} have joined", agents.joined());
             std::thread::sleep(Duration::from_micros(500));

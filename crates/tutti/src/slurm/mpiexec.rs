@@ -1,8 +1,8 @@
 //! `mpiexec` and `mpirun`: `tutti run` with the options of MPI's standard and of MPICH.
 //!
-//! They lie in a directory of their own, which users put into their `PATH` if they want it. Inside a
-//! job the `mpirun` of an MPI library comes first: it starts processes by what the job's environment
-//! says. Only where there is none, ours starts a step.
+//! They lie in a directory of their own, which users put into their `PATH` if they want it. Inside
+//! a job the `mpirun` of an MPI library comes first: it starts processes by the job's environment.
+//! Only where there is none, ours starts a step.
 
 use super::wrong;
 use anyhow::Context;
@@ -24,8 +24,8 @@ mpiexec, mpirun: run an MPI program as a job; `tutti run` has more options.
   mpiexec -n 2 -env OMP_NUM_THREADS 4 ./solver
 
 Options: -n, -np N; -host, -hosts, -H LIST; -ppn, -perhost N; -env, -genv NAME
-VALUE; -x NAME[=VALUE]; -l, -prepend-rank; -wdir, -wd DIR. Each may have one or two dashes.
-Inside a job, another mpiexec in PATH is called, if there is one.
+VALUE; -x NAME[=VALUE]; -l, -prepend-rank; -wdir, -wd DIR. Each may have one or
+two dashes. Inside a job, another mpiexec in PATH is called, if there is one.
 ";
 
 /// What a command line asks for.

@@ -98,6 +98,7 @@ mod show;
 mod sim;
 mod slurm;
 mod slurm_golden;
+mod slurm_heads;
 mod slurm_steps;
 mod spawn;
 mod squatters;
