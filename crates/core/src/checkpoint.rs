@@ -520,8 +520,8 @@ impl Core {
         actions.push(Action::Checkpoint { job, news: CheckpointNews::AskedToEnd { until } });
     }
 
-    /// A job that is asked to save its state and end has its whole grace from now on. Its memory had
-    /// left, so it could not heed the request before. Whether it has any grace.
+    /// A job that is asked to save its state and end has its whole grace from now on. Its memory
+    /// had left, so it could not heed the request before. Whether it has any grace.
     pub(crate) fn begin_grace(&mut self, job: JobId) -> bool {
         let (now, latest) = (self.now, self.roll_out.until());
         let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return false };

@@ -45,8 +45,8 @@ const fn requeues_max(spec: &JobSpec, once: bool) -> u32 {
 }
 
 impl Record {
-    /// Whether a job that has come to this end is to be in line again. If it runs `once`, a lost node
-    /// is no reason.
+    /// Whether a job that has come to this end is to be in line again. If it runs `once`, a lost
+    /// node is no reason.
     pub(crate) const fn goes_on_in_line(&self, residence: &Residence, once: bool) -> bool {
         let is_asked = matches!(residence.reason(), Some(EndReason::Requeued { .. }));
         let lost =
