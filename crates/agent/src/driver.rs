@@ -518,6 +518,7 @@ impl Agent {
             keeper: self.keeping.keeper_incarnation.unwrap_or_default(),
             features: hardware::features(),
             devices: self.service.devices.clone(),
+            swap: self.swap(),
         });
         self.tree.join(join);
     }

@@ -188,6 +188,7 @@ impl Agent {
             keeper: 1,
             features: [].into(),
             devices: node.devices(),
+            swap: tutti_wire::report::NodeSwap::default(),
         });
         let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);

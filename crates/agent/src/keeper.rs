@@ -104,8 +104,8 @@ impl Agent {
                 }
             }
             FromKeeper::Lapsed => self.on_keeper_lapse(),
-            FromKeeper::NotSaved { launch, why } => {
-                self.tell_controller(FromAgent::NotSaved { launch, why });
+            FromKeeper::GoesOn { launch, failure } => {
+                self.tell_controller(FromAgent::GoesOn { launch, failure });
             }
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use tutti_linux::proc::ProcessStat;
-use tutti_linux::swap::{Advice, SwapBy, advise_all, resident_bytes, takes_advice};
+use tutti_linux::swap::{Advice, SwapBy, SwapSpace, advise_all, resident_bytes, takes_advice};
 use tutti_node::capability::{swap_means, swap_space};
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::workers::{Bounds, Workers};
@@ -188,7 +188,8 @@ impl Memory {
             info!("{mib} MiB of job {job} left in {ms} ms by {}", moved.by.name());
         }
         let took = Nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-        Some(FromAgent::Swapped { launch, order, resident_bytes, left_bytes, took })
+        let space_bytes = SwapSpace::read().usable_bytes();
+        Some(FromAgent::Swapped { launch, order, resident_bytes, left_bytes, took, space_bytes })
     }
 }
 
@@ -205,6 +206,7 @@ impl Agent {
         let user = job.owner.unwrap_or_default();
         let processes = if group.is_some() { Vec::new() } else { self.processes_here(launch.job) };
         let turn = self.call_off(launch.job).unwrap_or_default();
+        let without_thread = (group.clone(), Arc::clone(&turn));
         let is_off = Arc::new(AtomicBool::new(false));
         let under_way = UnderWay { is_off: Arc::clone(&is_off), turn: Arc::clone(&turn) };
         let teller = self.processes.beside.teller();
@@ -212,17 +214,43 @@ impl Agent {
         let swaps = &mut self.processes.swaps;
         swaps.under_way.insert(launch.job, under_way);
         let workers = if out { &swaps.out } else { &swaps.back };
-        workers.start(
-            user,
-            Box::new(move || {
-                let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-                let answer = memory.is_wanted().then(|| memory.carry_out(launch, order, out));
-                drop(turn);
-                if let Some(answer) = answer.flatten() {
-                    teller.tell(Box::new(move |agent| agent.tell_controller(answer)));
-                }
-            }),
-        );
+        let work = move || {
+            let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = memory.is_wanted().then(|| memory.carry_out(launch, order, out));
+            drop(turn);
+            if let Some(answer) = answer.flatten() {
+                teller.tell(Box::new(move |agent| agent.tell_controller(answer)));
+            }
+        };
+        if !workers.start_or_drop(user, Box::new(work)) {
+            self.leave_memory(user, (launch, order, out), without_thread);
+        }
+    }
+
+    /// Answers an order for which there is no thread: nothing has moved. A job that is to run again
+    /// has its limits, and reads its memory when it needs it.
+    fn leave_memory(
+        &self,
+        user: u32,
+        (launch, order, out): (LaunchId, u64, bool),
+        (group, turn): (Option<Arc<Cgroup>>, Arc<Mutex<()>>),
+    ) {
+        let job = launch.job;
+        warn!(code = %Code::System, "no thread can be made that moves the memory of job {job}");
+        self.processes.beside.start(user, move || {
+            // The thread of an order before this one ends soon: that is called off.
+            let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let limits = group.filter(|_| !out).map_or(Ok(()), |group| group.restore_limits());
+            drop(turn);
+            if let Err(error) = limits {
+                warn!(code = %Code::System, "the limits of job {job} are not restored: {error}");
+            }
+            let space_bytes = SwapSpace::read().usable_bytes();
+            let (resident_bytes, left_bytes, took) = (u64::MAX, 0, Nanos::ZERO);
+            let answer =
+                FromAgent::Swapped { launch, order, resident_bytes, left_bytes, took, space_bytes };
+            Box::new(move |agent| agent.tell_controller(answer))
+        });
     }
 
     /// Nothing of the memory of a job is moved any more.
@@ -252,5 +280,56 @@ impl Agent {
         let members =
             ranks.into_iter().flat_map(|rank| tracker.members((StepKey::first(id), rank)));
         members.map(|member| member.pid).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    const LAUNCH: LaunchId = LaunchId::first(JobId(7));
+
+    /// A process, and its memory without a group.
+    fn process() -> (Child, Memory) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let (control, is_off) = (ControlMethod::Signal, Arc::new(AtomicBool::new(false)));
+        (child, Memory { group: None, control, processes: vec![pid], is_off })
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_no_group_holds_counts_whole_though_its_memory_leaves() {
+        let (child, memory) = process();
+        let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        for out in [true, false] {
+            match memory.carry_out(LAUNCH, 3, out) {
+                Some(FromAgent::Swapped { launch, order: 3, resident_bytes: u64::MAX, .. }) => {
+                    assert_eq!(launch, LAUNCH);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        end(child);
+    }
+
+    #[test]
+    fn an_order_that_is_called_off_waits_no_longer_for_a_process_that_runs() {
+        let (child, memory) = process();
+        assert!(!memory.stands().unwrap());
+        let is_off = Arc::clone(&memory.is_off);
+        let caller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            is_off.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(memory.carry_out(LAUNCH, 3, true), None);
+        caller.join().unwrap();
+        end(child);
     }
 }

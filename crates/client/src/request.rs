@@ -141,7 +141,7 @@ pub struct JobOptions {
     /// Have the job's processes saved to an image by CRIU when `tutti checkpoint` asks for it, and
     /// restored from that; for jobs of one task
     #[arg(long, help_heading = CHECKPOINTS)]
-    #[arg(conflicts_with_all = ["checkpoint_signal", "checkpoint_exit", "checkpoint_every"])]
+    #[arg(conflicts_with_all = ["checkpoint_signal", "checkpoint_exit"])]
     #[arg(conflicts_with_all = ["resume_command", "vacate"])]
     pub checkpoint: bool,
 
@@ -162,7 +162,7 @@ pub struct JobOptions {
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub checkpoint_exit: Option<u8>,
 
-    /// Send the signal this often, to a job that saves its state and goes on, such as 30m
+    /// Ask the job this often to save its state and go on, such as 30m
     #[arg(long, value_name = "TIME", value_parser = every)]
     #[arg(help_heading = CHECKPOINTS)]
     pub checkpoint_every: Option<Nanos>,
@@ -320,7 +320,7 @@ fn checkpoint(options: &JobOptions) -> anyhow::Result<Option<Checkpoint>> {
     let grace = options.checkpoint_grace;
     if options.checkpoint {
         let signal = Checkpoint::IMAGE;
-        let (only_shell, exit_code, every) = (false, None, None);
+        let (only_shell, exit_code, every) = (false, None, options.checkpoint_every);
         return Ok(Some(Checkpoint { signal, only_shell, grace, exit_code, every }));
     }
     let Some((signal, only_shell)) = options.checkpoint_signal else {
@@ -332,7 +332,12 @@ fn checkpoint(options: &JobOptions) -> anyhow::Result<Option<Checkpoint>> {
         return match others.iter().find(|(_, is_asked)| *is_asked) {
             None => Ok(None),
             Some((option, _)) => {
-                let reason = format!("{option} needs --checkpoint-signal, such as USR1 or B:USR1");
+                let or_image = match *option {
+                    "--checkpoint-every" => ", or --checkpoint",
+                    _ => "",
+                };
+                let reason =
+                    format!("{option} needs --checkpoint-signal, such as USR1 or B:USR1{or_image}");
                 Err(coded(Code::BadValue, reason))
             }
         };

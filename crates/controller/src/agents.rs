@@ -29,6 +29,7 @@ use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Share, Usage, cut};
 use tutti_wire::limits::{ITEM_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
 use tutti_wire::report::TaskHistory;
+use tutti_wire::report::{NodeSwap, SwapMeans};
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 use tutti_wire::{Role, TooLong};
 
@@ -401,7 +402,7 @@ impl Driver {
             | FromAgent::OutputLost { launch, .. }
             | FromAgent::NotVacated { launch, .. }
             | FromAgent::Swapped { launch, .. }
-            | FromAgent::NotSaved { launch, .. }
+            | FromAgent::GoesOn { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(node, launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. }
@@ -436,7 +437,7 @@ impl Driver {
                     entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
                 }
             }
-            FromAgent::NotSaved { launch, why } => self.on_not_saved(launch.job, why),
+            FromAgent::GoesOn { launch, failure } => self.on_goes_on(launch.job, failure),
             FromAgent::NotVacated { launch, what } => self.note_not_vacated(launch.job, what),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
@@ -472,12 +473,34 @@ impl Driver {
 
     /// A node has moved memory of a job.
     fn on_swapped(&mut self, node: NodeId, report: &FromAgent) {
-        let FromAgent::Swapped { launch, order, resident_bytes, left_bytes, took } = *report else {
+        let FromAgent::Swapped { launch, order, resident_bytes, left_bytes, took, space_bytes } =
+            *report
+        else {
             return;
         };
         let job = launch.job;
-        self.apply(&Event::Swapped { job, node, order, resident_bytes, left_bytes, took });
+        self.apply(&Event::Swapped {
+            job,
+            node,
+            order,
+            resident_bytes,
+            left_bytes,
+            took,
+            space_bytes,
+        });
         self.note_state(job);
+    }
+
+    /// How much a node that joins can swap out, if it could more or less before.
+    fn note_swap(&mut self, node: NodeId, swap: NodeSwap) {
+        let space_bytes = match swap.by {
+            SwapMeans::None => 0,
+            _ => swap.free_bytes.saturating_sub(swap.total_bytes / 16),
+        };
+        // What it has said after each order is as good, unless there is some now, or none.
+        if self.core.swap_space(node).is_none_or(|it| (it == 0) != (space_bytes == 0)) {
+            self.apply(&Event::NodeSwap { node, space_bytes });
+        }
     }
 
     /// An agent that joins again says once more what is known, and that is not worth an entry of
@@ -523,8 +546,13 @@ impl Driver {
     }
 
     /// What a node has, if that is new.
-    fn note_found(&mut self, node: NodeId, features: BTreeSet<FeatureName>, devices: Vec<Device>) {
+    fn note_found(
+        &mut self,
+        node: NodeId,
+        (features, devices, swap): (BTreeSet<FeatureName>, Vec<Device>, NodeSwap),
+    ) {
         self.note_devices(node, devices);
+        self.note_swap(node, swap);
         let good = features.into_iter().filter(|feature| is_feature_name(&feature.0));
         let features: BTreeSet<_> = good.take(FEATURES_MAX).collect();
         if !self.core.node_features(node).eq(&features) {
@@ -585,7 +613,7 @@ impl Driver {
             self.count_anew(node);
         }
         let (up, away) = self.is_back(node, &join);
-        let Join { spec, held, features, devices, .. } = join;
+        let Join { spec, held, features, devices, swap, .. } = join;
         self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
@@ -599,7 +627,7 @@ impl Driver {
             timetable.into_iter().for_each(|it| self.tell_timetable(node, it));
             self.reconcile(node, &launched, &held, same_keeper);
         }
-        self.note_found(node, features, devices);
+        self.note_found(node, (features, devices, swap));
         if away || !up {
             self.join_when_clear(node, spec, left);
         }

@@ -34,7 +34,7 @@ const fn order_of(wish: CheckpointWish) -> CheckpointOrder {
 const fn end_of(news: CheckpointNews) -> Option<CheckpointEnd> {
     match news {
         CheckpointNews::AskedToGoOn | CheckpointNews::AskedToEnd { .. } => None,
-        CheckpointNews::Saved => Some(CheckpointEnd::Saved),
+        CheckpointNews::Saved | CheckpointNews::Kept => Some(CheckpointEnd::Saved),
         CheckpointNews::Died => Some(CheckpointEnd::Died),
         CheckpointNews::Unanswered => Some(CheckpointEnd::Unanswered),
         CheckpointNews::Forced => Some(CheckpointEnd::Forced),
@@ -121,13 +121,6 @@ impl Driver {
                      saved; try again when they have ended"
                 ),
             ),
-            CheckpointRefusal::CannotGoOn => (
-                Code::Improper,
-                format!(
-                    "job {job} ends when its processes are saved (--checkpoint), and is queued \
-                     again; leave --keep-running out"
-                ),
-            ),
             CheckpointRefusal::NoImage => {
                 (Code::NotInThatState, format!("job {job} has no image that could be dropped"))
             }
@@ -135,12 +128,16 @@ impl Driver {
         Err(Problem::new(code, why))
     }
 
-    /// The processes of a job could not be saved, and go on.
-    pub(super) fn on_not_saved(&mut self, job: JobId, why: String) {
+    /// The processes of a job go on: they are saved, or could not be.
+    pub(super) fn on_goes_on(&mut self, job: JobId, failure: Option<String>) {
+        let order = match failure {
+            None => CheckpointOrder::Kept,
+            Some(_) => CheckpointOrder::NotSaved,
+        };
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.not_saved = cut(why, TASK_DETAIL_BYTES_MAX);
+            entry.not_saved = cut(failure.unwrap_or_default(), TASK_DETAIL_BYTES_MAX);
         }
-        self.apply(&Event::Checkpoint { job, order: CheckpointOrder::NotSaved });
+        self.apply(&Event::Checkpoint { job, order });
     }
 
     /// Has a node remove images of jobs that have ended.
@@ -206,6 +203,9 @@ impl Driver {
     /// A job was asked to save its state, or it is known what became of that.
     pub(super) fn on_checkpoint_news(&mut self, job: JobId, news: CheckpointNews) {
         self.note_checkpoint(job);
+        if news == CheckpointNews::Kept {
+            return;
+        }
         let grace = self.core.checkpoint(job).map(|checkpoint| checkpoint.spec.grace.0 / MS);
         let (what, state) = match news {
             CheckpointNews::AskedToGoOn => {
@@ -214,7 +214,9 @@ impl Driver {
             CheckpointNews::AskedToEnd { .. } => {
                 (What::JobCheckpointing { ends: true, grace_ms: grace }, Some("checkpointing"))
             }
-            CheckpointNews::Saved => (What::JobCheckpointed {}, Some("checkpointed")),
+            CheckpointNews::Saved | CheckpointNews::Kept => {
+                (What::JobCheckpointed {}, Some("checkpointed"))
+            }
             CheckpointNews::Unanswered => {
                 let what = What::JobCheckpointFailed { why: CheckpointFault::Unanswered };
                 let view = self.core.job(job, self.now());
@@ -251,7 +253,7 @@ impl Driver {
         let spec = checkpoint.spec;
         let last = match checkpoint.last {
             _ if checkpoint.until.is_some() => Some("asked"),
-            Some(CheckpointNews::Saved) => Some("saved"),
+            Some(CheckpointNews::Saved | CheckpointNews::Kept) => Some("saved"),
             Some(CheckpointNews::Died) => Some("died"),
             Some(CheckpointNews::Unanswered) => Some("unanswered"),
             Some(CheckpointNews::Forced) => Some("forced"),

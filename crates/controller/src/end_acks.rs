@@ -182,6 +182,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::Swapped { .. }
+        | Event::NodeSwap { .. }
         // A signal was sent, and leaves nothing.
         | Event::Signal { .. }
         // Nodes say again what they have, and which are there shows.

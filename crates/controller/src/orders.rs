@@ -47,21 +47,16 @@ impl Driver {
         if let Err(error) = self.owned(uid, job) {
             return self.fail(token, error);
         }
-        if anew && self.drop_image(job) {
+        let elements = self.live_elements(job);
+        if anew && elements.is_none() && self.drop_image(job) {
             return match self.core.held_by(job) {
                 Some(_) if !hold => self.on_release(token, uid, job),
                 _ => self.reply(token, &Reply::Done),
             };
         }
-        let jobs = match self.live_elements(job) {
+        let jobs = match elements {
             None => self.check_requeue(job).map(|()| vec![job]),
-            Some(mut elements) => {
-                elements.retain(|&job| self.check_requeue(job).is_ok());
-                let why = || format!("no element of array {job} runs, so none is queued again");
-                let is_none = elements.is_empty();
-                let none = || Problem::new(Code::NotInThatState, why());
-                if is_none { Err(none()) } else { Ok(elements) }
-            }
+            Some(elements) => self.requeued_elements(uid, (job, elements), (hold, anew)),
         };
         match jobs {
             Ok(jobs) => {
@@ -73,6 +68,36 @@ impl Driver {
             }
             Err(problem) => self.fail(token, problem),
         }
+    }
+
+    /// The elements of an array that can be queued again. Those that wait with an image start anew,
+    /// if so asked.
+    fn requeued_elements(
+        &mut self,
+        uid: u32,
+        (array, mut elements): (JobId, Vec<JobId>),
+        (hold, anew): (bool, bool),
+    ) -> Result<Vec<JobId>, Problem> {
+        let all = elements.len();
+        if anew {
+            elements.retain(|&job| {
+                let waits = self.drop_image(job);
+                if waits
+                    && !hold
+                    && let Ok(by) = self.may_release(uid, job)
+                {
+                    self.apply(&Event::Release { job, by });
+                }
+                !waits
+            });
+        }
+        let waited = all - elements.len();
+        elements.retain(|&job| self.check_requeue(job).is_ok());
+        if elements.is_empty() && waited == 0 {
+            let why = format!("no element of array {array} runs, so none is queued again");
+            return Err(Problem::new(Code::NotInThatState, why));
+        }
+        Ok(elements)
     }
 
     /// Has a job start anew when it runs next. Whether it waits in line for that already.
@@ -124,18 +149,22 @@ impl Driver {
         }
     }
 
-    pub(super) fn on_release(&mut self, token: u64, uid: u32, job: JobId) {
+    /// As what a user may release a job.
+    fn may_release(&self, uid: u32, job: JobId) -> Result<HeldBy, Forbidden> {
         let by = self.acts_as(uid, job);
         // The owner of the instance may do with own jobs what an administrator may.
         let by = if self.admin(uid).is_ok() { HeldBy::Administrator } else { by };
-        let allowed = self.owned(uid, job).and_then(|()| match self.core.held_by(job) {
-            None if self.arrays.contains_key(&job) => Ok(()),
+        self.owned(uid, job).and_then(|()| match self.core.held_by(job) {
+            None if self.arrays.contains_key(&job) => Ok(by),
             None => Err(Forbidden::NotHeld(job)),
             Some(held) if held > by => Err(Forbidden::HeldByAdministrator(job)),
-            Some(_) => Ok(()),
-        });
-        match allowed {
-            Ok(()) => {
+            Some(_) => Ok(by),
+        })
+    }
+
+    pub(super) fn on_release(&mut self, token: u64, uid: u32, job: JobId) {
+        match self.may_release(uid, job) {
+            Ok(by) => {
                 self.apply(&Event::Release { job, by });
                 self.reply(token, &Reply::Done);
             }

@@ -164,6 +164,7 @@ mod tests {
             features: [].into(),
             keeper: 1,
             devices: Vec::new(),
+            swap: tutti_wire::report::NodeSwap::default(),
         };
         let from = Origin::Joiner(Joining { attempt, life: 1, ..Joining::default() });
         Report { from, report: FromAgent::Join(join) }

@@ -56,6 +56,8 @@ pub enum CheckpointOrder {
     NotSaved,
     /// To start from the beginning when it runs next. Its image is not kept.
     Anew,
+    /// Nothing: an order of the driver. Its processes were saved to an image, and go on.
+    Kept,
 }
 
 /// What became of a request to a job to save its state.
@@ -81,6 +83,8 @@ pub enum CheckpointNews {
     NotSaved,
     /// Its processes could not be restored from their image: the job is queued again, and held.
     NotRestored,
+    /// Its processes were saved to an image: the run goes on as it was.
+    Kept,
 }
 
 /// Why a job can't be asked to save its state.
@@ -102,8 +106,6 @@ pub enum CheckpointRefusal {
     NoStep,
     /// Steps of it run, whose front ends can't be saved with it.
     HasSteps,
-    /// Its processes are saved to an image, and end for that.
-    CannotGoOn,
     /// It has no image.
     NoImage,
 }
@@ -429,9 +431,6 @@ impl Core {
             Phase::Queued { .. } => Some(CheckpointRefusal::Waits),
             Phase::Resident(it) if it.ending() => Some(CheckpointRefusal::Ending),
             Phase::Resident(it) if !it.place.is_home() => Some(CheckpointRefusal::Preempted),
-            Phase::Resident(_) if saver.spec.saves_image() && order == CheckpointOrder::GoOn => {
-                Some(CheckpointRefusal::CannotGoOn)
-            }
             Phase::Resident(_) if record.spec.attached && order != CheckpointOrder::GoOn => {
                 Some(CheckpointRefusal::HasFront)
             }
@@ -460,14 +459,16 @@ impl Core {
         (job, order): (JobId, CheckpointOrder),
         actions: &mut Vec<Action>,
     ) {
-        if order == CheckpointOrder::NotSaved {
-            return self.on_not_saved(now, job, actions);
+        match order {
+            CheckpointOrder::NotSaved => return self.on_not_saved(now, job, actions),
+            CheckpointOrder::Kept => return self.on_kept(job, actions),
+            CheckpointOrder::GoOn | CheckpointOrder::End { .. } | CheckpointOrder::Anew => {}
         }
         if self.why_no_checkpoint(job, order).is_some() {
             return;
         }
         match order {
-            CheckpointOrder::NotSaved => {}
+            CheckpointOrder::NotSaved | CheckpointOrder::Kept => {}
             CheckpointOrder::Anew => self.drop_image(job),
             CheckpointOrder::GoOn => self.ask_to_go_on(job, actions),
             CheckpointOrder::End { force, hold } => {
@@ -482,7 +483,10 @@ impl Core {
         let spec = saver.spec;
         let stage = Stage::GoesOn;
         saver.ask.get_or_insert(Ask { stage, suspended: false, died: false, failing: false });
-        self.signal_run(job, spec.signal, spec.only_shell, actions);
+        match spec.saves_image() {
+            true => self.signal_run(job, Checkpoint::IMAGE_AND_GO_ON, true, actions),
+            false => self.signal_run(job, spec.signal, spec.only_shell, actions),
+        }
         actions.push(Action::Checkpoint { job, news: CheckpointNews::AskedToGoOn });
     }
 
@@ -698,8 +702,8 @@ impl Core {
                 self.force_end(now, job, actions);
                 return;
             }
-            Stage::Ends { .. } | Stage::Late { .. } => {}
-            Stage::GoesOn | Stage::Forced => return,
+            Stage::Ends { .. } | Stage::Late { .. } | Stage::GoesOn => {}
+            Stage::Forced => return,
         }
         saver.ask = None;
         saver.last = Some(CheckpointNews::NotSaved);
@@ -710,6 +714,22 @@ impl Core {
         if suspended {
             self.on_suspend(job);
         }
+    }
+
+    /// The processes of a job were saved to an image, and go on. That is what its next run finds.
+    fn on_kept(&mut self, job: JobId, actions: &mut Vec<Action>) {
+        let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return };
+        let Some(record) = self.jobs.get_mut(&job).filter(|it| it.residence().is_some()) else {
+            return;
+        };
+        if !saver.spec.saves_image() {
+            return;
+        }
+        saver.last = Some(CheckpointNews::Kept);
+        saver.ask = saver.ask.take().filter(|ask| ask.stage != Stage::GoesOn);
+        self.checkpoints.note_resume(job);
+        self.checkpoints.note_image(record);
+        actions.push(Action::Checkpoint { job, news: CheckpointNews::Kept });
     }
 
     /// A job starts from the beginning when it runs next, on any node that it may be on.

@@ -333,7 +333,7 @@ impl Core {
             Event::ShutDown | Event::GoDown => self.on_end(now, event, actions),
             Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
             Event::RollIn => self.on_roll_in(now),
-            Event::Swapped { .. } => self.on_swapped(event),
+            Event::Swapped { .. } | Event::NodeSwap { .. } => self.on_swap_event(event),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
@@ -342,7 +342,8 @@ impl Core {
     /// Moves the accounts on to the time of an event, which is returned, and notes what it may change.
     fn advance(&mut self, now: ClusterTime, event: &Event) -> ClusterTime {
         let now = now.max(self.now);
-        self.now = now;
+        let before = core::mem::replace(&mut self.now, now);
+        self.follow_leaving(before);
         self.ledger.forget_moved();
         self.queue.touched.clear();
         self.matrix.forget_touched();
@@ -885,7 +886,10 @@ impl Core {
                 }
                 self.queue.reconsider();
             }
-            Phase::Resident(_) => self.give_turns(job),
+            Phase::Resident(_) => {
+                self.swaps.resume(job);
+                self.give_turns(job);
+            }
         }
     }
 

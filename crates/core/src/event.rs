@@ -507,6 +507,16 @@ pub enum Event {
         left_bytes: u64,
         /// How long it took.
         took: Nanos,
+        /// Free swap space of the node after that, in bytes.
+        space_bytes: u64,
+    },
+    /// A node has so much free swap space. Sent by the driver, when the node joins and has more or
+    /// less than it had said.
+    NodeSwap {
+        /// Which node.
+        node: NodeId,
+        /// How much, in bytes; 0 where memory of jobs can't be moved out.
+        space_bytes: u64,
     },
 }
 
@@ -554,8 +564,8 @@ impl Event {
     /// of it has left, or is back.
     #[must_use]
     pub const fn swapped_at_once(job: JobId, node: NodeId, order: u64) -> Self {
-        let (resident_bytes, left_bytes, took) = (0, 0, Nanos::ZERO);
-        Self::Swapped { job, node, order, resident_bytes, left_bytes, took }
+        let (resident_bytes, left_bytes, took, space_bytes) = (0, 0, Nanos::ZERO, u64::MAX);
+        Self::Swapped { job, node, order, resident_bytes, left_bytes, took, space_bytes }
     }
 
     /// What an event may do to promises. Jobs that come into line, and tasks that end before their
@@ -567,6 +577,7 @@ impl Event {
             | Self::NodeMeasured { .. }
             | Self::NodeFeatures { .. }
             | Self::NodeLoad { .. }
+            | Self::NodeSwap { .. }
             | Self::Submit { .. }
             | Self::SubmitWith { .. }
             | Self::SubmitArray { .. }

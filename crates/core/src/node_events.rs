@@ -229,6 +229,7 @@ impl Core {
         self.nodes.remove(node);
         self.note_removed(node);
         self.features.remove(&node);
+        self.swaps.remove_node(node);
         self.devices.remove(node);
     }
 }

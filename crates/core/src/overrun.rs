@@ -112,15 +112,21 @@ impl Core {
         let free = self.matrix.rows().map(|(_, row)| row.index.free()).max().unwrap_or(0);
         // The matrix is copied only where that may be of use.
         if at_home.is_empty()
+            || self.swaps.leaving().is_some()
             || free + theirs < self.machine().least_processors(spec)
             || self.lacks_resource(spec).is_some()
         {
             return Vec::new();
         }
         let mut matrix = self.matrix.clone();
+        let mut nodes = spec.memory_per_task_bytes.map(|_| self.nodes.clone());
         for count in 1..=at_home.len() {
             matrix.remove(at_home[count - 1]);
-            let machine = Machine { matrix: &matrix, ..self.machine() };
+            if let Some(nodes) = &mut nodes {
+                self.without_memory_of(at_home[count - 1], nodes);
+            }
+            let nodes = nodes.as_ref().unwrap_or(&self.nodes);
+            let machine = Machine { matrix: &matrix, nodes, ..self.machine() };
             if matches!(self.policy().decide(machine, spec), Some(Decision::Start { .. })) {
                 at_home.truncate(count);
                 return at_home;

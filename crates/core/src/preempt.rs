@@ -201,6 +201,7 @@ impl Core {
                 && !self.yields_to_line(job)
                 && !self.is_kept_preempted(job)
                 && self.may_swap_in(job)
+                && self.kept_out_until(job) <= self.now
             {
                 self.move_in(job, self.row_with_its_processors(job));
             }

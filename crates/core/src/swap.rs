@@ -25,6 +25,7 @@ use crate::action::Action;
 use crate::controller::Core;
 use crate::event::Event;
 use crate::policy::WaitReason;
+use crate::state::nodes::Nodes;
 use crate::state::record::{Course, Part, Residence};
 use crate::termination::memory_of;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, NodeId};
 use tutti_types::job::JobSpec;
+use tutti_types::limits::SHARE_WHOLE;
 use tutti_types::params::SwapJobs;
 use tutti_types::time::{ClusterTime, Nanos};
 
@@ -47,6 +49,10 @@ pub(crate) struct Swaps {
     unsent: Vec<JobId>,
     /// How many orders there were.
     orders: u64,
+    /// Free swap space of nodes, as far as they have said, in bytes.
+    space: BTreeMap<NodeId, u64>,
+    /// What of jobs stayed in memory the last time though there was swap space, in bytes.
+    stays: BTreeMap<(JobId, NodeId), u64>,
 }
 
 /// A job whose memory leaves, has left, or comes back.
@@ -57,6 +63,8 @@ struct Swap {
     order: u64,
     /// When it last was to leave.
     since: ClusterTime,
+    /// Its user has resumed it since, so it comes back at any time.
+    resumed: bool,
     parts: BTreeMap<NodeId, SwapPart>,
 }
 
@@ -102,6 +110,13 @@ impl Swaps {
         self.asked.insert(job);
     }
 
+    /// Its user resumes a job.
+    pub(crate) fn resume(&mut self, job: JobId) {
+        if let Some(swap) = self.jobs.get_mut(&job) {
+            swap.resumed = true;
+        }
+    }
+
     /// A job is gone.
     pub(crate) fn forget(&mut self, job: JobId) {
         self.asked.remove(&job);
@@ -125,15 +140,32 @@ impl Swaps {
 
     /// A job has left its nodes, or starts anew.
     pub(crate) fn end(&mut self, job: JobId) {
+        self.is_back(job);
+        self.stays.retain(|&(other, _), _| other != job);
+    }
+
+    /// All memory of a job is here.
+    fn is_back(&mut self, job: JobId) {
         self.jobs.remove(&job);
         self.wanted.retain(|&other| other != job);
     }
 
+    /// What of so much memory of a job may leave a node, by what left the last time, in bytes.
+    fn may_leave(&self, job: JobId, node: NodeId, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.stays.get(&(job, node)).copied().unwrap_or(0))
+    }
+
     /// What was on a node is gone.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
+        self.stays.retain(|&(_, other), _| other != node);
         for swap in self.jobs.values_mut() {
             swap.parts.remove(&node);
         }
+    }
+
+    /// A node is one no longer.
+    pub(crate) fn remove_node(&mut self, node: NodeId) {
+        self.space.remove(&node);
     }
 
     fn order(&mut self, job: JobId, course: SwapCourse) {
@@ -161,9 +193,10 @@ impl Core {
         let now = self.now;
         let fresh = || {
             let parts = nodes.iter().map(|&node| (node, SwapPart::default())).collect();
-            Swap { course: SwapCourse::Out, order: 0, since: now, parts }
+            Swap { course: SwapCourse::Out, order: 0, since: now, resumed: false, parts }
         };
         let swap = self.swaps.jobs.entry(job).or_insert_with(fresh);
+        swap.resumed = false;
         if swap.course == SwapCourse::Out && swap.order > 0 {
             return;
         }
@@ -216,6 +249,70 @@ impl Core {
         }
         self.matrix.activate(job);
         true
+    }
+
+    /// Until when a job stays out whose memory has left: moving it out and back takes at most the
+    /// part `swap_cost` of the time that it is out. In the past: it may come back. One that its
+    /// user resumes comes back at any time.
+    pub(crate) fn kept_out_until(&self, job: JobId) -> ClusterTime {
+        let Some(swap) = self.swaps.jobs.get(&job) else { return ClusterTime(0) };
+        let is_out = |part: &&SwapPart| part.answered && part.left_bytes > 0;
+        let longest = swap.parts.values().filter(is_out).map(|part| part.took).max();
+        let is_kept = swap.course == SwapCourse::Out && !swap.resumed;
+        let Some(took) = longest.filter(|_| is_kept) else {
+            return ClusterTime(0);
+        };
+        let both = u128::from(took.0) * 2 * u128::from(SHARE_WHOLE);
+        let least = both / u128::from(self.params.swap_cost().max(1));
+        swap.since + Nanos(u64::try_from(least).unwrap_or(u64::MAX))
+    }
+
+    /// When the next preempted job may come back whose memory has left.
+    pub(crate) fn next_back(&self) -> ClusterTime {
+        let aside = self.swaps.jobs.keys().filter(|job| self.aside.contains(job));
+        let at = aside.map(|&job| self.kept_out_until(job)).filter(|&at| at > self.now);
+        at.min().unwrap_or(ClusterTime::NEVER)
+    }
+
+    /// Why a preempted job stays out though it could come back.
+    pub(crate) fn why_kept_out(&self, job: JobId) -> Option<WaitReason> {
+        let until = self.kept_out_until(job);
+        (until > self.now).then(|| WaitReason::SwappedOut { left: until.since(self.now) })
+    }
+
+    /// Memory of a node, in bytes, that becomes free when these jobs are preempted, and that is
+    /// leaving already: as far as there is swap space for it.
+    pub(crate) fn leaves_with(&self, node: NodeId, jobs: impl Iterator<Item = JobId>) -> u64 {
+        let counted = |job: JobId| {
+            let record = self.jobs.get(&job)?;
+            let part = record.residence()?.part(node)?;
+            let counted = self.swaps.counted_bytes(job, part, &record.spec);
+            Some(self.swaps.may_leave(job, node, counted))
+        };
+        let may = jobs.filter(|&job| !self.swaps.has(job) && self.swappable_on(job).is_some());
+        let leaving = self.swaps.jobs.iter().filter(|(_, swap)| {
+            let open = swap.parts.get(&node).is_some_and(|part| !part.answered);
+            swap.course == SwapCourse::Out && open
+        });
+        let all = may.chain(leaving.map(|(&job, _)| job));
+        let bytes = all.filter_map(counted).fold(0_u64, u64::saturating_add);
+        bytes.min(self.swaps.space.get(&node).copied().unwrap_or(0))
+    }
+
+    /// Takes the memory of a job from nodes that would leave if it were preempted.
+    pub(crate) fn without_memory_of(&self, job: JobId, nodes: &mut Nodes) {
+        let Some(on) = self.swappable_on(job).filter(|_| !self.swaps.has(job)) else { return };
+        for node in on {
+            let space = self.swaps.space.get(&node).copied().unwrap_or(0);
+            let leaves = self.swaps.may_leave(job, node, self.promised_bytes(job, node));
+            nodes.release(node, leaves.min(space));
+        }
+    }
+
+    /// Free swap space of a node, in bytes, as far as it is known.
+    #[must_use]
+    pub fn swap_space(&self, node: NodeId) -> Option<u64> {
+        self.swaps.space.get(&node).copied()
     }
 
     /// Whether the memory that a job lacks is free on all its nodes.
@@ -274,28 +371,50 @@ impl Core {
         let residence = self.residence(job);
         let is_gone = |node| residence.and_then(|it| it.part(node)).is_none_or(|it| it.cleared);
         if swap.parts.iter().all(|(&node, part)| part.answered || is_gone(node)) {
-            self.swaps.end(job);
+            self.swaps.is_back(job);
             self.begin_grace(job);
             self.give_turns(job);
             self.queue.disturbed = true;
         }
     }
 
+    pub(crate) fn on_swap_event(&mut self, event: &Event) {
+        if let Event::NodeSwap { node, space_bytes } = *event {
+            self.note_space(node, space_bytes);
+        } else {
+            self.on_swapped(event);
+        }
+    }
+
+    fn note_space(&mut self, node: NodeId, bytes: u64) {
+        if self.swaps.space.insert(node, bytes) != Some(bytes) {
+            self.queue.reconsider();
+        }
+    }
+
     /// A node has moved memory of a job out or in.
-    pub(crate) fn on_swapped(&mut self, event: &Event) {
-        let Event::Swapped { job, node, order, resident_bytes, left_bytes, took } = *event else {
+    fn on_swapped(&mut self, event: &Event) {
+        let Event::Swapped { job, node, order, resident_bytes, left_bytes, took, space_bytes } =
+            *event
+        else {
             return;
         };
         let promised = self.promised_bytes(job, node);
-        let Some(swap) = self.swaps.jobs.get_mut(&job).filter(|swap| swap.order == order) else {
+        let is_latest = |swap: &&Swap| swap.order == order && swap.parts.contains_key(&node);
+        if self.swaps.jobs.get(&job).filter(is_latest).is_none() {
             return;
-        };
+        }
+        self.note_space(node, space_bytes);
+        let Some(swap) = self.swaps.jobs.get_mut(&job) else { return };
         let Some(part) = swap.parts.get_mut(&node) else { return };
         part.answered = true;
         if swap.course == SwapCourse::In {
             return;
         }
         (part.left_bytes, part.took) = (left_bytes, took);
+        if space_bytes > 0 {
+            self.swaps.stays.insert((job, node), resident_bytes.min(promised));
+        }
         if swap.course == SwapCourse::Wanted {
             return;
         }

@@ -308,6 +308,24 @@ impl Core {
         self.queue.disturbed = true;
     }
 
+    /// With levels, a job waits for the block that was chosen for it. As time passes, nodes that go
+    /// out of service are nothing for it any more; then another block may be chosen, with room.
+    pub(crate) fn follow_leaving(&mut self, before: ClusterTime) {
+        let may_differ = self.policy().has_levels && !self.timed.leaving.is_empty();
+        if may_differ && before < self.now {
+            self.queue.reconsider();
+        }
+    }
+
+    /// When the next node is looked at that goes out of service, if that matters to jobs in line.
+    pub(crate) fn next_leaving(&self) -> ClusterTime {
+        if !self.policy().has_levels || self.queue.waiting.is_empty() {
+            return ClusterTime::NEVER;
+        }
+        let leaves = self.timed.leaving.values().flatten().map(|leave| leave.from);
+        leaves.filter(|&from| from > self.now).min().unwrap_or(ClusterTime::NEVER)
+    }
+
     fn find_leaving(&mut self) {
         self.timed.leaving = self.leaving_by_entries();
     }

@@ -454,7 +454,7 @@ impl Core {
 
     /// Why a job has no processors under a policy that sets jobs aside.
     fn why_aside(&self, job: JobId, now: ClusterTime) -> WaitReason {
-        if let Some(why) = self.why_yielding(job) {
+        if let Some(why) = self.why_yielding(job).or_else(|| self.why_kept_out(job)) {
             return why;
         }
         if self.policy().plans() { self.why_planned(job, now) } else { self.why_by_class(job, now) }

@@ -59,7 +59,9 @@ use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
-use tutti_wire::saver::{NOT_RESTORED, NOT_SAVED, SAVED};
+use tutti_wire::saver::{
+    NOT_RESTORED, NOT_SAVED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED, SAVED_GOES_ON,
+};
 use tutti_wire::units::format_bytes;
 
 /// The first pause before a task's cgroup is tried again, and the longest.
@@ -185,15 +187,15 @@ pub(super) struct Minder {
     early: Vec<i32>,
     /// What a saver has said instead of a wait status.
     told: Option<i32>,
-    /// Whether a saver could not save, and it was not reported yet.
-    not_saved: bool,
+    /// What a saver has said of processes that go on, which was not reported yet.
+    goes_on: Option<i32>,
 }
 
 impl Minder {
     pub(super) const fn new(fd: OwnedFd, token: Option<Token>) -> Self {
         let (root, status, told) = (None, None, None);
-        let (silent, not_saved) = (false, false);
-        Self { fd, token, root, status, silent, early: Vec::new(), told, not_saved }
+        let (silent, goes_on) = (false, None);
+        Self { fd, token, root, status, silent, early: Vec::new(), told, goes_on }
     }
 
     /// Whether the root has ended, as far as it was heard.
@@ -205,7 +207,7 @@ impl Minder {
     fn listen(&mut self) -> bool {
         while !self.is_over() {
             match read_number(self.fd.as_fd()) {
-                Ok(Some(NOT_SAVED)) => self.not_saved = true,
+                Ok(Some(number @ (NOT_SAVED | SAVED_GOES_ON))) => self.goes_on = Some(number),
                 Ok(Some(number @ (SAVED | NOT_RESTORED))) => self.told = Some(number),
                 Ok(Some(number)) if self.root.is_none() => self.root = Some(number),
                 Ok(Some(number)) => self.status = Some(number),
@@ -454,8 +456,10 @@ impl Job {
     /// task that has no process yet gets none either.
     pub(super) fn signal_roots(&mut self, number: u8) {
         let signal = i32::from(number);
-        if number == Checkpoint::IMAGE {
-            return self.ask_savers();
+        match number {
+            Checkpoint::IMAGE => return self.ask_savers(SAVE_AND_END),
+            Checkpoint::IMAGE_AND_GO_ON => return self.ask_savers(SAVE_AND_GO_ON),
+            _ => {}
         }
         for task in &mut self.tasks {
             let Phase::Running(process) = &mut task.phase else { continue };
@@ -628,8 +632,8 @@ impl Job {
         }
         // Whatever the root left behind ends with it; the minder exits when all are reaped. And
         // what was to be killed before the minder had made it is there now.
-        if std::mem::take(&mut minder.not_saved) {
-            self.report_not_saved(index, context);
+        if let Some(said) = minder.goes_on.take() {
+            self.report_goes_on(said, context);
         }
         let Phase::Running(process) = &mut self.tasks[index].phase else { return };
         let Some(minder) = &mut process.minder else { return };

@@ -11,6 +11,7 @@
 //!   has failed;
 //! - `tmp`: its `TMPDIR`, which its next run finds as the one before has left it.
 
+mod files;
 mod images;
 mod process;
 mod room;
@@ -40,7 +41,7 @@ use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Credentials, Launch, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    NOT_RESTORED, ORDER, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
+    NOT_RESTORED, NOT_SAVED, ORDER, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
 };
 
 pub(super) use images::{end_removals, keep_images, remove_gone};
@@ -224,13 +225,13 @@ impl Job {
     }
 
     /// Asks for the processes of all tasks to be saved.
-    pub(super) fn ask_savers(&self) {
+    pub(super) fn ask_savers(&self, how: u8) {
         for task in &self.tasks {
             let Phase::Running(process) = &task.phase else { continue };
             let minder = process.minder.as_ref().filter(|_| self.launch.saves_image);
             if let Some(minder) = minder {
                 // One that has ended hears nothing, and one that is far behind was asked before.
-                let _ = nix::unistd::write(&minder.fd, &[0]);
+                let _ = nix::unistd::write(&minder.fd, &[how]);
             }
         }
     }
@@ -264,10 +265,10 @@ impl Job {
         (TaskStatus::NotRestored, why)
     }
 
-    /// A task could not be saved.
-    pub(super) fn report_not_saved(&self, _index: usize, context: &mut Context) {
-        let why = why(&self.kept(context));
-        context.reports.push(FromKeeper::NotSaved { launch: self.launch.id(), why });
+    /// A task goes on: it is saved, or could not be.
+    pub(super) fn report_goes_on(&self, said: i32, context: &mut Context) {
+        let failure = (said == NOT_SAVED).then(|| why(&self.kept(context)));
+        context.reports.push(FromKeeper::GoesOn { launch: self.launch.id(), failure });
     }
 }
 

@@ -63,11 +63,17 @@ impl SwapSpace {
         Self { total_bytes: bytes("SwapTotal:"), free_bytes: bytes("SwapFree:") }
     }
 
+    /// What of it memory of jobs may take, in bytes.
+    #[must_use]
+    pub const fn usable_bytes(self) -> u64 {
+        self.free_bytes.saturating_sub(self.total_bytes / 16)
+    }
+
     /// Whether there is swap space, and the sixteenth of it that stays free for what else the
     /// machine runs is all that is left.
     #[must_use]
     pub const fn is_short(self) -> bool {
-        self.total_bytes > 0 && self.free_bytes <= self.total_bytes / 16
+        self.total_bytes > 0 && self.usable_bytes() == 0
     }
 }
 

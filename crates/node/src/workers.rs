@@ -108,6 +108,16 @@ impl Workers {
         }
     }
 
+    /// As [`Workers::start`]; where no thread can be made, and none of this user is at work, the
+    /// work is dropped. Whether it is, or will be, done.
+    #[must_use]
+    pub fn start_or_drop(&self, user: u32, work: Work) -> bool {
+        self.start(user, work);
+        let mut queue = self.lock();
+        let is_left = queue.of(user) == 0 && queue.threads() < queue.bounds.all;
+        !is_left || queue.waiting.remove(&user).is_none()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,6 +195,17 @@ mod tests {
         for _ in BOUNDS.of_user..20 {
             begun.recv_timeout(Duration::from_secs(30)).unwrap();
         }
+    }
+
+    #[test]
+    fn work_that_gets_no_thread_is_dropped_and_that_is_said() {
+        let workers = Workers::new(Bounds { of_user: 0, all: 32 });
+        assert!(!workers.start_or_drop(1001, Box::new(|| panic!("it is dropped"))));
+        assert!(workers.lock().waiting.is_empty());
+        let workers = Workers::new(BOUNDS);
+        let (done, wait) = channel();
+        assert!(workers.start_or_drop(1001, Box::new(move || done.send(()).unwrap())));
+        wait.recv_timeout(Duration::from_secs(30)).unwrap();
     }
 
     #[test]

@@ -138,6 +138,9 @@ impl Checkpoint {
     /// No signal: its processes are saved to an image.
     pub const IMAGE: u8 = 0;
 
+    /// In place of [`Self::IMAGE`], in an order to a node: the processes are saved and go on.
+    pub const IMAGE_AND_GO_ON: u8 = u8::MAX;
+
     /// Whether its processes are saved to an image, rather than by themselves.
     #[must_use]
     pub const fn saves_image(&self) -> bool {
@@ -147,10 +150,10 @@ impl Checkpoint {
     /// Whether its numbers are in their ranges.
     #[must_use]
     pub fn is_proper(&self) -> bool {
-        if self.saves_image() {
-            return !self.only_shell && self.exit_code.is_none() && self.every.is_none();
-        }
         let is_long_enough = self.every.is_none_or(|every| every >= CHECKPOINT_EVERY_MIN);
+        if self.saves_image() {
+            return !self.only_shell && self.exit_code.is_none() && is_long_enough;
+        }
         (1..=64).contains(&self.signal) && self.exit_code != Some(0) && is_long_enough
     }
 }

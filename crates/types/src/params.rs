@@ -139,7 +139,8 @@ mod at {
     pub(super) const MEASURE_AFTER: usize = 47;
     pub(super) const SHARE_DEVICES: usize = 48;
     pub(super) const SWAP: usize = 49;
-    pub(super) const COUNT: usize = 51;
+    pub(super) const SWAP_COST: usize = 51;
+    pub(super) const COUNT: usize = 52;
 }
 
 /// The value of `order` that stands for [`LineOrder::Arrival`].
@@ -631,6 +632,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                of accepting it with a note.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "swap_cost",
+        kind: ParamKind::Share,
+        min: SHARE_WHOLE as u64 / 100,
+        max: SHARE_WHOLE as u64,
+        default: SHARE_WHOLE as u64 / 10,
+        help: "The part of the time that a preempted job is swapped out which moving its memory may take. \
+               The longer that took, the longer the job stays out. A user may resume it before.",
+        takes: Takes::Live,
+    },
 ];
 
 /// The name of the parameter that has Slurm's commands reject unknown names. Only these commands
@@ -779,6 +790,13 @@ impl Params {
             1 => SwapJobs::All,
             _ => SwapJobs::Never,
         }
+    }
+
+    /// The part of the time that a job is swapped out which moving its memory may take, of
+    /// [`SHARE_WHOLE`].
+    #[must_use]
+    pub const fn swap_cost(&self) -> u64 {
+        self.values[at::SWAP_COST]
     }
 
     /// How many children an agent has in the control tree before it sends others on to them.

@@ -431,8 +431,8 @@ pub struct HandedMinder {
     pub early: Vec<i32>,
     /// What a saver has said instead of a wait status.
     pub told: Option<i32>,
-    /// Whether a saver could not save, and it was not reported yet.
-    pub not_saved: bool,
+    /// What a saver has said of processes that go on, which was not reported yet.
+    pub goes_on: Option<i32>,
 }
 
 /// A process with which an adopted task began.

@@ -149,12 +149,12 @@ pub enum FromKeeper {
     Alive,
     /// The answer to `AskCarried`: what this keeper has carried since it began.
     Carried(CarriedBytes),
-    /// The processes of a task could not be saved to an image, and go on.
-    NotSaved {
+    /// The processes of a task go on after they were to be saved to an image.
+    GoesOn {
         /// Its job's launch.
         launch: LaunchId,
-        /// Why.
-        why: String,
+        /// Why they could not be saved; `None`: they are.
+        failure: Option<String>,
     },
 }
 

@@ -4,7 +4,7 @@
 //! task's program, or restores its processes, in a PID namespace of its own. It gets its
 //! [`SaverOrder`] from a file. On its connection with the keeper it says numbers, as a minder does:
 //! the PID of the task's root, then its wait status, or one of those below. Each byte that it gets
-//! asks it to save the processes.
+//! asks it to save the processes: [`SAVE_AND_END`] or [`SAVE_AND_GO_ON`].
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,15 @@ pub const NOT_RESTORED: i32 = SAVED + 1;
 
 /// The processes could not be saved, and go on. More follows.
 pub const NOT_SAVED: i32 = SAVED + 2;
+
+/// The processes are saved, and go on. More follows.
+pub const SAVED_GOES_ON: i32 = SAVED + 3;
+
+/// Asks a saver to save the processes and end them.
+pub const SAVE_AND_END: u8 = 0;
+
+/// Asks a saver to save the processes and let them go on.
+pub const SAVE_AND_GO_ON: u8 = 1;
 
 /// Below the directory of an order: the image.
 pub const IMAGE: &str = "image";

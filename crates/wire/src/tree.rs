@@ -345,6 +345,8 @@ pub struct Join {
     pub features: BTreeSet<FeatureName>,
     /// The devices that it found.
     pub devices: Vec<Device>,
+    /// How it swaps out the memory of jobs.
+    pub swap: NodeSwap,
 }
 
 /// What an agent tells its controller.
@@ -416,12 +418,12 @@ pub enum FromAgent {
     /// No longer lease counts on the node any more, of those from before this moment of
     /// [`Settings::lease_since`].
     Lease(ClusterTime),
-    /// The processes of a task could not be saved to an image, and go on.
-    NotSaved {
+    /// The processes of a task go on after they were to be saved to an image.
+    GoesOn {
         /// Its job's launch.
         launch: LaunchId,
-        /// Why.
-        why: String,
+        /// Why they could not be saved; `None`: they are.
+        failure: Option<String>,
     },
     /// What the node was measured to do.
     Measured(Figures),
@@ -437,6 +439,8 @@ pub enum FromAgent {
         left_bytes: u64,
         /// How long it took.
         took: Nanos,
+        /// Free swap space after that, in bytes.
+        space_bytes: u64,
     },
 }
 

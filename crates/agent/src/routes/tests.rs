@@ -29,6 +29,7 @@ fn join(name: &str, attempt: u64) -> Report {
         features: [].into(),
         keeper: 1,
         devices: Vec::new(),
+        swap: tutti_wire::report::NodeSwap::default(),
     };
     Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) }
 }

@@ -266,6 +266,11 @@ pub enum WaitReason {
         /// Which one.
         job: JobId,
     },
+    /// Its memory was swapped out, and would come back too soon.
+    SwappedOut {
+        /// How much longer it stays out.
+        left: Nanos,
+    },
     /// The nodes that are up have less than it asks for, even with nothing else on them.
     Nodes,
     /// A job before it in line waits too: by arrival the one just before; with users in turn the
@@ -417,7 +422,7 @@ impl WaitReason {
             | Self::NeverPreempts
             | Self::KeptRows { .. }
             | Self::Level { .. } => "processors",
-            Self::Memory | Self::MemoryLeaves { .. } => "memory",
+            Self::Memory | Self::MemoryLeaves { .. } | Self::SwappedOut { .. } => "memory",
             Self::Nodes => "nodes",
             Self::Resource { .. } => "resource",
             Self::Device { .. } => "device",
@@ -550,6 +555,7 @@ fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) ->
 }
 
 /// The words before the job whose memory is leaving.
+const STAYS_OUT: &str = "its memory was swapped out, and stays out";
 const MEMORY_LEAVES: &str = "too little memory is free; it is being swapped out of";
 
 impl fmt::Display for WaitReason {
@@ -573,6 +579,7 @@ impl fmt::Display for WaitReason {
             ),
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::MemoryLeaves { job } => write!(f, "{MEMORY_LEAVES} job {job}"),
+            Self::SwappedOut { left } => write!(f, "{STAYS_OUT} {left} longer (swap_cost)"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
             Self::Delays { job, within, limited } => {

@@ -320,12 +320,42 @@ fn a_job_that_does_not_answer_is_preempted_in_place() {
 const IMAGE: Checkpoint = Checkpoint { signal: Checkpoint::IMAGE, ..SAVES };
 
 #[test]
+fn a_job_whose_processes_go_on_is_restored_from_its_latest_image() {
+    let mut c = Cluster::with_nodes(&[1, 1]);
+    let every = Some(Nanos::from_secs(60));
+    let id = submit(&mut c, job(1), Checkpoint { every, ..IMAGE });
+    let node = c.core.parts(id)[0].node;
+    let order = Action::SignalRoots { job: id, node, signal: Checkpoint::IMAGE_AND_GO_ON };
+    ask(&mut c, id, CheckpointOrder::GoOn);
+    assert!(c.log.contains(&order));
+    assert_eq!(news(&mut c), [CheckpointNews::AskedToGoOn]);
+    ask(&mut c, id, CheckpointOrder::NotSaved);
+    assert_eq!(news(&mut c), [CheckpointNews::NotSaved]);
+    assert_eq!(c.core.image_of(id), None);
+    // It is asked now and then.
+    c.advance(60 * SECOND);
+    assert_eq!(news(&mut c), [CheckpointNews::AskedToGoOn]);
+    ask(&mut c, id, CheckpointOrder::Kept);
+    assert_eq!(news(&mut c), [CheckpointNews::Kept]);
+    assert_eq!(c.core.image_of(id), Some(node));
+    assert!(matches!(c.core.job(id, ClusterTime(c.now)).unwrap().state, JobState::Running { .. }));
+    // It is asked to end before it has answered the next request.
+    ask(&mut c, id, CheckpointOrder::GoOn);
+    ask(&mut c, id, CheckpointOrder::End { force: false, hold: true });
+    ask(&mut c, id, CheckpointOrder::Kept);
+    assert!(c.core.checkpoint(id).unwrap().until.is_some(), "it is still asked to end");
+    end(&mut c, id, TaskStatus::Saved);
+    assert_eq!(c.core.image_of(id), Some(node));
+    assert_eq!(c.core.job(id, ClusterTime(c.now)).unwrap().spec.nodes.among, Some([node].into()));
+    ask(&mut c, id, CheckpointOrder::Anew);
+    assert_eq!(c.core.job(id, ClusterTime(c.now)).unwrap().spec.nodes.among, None);
+}
+
+#[test]
 fn a_job_whose_processes_are_saved_goes_on_where_its_image_is() {
     let mut c = Cluster::with_nodes(&[1, 1]);
     let id = submit(&mut c, job(1), IMAGE);
     let node = c.core.parts(id)[0].node;
-    ask(&mut c, id, CheckpointOrder::GoOn);
-    assert_eq!(news(&mut c), [], "its processes end when they are saved");
     ask(&mut c, id, CheckpointOrder::End { force: false, hold: true });
     let order = Action::SignalRoots { job: id, node, signal: Checkpoint::IMAGE };
     assert!(c.log.contains(&order));

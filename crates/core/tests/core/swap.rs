@@ -5,7 +5,7 @@ use crate::scenarios::why;
 use tutti_core::{
     CheckpointOrder, Event, JobState, Place, SubmitOptions, SwapCourse, SwapView, WaitReason,
 };
-use tutti_types::{Checkpoint, ClusterTime, JobId, JobSpec, Nanos, NodeId};
+use tutti_types::{Checkpoint, ClassName, ClusterTime, JobId, JobSpec, Nanos, NodeId};
 
 /// Four rows on two processors with 1000 bytes of memory.
 fn cluster() -> Cluster {
@@ -183,6 +183,7 @@ fn memory_of_a_preempted_job_leaves_and_comes_back_with_its_processors() {
     assert_eq!(why(&c, second), None);
     c.event(Event::Resume { job: first });
     assert_eq!((place(&c), course(&c, first)), (Place::Aside, Some(SwapCourse::Out)));
+    // It comes back at once, whatever `swap_cost` says of jobs that were preempted.
     c.finish(second);
     c.arrive();
     assert_eq!((place(&c), course(&c, first)), (Place::Home, Some(SwapCourse::In)));
@@ -205,4 +206,131 @@ fn an_agent_that_joins_again_gets_the_orders_that_it_has_not_answered() {
     c.answer_swap(1, 0);
     c.join(0, 2);
     assert_eq!(orders(&c), 2, "it has answered");
+}
+
+/// Four processors under `policy=classes`, with so much swap space.
+fn classes(space_bytes: u64) -> Cluster {
+    let mut c = Cluster::new(params(&[("policy", 2)]));
+    c.join(0, 4);
+    c.event(Event::NodeSwap { node: NodeId(0), space_bytes });
+    c
+}
+
+fn in_class(class: &str, spec: JobSpec) -> JobSpec {
+    JobSpec { class: ClassName::new(class), ..spec }
+}
+
+fn submit_to(c: &mut Cluster, class: &str) -> JobId {
+    let options = SubmitOptions { swap: true, ..SubmitOptions::default() };
+    let spec = in_class(class, tasks(400));
+    c.submits(|request| Event::submit(request, spec, options)).unwrap()
+}
+
+#[test]
+fn a_job_gets_the_memory_of_those_that_are_preempted_for_it() {
+    let mut c = classes(1000);
+    let idle = submit_to(&mut c, "standby");
+    let quick = submit_to(&mut c, "interactive");
+    assert!(matches!(why(&c, quick), Some(WaitReason::Reserved { .. })), "{:?}", why(&c, quick));
+    c.advance_ms(10_000);
+    c.arrive();
+    let place = |c: &Cluster| c.core.job(idle, ClusterTime(c.now)).unwrap().place;
+    assert_eq!((place(&c), course(&c, idle)), (Place::Aside, Some(SwapCourse::Out)));
+    assert!(why(&c, quick).is_some(), "the memory has not left");
+    c.answer_swap(0, 0);
+    assert_eq!(why(&c, quick), None);
+    c.finish(quick);
+    let stays = |c: &Cluster| c.core.job(idle, ClusterTime(c.now)).unwrap().why_aside;
+    assert!(matches!(stays(&c), Some(WaitReason::SwappedOut { .. })), "{:?}", stays(&c));
+    c.advance_ms(1);
+    c.arrive();
+    assert_eq!((place(&c), course(&c, idle)), (Place::Home, Some(SwapCourse::In)));
+    c.answer_swap(0, 0);
+    assert!(has_turns(&c, idle));
+}
+
+#[test]
+fn no_job_is_preempted_for_memory_that_cannot_leave() {
+    let mut c = classes(100);
+    let idle = submit_to(&mut c, "standby");
+    let quick = submit_to(&mut c, "interactive");
+    assert_eq!(why(&c, quick), Some(WaitReason::Memory));
+    c.advance_ms(60_000);
+    assert!(has_turns(&c, idle));
+}
+
+#[test]
+fn memory_that_leaves_for_a_job_is_kept_for_it() {
+    let mut c = classes(1000);
+    submit_to(&mut c, "standby");
+    let quick = submit_to(&mut c, "interactive");
+    c.advance_ms(10_000);
+    c.arrive();
+    let small = JobSpec { memory_per_task_bytes: Some(300), ..job(1) };
+    let other = c.submit(in_class("standby", small));
+    c.answer_swap(0, 0);
+    assert_eq!(why(&c, quick), None);
+    assert_eq!(why(&c, other), Some(WaitReason::Memory));
+}
+
+#[test]
+fn a_job_whose_memory_stays_is_not_preempted_for_it_again() {
+    let mut c = classes(1000);
+    let idle = submit_to(&mut c, "standby");
+    let quick = submit_to(&mut c, "interactive");
+    let moves = |c: &Cluster| {
+        let is_out = |it: &&tutti_core::Action| matches!(it, tutti_core::Action::MoveOut { .. });
+        c.log.iter().filter(is_out).count()
+    };
+    for _ in 0..20 {
+        c.advance_ms(5_000);
+        c.arrive();
+        c.answer_swap(0, 100);
+    }
+    assert!(has_turns(&c, idle));
+    assert_eq!(why(&c, quick), Some(WaitReason::Memory));
+    assert_eq!(moves(&c), 1);
+}
+
+#[test]
+fn no_job_waits_for_ever_for_memory_that_others_could_give_up() {
+    for seed in 1..=300_u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        let mut c = classes(100 * below(12));
+        let production = c.core.classes()[&ClassName::new("production")];
+        let spec = production.with("wait", 20_000_000_000).unwrap();
+        c.event(Event::SetClass { class: ClassName::new("production"), spec });
+        let mut jobs = Vec::new();
+        for _ in 0..8 {
+            let class =
+                ["interactive", "production", "standby"][usize::try_from(below(3)).unwrap()];
+            let swap = below(4) > 0;
+            let spec = JobSpec {
+                memory_per_task_bytes: Some(50 + below(200)),
+                ..job(1 + u32::try_from(below(4)).unwrap())
+            };
+            let spec = in_class(class, spec);
+            let options = SubmitOptions { swap, ..SubmitOptions::default() };
+            jobs.push(c.submits(|request| Event::submit(request, spec, options)).unwrap());
+            c.advance_ms(below(15_000));
+            c.arrive();
+        }
+        for _ in 0..400 {
+            jobs.retain(|job| !c.outcomes.contains_key(job));
+            c.advance_ms(1_000 + below(3_000));
+            c.arrive();
+            (0..below(4)).for_each(|_| c.answer_swap(0, below(101)));
+            // The first that has its turns ends, now and then.
+            let runs = jobs.iter().copied().find(|&job| has_turns(&c, job));
+            if let Some(job) = runs.filter(|_| below(3) == 0) {
+                c.finish(job);
+            }
+        }
+        let left: Vec<_> = jobs.iter().map(|&job| (job, why(&c, job))).collect();
+        assert!(left.is_empty(), "seed {seed}: {left:?}");
+    }
 }

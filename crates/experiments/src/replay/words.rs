@@ -220,6 +220,7 @@ const fn of_order(order: CheckpointOrder) -> &'static str {
         CheckpointOrder::End { .. } => "is to save its state and end",
         CheckpointOrder::NotSaved => "could not be saved",
         CheckpointOrder::Anew => "is to start from the beginning",
+        CheckpointOrder::Kept => "was saved, and goes on",
     }
 }
 
@@ -233,6 +234,7 @@ const fn of_checkpoint(news: CheckpointNews) -> &'static str {
         CheckpointNews::Forced => "has not ended within its grace, and is ended",
         CheckpointNews::NotSaved => "could not be saved, and goes on",
         CheckpointNews::NotRestored => "could not be restored, and is held",
+        CheckpointNews::Kept => "was saved, and goes on",
     }
 }
 

@@ -308,6 +308,7 @@ impl<'a> World<'a> {
             | Event::MovedOut { .. }
             | Event::MovedIn { .. }
             | Event::Swapped { .. }
+            | Event::NodeSwap { .. }
             // Its orders were for what there was then.
             | Event::PolicyInCharge { .. }
             | Event::PolicyOrder { .. }

@@ -273,7 +273,7 @@ impl Minder {
             silent: self.silent,
             early: self.early.clone(),
             told: self.told,
-            not_saved: self.not_saved,
+            goes_on: self.goes_on,
         }
     }
 
@@ -295,7 +295,7 @@ impl Minder {
             silent: handed.silent,
             early: handed.early,
             told: handed.told,
-            not_saved: handed.not_saved,
+            goes_on: handed.goes_on,
             ..Self::new(fd, token)
         })
     }

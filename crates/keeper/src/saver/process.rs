@@ -7,9 +7,10 @@
 //!
 //! The root of the task takes in what loses its parent. So all processes are one tree below the
 //! root, as CRIU wants it. While they are saved they stand still, until the image is whole and has
-//! its name.
+//! its name. Then they end, or go on. Before an image of those that went on is restored, files to
+//! which they have appended since are cut: what was written later is written again.
 
-use super::room;
+use super::{files, room};
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::Flock;
@@ -37,8 +38,8 @@ use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Unwanted, re
 use tutti_node::executable::RUNNING;
 use tutti_wire::frame::decode;
 use tutti_wire::saver::{
-    IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVED, SAVER_FD, SAVER_REPORT_FD, SaverOrder,
-    SaverStream, WHY,
+    IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVE_AND_END, SAVED, SAVED_GOES_ON, SAVER_FD,
+    SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
 };
 
 /// The descriptor by which CRIU finds the directory of an image.
@@ -69,7 +70,10 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 /// What CRIU does at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    Saves,
+    /// Whether the processes end then.
+    Saves {
+        ends: bool,
+    },
     Restores,
 }
 
@@ -86,6 +90,8 @@ struct Saver {
     root: Option<i32>,
     /// CRIU, while it runs.
     criu: Option<(i32, Doing)>,
+    /// What the keeper has asked since CRIU began: to save, and whether to end then.
+    wanted: Option<bool>,
     /// Room on the file system, while an image is being made.
     room: Option<Flock<File>>,
 }
@@ -123,6 +129,7 @@ pub fn main(words: &[OsString]) -> anyhow::Result<()> {
         unwanted: Unwanted::look_up(),
         root: None,
         criu: None,
+        wanted: None,
         room: None,
     };
     saver.keeper.set_nonblocking(true)?;
@@ -138,6 +145,9 @@ fn run(uid: &OsStr, gid: &OsStr, groups: &OsStr, command: &[OsString]) -> anyhow
     let (Some(uid), Some(gid)) = (number(uid), number(gid)) else { bail!("no user") };
     let [program, arguments @ ..] = command else { bail!("no command") };
     become_user_that_restores(&Identity { uid, gid, groups }).context("cannot become the user")?;
+    if arguments.first().is_some_and(|word| word == "restore") {
+        files::cut(Path::new(&format!("/proc/self/fd/{IMAGE_FD}")))?;
+    }
     let error = Command::new(program).args(arguments).env_clear().exec();
     Err(error).with_context(|| format!("cannot run '{}'", program.display()))
 }
@@ -159,23 +169,29 @@ impl Saver {
                     return Ok(());
                 }
             }
-            if self.is_asked()? && self.criu.is_none() && self.root.is_some() {
-                let saves = self.save();
-                if let Err(error) = saves {
-                    self.say_not_saved(&error);
-                }
+            self.listen()?;
+            if self.criu.is_none()
+                && self.root.is_some()
+                && let Some(ends) = self.wanted.take()
+                && let Err(error) = self.save(ends)
+            {
+                self.say_not_saved(&error);
             }
         }
     }
 
-    /// Whether the keeper has asked for an image.
-    fn is_asked(&mut self) -> anyhow::Result<bool> {
+    /// Hears whether the keeper asks for an image.
+    fn listen(&mut self) -> anyhow::Result<()> {
         let mut bytes = [0; 64];
         match self.keeper.read(&mut bytes) {
             // What is in the namespace ends with this process.
             Ok(0) => bail!("the keeper has ended"),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Ok(count) => {
+                let ends = bytes[..count].contains(&SAVE_AND_END);
+                self.wanted = Some(ends || self.wanted == Some(true));
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -291,10 +307,15 @@ impl Saver {
         let Some((_, doing)) = self.criu.filter(|&(criu, _)| criu == pid) else { return false };
         self.criu = None;
         match doing {
-            Doing::Saves => match self.complete(status) {
-                Ok(()) => {
+            Doing::Saves { ends } => match self.complete(status, ends) {
+                Ok(()) if ends => {
                     self.say(SAVED);
                     return true;
+                }
+                Ok(()) => {
+                    self.room = None;
+                    let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
+                    self.say(SAVED_GOES_ON);
                 }
                 Err(error) => self.say_not_saved(&error),
             },
@@ -310,7 +331,7 @@ impl Saver {
     }
 
     /// Has CRIU save all processes.
-    fn save(&mut self) -> anyhow::Result<()> {
+    fn save(&mut self, ends: bool) -> anyhow::Result<()> {
         let Some(root) = self.root else { return Ok(()) };
         let new = self.kept.join(NEW);
         remove_tree(&new)?;
@@ -321,14 +342,19 @@ impl Saver {
         chown(&new, Some(uid), Some(gid))?;
         let root = root.to_string();
         let arguments = ["dump", "--tree", &root, "--leave-stopped", "--ghost-limit", GHOST_LIMIT];
-        self.start_criu(&new, &arguments, Doing::Saves)
+        self.start_criu(&new, &arguments, Doing::Saves { ends })
     }
 
     /// CRIU has ended that was to save them.
-    fn complete(&self, status: i32) -> anyhow::Result<()> {
+    fn complete(&self, status: i32, ends: bool) -> anyhow::Result<()> {
         let (new, image, old) = (self.kept.join(NEW), self.kept.join(IMAGE), self.kept.join(OLD));
         judge(&new, status)?;
-        let numbers: Vec<String> = numbers()?.iter().map(u32::to_string).collect();
+        let numbers = numbers()?;
+        if !ends {
+            let (uid, gid, _) = self.order.identity;
+            files::note(&new, &numbers, (uid, gid)).context("cannot write down its files")?;
+        }
+        let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
         fs::write(new.join(NUMBERS), numbers.join("\n"))?;
         sync_files(&new).context("cannot write the image to the disk")?;
         remove_tree(&old)?;

@@ -3,6 +3,7 @@
 //! checks the core, and what the core told of itself. What is wrong panics, as tests do.
 #![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
+use super::images::Images;
 use super::swaps::Swaps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
@@ -89,6 +90,8 @@ pub struct Cluster {
     pub moves: Vec<Event>,
     /// Memory that nodes move.
     pub(super) swaps: Swaps,
+    /// Images that nodes have.
+    pub(super) images: Images,
     /// Since when each job has had its processors.
     since: BTreeMap<JobId, u64>,
     /// In whose slots each job runs, as far as we were told.
@@ -96,7 +99,7 @@ pub struct Cluster {
     /// How often jobs were in line again.
     pub requeued: BTreeMap<JobId, u32>,
     /// How often that was asked for.
-    requeue_orders: BTreeMap<JobId, u32>,
+    pub(super) requeue_orders: BTreeMap<JobId, u32>,
     /// How often all jobs were rolled out.
     pub roll_outs: u32,
     /// Whether jobs were given other classes by request.
@@ -146,6 +149,7 @@ impl Cluster {
             longest_wait: 0,
             moves: Vec::new(),
             swaps: Swaps::default(),
+            images: Images::default(),
             since: BTreeMap::new(),
             runs: BTreeMap::new(),
             requeued: BTreeMap::new(),
@@ -480,6 +484,7 @@ impl Cluster {
         if event == Event::Tick {
             self.wake = ClusterTime::NEVER;
         }
+        self.foresee_image(&event);
         let mut actions = Vec::new();
         self.core.apply(ClusterTime(self.now), &event, &mut actions);
         for action in &actions {
@@ -506,6 +511,7 @@ impl Cluster {
         self.compare_views();
         self.check_steps();
         self.check_swaps();
+        self.check_images();
         (0..4).for_each(|salt| self.imagine_absences(salt));
         self.note_rows();
     }
@@ -606,6 +612,7 @@ impl Cluster {
             Action::Ended { job, outcome } => {
                 assert!(self.steps.keys().all(|key| key.job != *job), "a step outlives its job");
                 self.swaps.forget(*job);
+                self.images.forget(*job);
                 let left = self.held.remove(job).unwrap_or_default();
                 assert!(left.tasks.is_empty(), "job {job} ended before it was cleared: {left:?}");
                 let ours = self.service.remove(job).unwrap_or(0);
@@ -722,6 +729,7 @@ impl Cluster {
     /// A job that a node has lost begins anew.
     fn wait_again(&mut self, job: JobId) {
         self.swaps.forget(job);
+        self.note_image(job);
         let left = self.held.remove(&job).unwrap_or_default();
         assert!(left.tasks.is_empty(), "job {job} is queued before it was cleared: {left:?}");
         let again = self.requeued.entry(job).or_default();

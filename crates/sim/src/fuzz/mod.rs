@@ -12,6 +12,7 @@
 //! does in `step.rs`.
 
 mod cluster;
+mod images;
 mod random;
 mod script;
 mod shrink;

@@ -168,6 +168,8 @@ const KINDS: &[Kind] = &[
     (24, Who::Everybody, |random| {
         Step::MoveTimed(random.place(), random.one_in(2).then(|| random.below(200 * MS)))
     }),
+    (36, Who::Users, |random| Step::SubmitImage(Box::new(spec(random)), random.below(200 * MS))),
+    (72, Who::Users, |random| Step::Saver(random.place(), random.below(5))),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

@@ -96,6 +96,7 @@ impl Step {
             | Self::SubmitSwapping(spec)
             | Self::SubmitWarned(spec, ..)
             | Self::SubmitSaver(spec, ..)
+            | Self::SubmitImage(spec, _)
             | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
@@ -154,6 +155,8 @@ impl Step {
             | Self::SubmitLater(..)
             | Self::SubmitWarned(..)
             | Self::SubmitSaver(..)
+            | Self::SubmitImage(..)
+            | Self::Saver(..)
             | Self::Checkpoint(..)
             | Self::RollOut(_)
             | Self::RollIn

@@ -155,6 +155,12 @@ fn simpler(step: &Step) -> Vec<Step> {
             let fewer = simpler_spec(&spec).into_iter().map(Box::new).map(Step::SubmitSwapping);
             [Step::Submit(spec)].into_iter().chain(fewer).collect()
         }
+        Step::SubmitImage(spec, ns) => {
+            let fewer = simpler_spec(&spec).into_iter().map(Box::new);
+            let fewer = fewer.map(|spec| Step::SubmitImage(spec, ns));
+            [Step::Submit(spec)].into_iter().chain(fewer).collect()
+        }
+        Step::Saver(job, what) => vec![Step::Saver(0, what), Step::Saver(job % 8, what)],
         Step::Swapped(place, percent) => {
             vec![Step::Swapped(0, percent), Step::Swapped(place % 8, percent)]
         }

@@ -141,6 +141,12 @@ pub enum Step {
     /// A user asks for a job, or a batch job, that saves its state when it is asked, within so many
     /// nanoseconds: by its shell alone, and now and then by itself.
     SubmitSaver(#[serde(with = "asked")] Box<JobSpec>, u64, bool, bool, bool),
+    /// A user asks for a job of one task whose processes are saved to an image, within so many
+    /// nanoseconds.
+    SubmitImage(#[serde(with = "asked")] Box<JobSpec>, u64),
+    /// What becomes of the processes of such a job: 0 saved, 1 not saved, 2 not restored; 3 it is
+    /// to start anew; 4 saved, and they go on.
+    Saver(usize, u64),
     /// A job is asked to save its state: 0 to go on, else to end; 2 by force, 3 and held.
     Checkpoint(usize, u64),
     /// All jobs are rolled out, within so many nanoseconds.
@@ -362,6 +368,17 @@ impl Step {
                 let options = SubmitOptions { first, checkpoint, ..SubmitOptions::default() };
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
+            Self::SubmitImage(spec, ns) => {
+                let (signal, grace) = (Checkpoint::IMAGE, Nanos(*ns));
+                let (only_shell, exit_code) = (false, None);
+                let every = ns.is_multiple_of(3).then_some(Nanos(ns.saturating_mul(3).max(1)));
+                let checkpoint = Checkpoint { signal, only_shell, grace, exit_code, every };
+                let checkpoint = Some(checkpoint);
+                let options = SubmitOptions { checkpoint, ..SubmitOptions::default() };
+                let spec = JobSpec { tasks: 1, movable: false, ..(**spec).clone() };
+                cluster.submits(|request| Event::submit(request, spec, options));
+            }
+            Self::Saver(job, what) => cluster.answer_saver(pick(cluster, *job), *what),
             Self::Checkpoint(job, order) => {
                 let job = pick(cluster, *job);
                 let (force, hold) = (*order == 2, *order == 3);
@@ -645,6 +662,9 @@ fn join(cluster: &mut Cluster, node: u32, width: u32) {
         cluster.lose(node);
     }
     cluster.join(node, width);
+    // The first has no swap space, until it says more.
+    let space_bytes = 400 * u64::from(node);
+    cluster.event(Event::NodeSwap { node: NodeId(node), space_bytes });
 }
 
 fn drain(cluster: &mut Cluster, node: NodeId, drained: bool) {
@@ -726,6 +746,9 @@ impl fmt::Display for Step {
             Self::SubmitVacating(spec, ns) => {
                 let (tasks, class) = (spec.tasks, &spec.class);
                 write!(f, "submit {tasks} tasks, {class}, that vacate {} before", Nanos(*ns))
+            }
+            Self::SubmitImage(spec, _) => {
+                write!(f, "submit a job, {}, that has an image", spec.class)
             }
             Self::SubmitSwapping(spec) => {
                 write!(f, "submit {} tasks, {}, that may be swapped out", spec.tasks, spec.class)

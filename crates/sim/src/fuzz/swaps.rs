@@ -66,7 +66,16 @@ impl Cluster {
             self.swaps.resident.insert((job, node), percent);
         }
         let (order, left_bytes, took) = (number, promised - resident_bytes, Nanos(promised));
-        self.event(Event::Swapped { job, node, order, resident_bytes, left_bytes, took });
+        let space_bytes = promised * 5;
+        self.event(Event::Swapped {
+            job,
+            node,
+            order,
+            resident_bytes,
+            left_bytes,
+            took,
+            space_bytes,
+        });
     }
 
     /// All nodes answer.

@@ -312,7 +312,106 @@ fn jobs_that_cannot_have_an_image_are_declined() {
     counter(&instance);
     instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
     goes_on(&instance, "out");
-    declined(&["checkpoint", "--keep-running", "1"], "leave --keep-running out");
     declined(&["requeue", "--from-start", "2"], "2");
     instance.tutti(&["cancel", "--now", "1"]).expect(0);
+}
+
+#[test]
+fn a_preempted_job_is_saved_and_restored_if_the_site_says_so() {
+    let instance = Instance::alone();
+    up(&instance);
+    instance.tutti(&["params", "policy=classes", "foreign=0%", "preemption=checkpoint"]).expect(0);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "--class", "standby", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    instance.tutti(&["params", "--class", "standby", "do_not_disturb=0"]).expect(0);
+    let all = instance.tutti(&["nodes", "--json"]).expect(0).json()[0]["processors"].to_string();
+    let quick = ["-n", &all, "--class", "interactive", "-o", "/dev/null", "sleep", &instance.nap];
+    let quick = instance.submit(&quick);
+    instance.wait_for_state(quick, "running");
+    instance.wait_for_state(1, "checkpointed");
+    let before = lines(&instance, "out");
+    assert_eq!(checkpoint_of(&instance, 1)["last"], "saved");
+    assert!(images(&instance, 1).join("kept/image").exists());
+    instance.tutti(&["cancel", "--now", &quick.to_string()]).expect(0);
+    goes_on(&instance, "out");
+    touch(&instance, "stop");
+    instance.tutti(&["wait", "1"]).expect(5);
+    let out = read(&instance, "out");
+    let numbers = out.strip_suffix("mine\n").expect(&out);
+    expect_all_numbers(numbers);
+    assert!(numbers.lines().count() > before);
+}
+
+#[test]
+fn elements_of_an_array_with_images_start_anew_together() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    let words = ["--array", "1-2", "--checkpoint", "-o", "out-%a", "./count.sh"];
+    let array = instance.submit(&words).to_string();
+    for name in ["out-1", "out-2"] {
+        goes_on(&instance, name);
+    }
+    instance.tutti(&["checkpoint", "--hold", &array]).expect(0);
+    instance.tutti(&["requeue", "--from-start", &array]).expect(0);
+    for name in ["out-1", "out-2"] {
+        goes_on(&instance, name);
+        let text = read(&instance, name);
+        assert_eq!(text.lines().filter(|line| *line == "1").count(), 2, "{name}:\n{text}");
+    }
+    instance.tutti(&["cancel", "--now", &array]).expect(0);
+}
+
+#[test]
+fn a_job_that_goes_on_is_restored_from_its_latest_image() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    let words = ["--checkpoint", "--on-node-loss", "requeue", "-o", "out", "./count.sh"];
+    instance.submit(&words);
+    goes_on(&instance, "out");
+    instance.tutti(&["checkpoint", "--keep-running", "1"]).expect(0);
+    eventually("its image", || (checkpoint_of(&instance, 1)["last"] == "saved").then_some(()));
+    goes_on(&instance, "out");
+    instance.wait_for_state(1, "running");
+    assert_eq!(checkpoint_of(&instance, 1)["resumes"], 1);
+    kill_daemon(&instance, "keeper");
+    instance.wait_for_state(1, "running");
+    goes_on(&instance, "out");
+    // Once more, and then by an order.
+    instance.tutti(&["checkpoint", "--keep-running", "1"]).expect(0);
+    eventually("another", || (checkpoint_of(&instance, 1)["resumes"] == 2).then_some(()));
+    goes_on(&instance, "out");
+    instance.tutti(&["requeue", "1"]).expect(0);
+    instance.wait_for_state(1, "running");
+    goes_on(&instance, "out");
+    touch(&instance, "stop");
+    instance.tutti(&["wait", "1"]).expect(5);
+    let out = read(&instance, "out");
+    expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
+    has_no_image(&images(&instance, 1));
+}
+
+#[test]
+fn a_job_is_saved_now_and_then_and_goes_on_if_it_cannot_be() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "--checkpoint-every", "1s", "-o", "out", "./count.sh"]);
+    let resumes = || checkpoint_of(&instance, 1)["resumes"].as_u64();
+    eventually("two images", || (resumes() >= Some(2)).then_some(()));
+    touch(&instance, "broken");
+    eventually("a failure", || (checkpoint_of(&instance, 1)["last"] == "not-saved").then_some(()));
+    goes_on(&instance, "out");
+    let why = checkpoint_of(&instance, 1)["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("criu is broken"), "{why}");
+    fs::remove_file(instance.work.join("broken")).unwrap();
+    instance.tutti(&["checkpoint", "--hold", "1"]).expect(0);
+    instance.tutti(&["release", "1"]).expect(0);
+    goes_on(&instance, "out");
+    touch(&instance, "stop");
+    instance.tutti(&["wait", "1"]).expect(5);
+    let out = read(&instance, "out");
+    expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
 }

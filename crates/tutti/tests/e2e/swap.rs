@@ -250,3 +250,71 @@ fn a_job_that_did_not_ask_stays_in_memory() {
     instance.tutti(&["resume", "1"]).expect(0);
     goes_on_and_ends(&instance, job, "a");
 }
+
+#[test]
+fn a_job_is_preempted_for_its_memory_and_comes_back_with_it() {
+    // As much as jobs are promised: what of that they really have, only their nodes know.
+    let Some(_zram) = Zram::or_say(64 << 30) else { return };
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "policy=classes", "foreign=0%"]).expect(0);
+    instance.tutti(&["params", "--class", "standby", "do_not_disturb=1s"]).expect(0);
+    let all = node(&instance)["memory_bytes"].as_u64().unwrap();
+    let most = (all / MIB * 2 / 3).to_string() + "M";
+    let first = start(&instance, "a", 64, &["--class", "standby", "-m", &most, "--swap"]);
+    let line = "while [ ! -e go ]; do sleep 0.05; done";
+    let second = instance.submit(&["--class", "interactive", "-m", &most, "sh", "-c", line]);
+    within(PATIENCE, "the second", || (instance.job(second)["state"] == "running").then_some(()));
+    let shown = wait_for_state(&instance, "swapped");
+    assert!(shown["swapped_bytes"].as_u64().unwrap() > 40 * MIB, "{shown}");
+    fs::write(instance.work.join("go"), "").unwrap();
+    wait_for_state(&instance, "running");
+    goes_on_and_ends(&instance, first, "a");
+}
+
+/// A process that can have no more threads, by a group of v1; `None` where there is none.
+struct WithoutThreads {
+    pid: i32,
+    before: PathBuf,
+    group: PathBuf,
+}
+
+impl WithoutThreads {
+    fn new(pid: i32) -> Option<Self> {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        let own = groups.lines().find_map(|line| line.split_once(":pids:"))?.1;
+        let before = Path::new("/sys/fs/cgroup/pids").join(own.trim_start_matches('/'));
+        let group = before.join(format!("tutti-test-{pid}"));
+        fs::create_dir(&group).ok()?;
+        fs::write(group.join("pids.max"), "1").unwrap();
+        fs::write(group.join("cgroup.procs"), pid.to_string()).unwrap();
+        Some(Self { pid, before, group })
+    }
+}
+
+impl Drop for WithoutThreads {
+    fn drop(&mut self) {
+        let _ = fs::write(self.before.join("cgroup.procs"), self.pid.to_string());
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+#[test]
+fn an_order_that_gets_no_thread_is_answered() {
+    let (instance, job) = with_holder(64, "200M");
+    let agent = instance.daemon("agent");
+    let Some(without) = WithoutThreads::new(agent) else {
+        eprintln!("NO GROUPS OF V1 FOR PIDS HERE: this test sees nothing");
+        return;
+    };
+    instance.tutti(&["suspend", "1"]).expect(0);
+    within(PATIENCE, "the answer", || {
+        let reason = instance.job(1)["reason"].clone();
+        (reason == "none of its memory could be swapped out").then_some(())
+    });
+    assert_eq!(promised(&instance), 200 * MIB);
+    instance.tutti(&["resume", "1"]).expect(0);
+    wait_for_state(&instance, "running");
+    drop(without);
+    assert_eq!(instance.daemon("agent"), agent, "it is the same agent");
+    goes_on_and_ends(&instance, job, "a");
+}

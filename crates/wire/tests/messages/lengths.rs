@@ -272,8 +272,8 @@ fn report(report: FromAgent) -> FromAgent {
             detail: text(TASK_DETAIL_BYTES_MAX),
             usage: usage(),
         },
-        FromAgent::NotSaved { .. } => {
-            FromAgent::NotSaved { launch: LAUNCH, why: text(TASK_DETAIL_BYTES_MAX) }
+        FromAgent::GoesOn { .. } => {
+            FromAgent::GoesOn { launch: LAUNCH, failure: Some(text(TASK_DETAIL_BYTES_MAX)) }
         }
         FromAgent::OutputLost { .. } => {
             FromAgent::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
@@ -431,8 +431,8 @@ fn from_keeper(message: FromKeeper) -> FromKeeper {
         FromKeeper::OutputLost { .. } => {
             FromKeeper::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
         }
-        FromKeeper::NotSaved { .. } => {
-            FromKeeper::NotSaved { launch: LAUNCH, why: text(TASK_DETAIL_BYTES_MAX) }
+        FromKeeper::GoesOn { .. } => {
+            FromKeeper::GoesOn { launch: LAUNCH, failure: Some(text(TASK_DETAIL_BYTES_MAX)) }
         }
         FromKeeper::Exchange(part) => FromKeeper::Exchange(exchange(part)),
         // In parts: see below.

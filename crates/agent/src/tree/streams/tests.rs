@@ -120,6 +120,7 @@ fn child(tree: &mut Tree, poller: &Poller, token: Child, name: &str, node: u32) 
         keeper: 1,
         features: [].into(),
         devices: Vec::new(),
+        swap: tutti_wire::report::NodeSwap::default(),
     };
     let joining = Joining { attempt: 1, life: 1, ..Joining::default() };
     let mut report = Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) };

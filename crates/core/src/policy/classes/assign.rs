@@ -24,6 +24,7 @@ use crate::devices::Asker;
 use crate::policy::{lay_on, shared, tasks_by_memory};
 use crate::state::record::Place;
 use crate::state::record::{Binding, Part, Residence};
+use crate::termination::memory_of;
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet};
 use tutti_types::job::JobSpec;
@@ -52,7 +53,8 @@ impl Core {
             // If the first is not followed by enough, none is.
             positions.truncate(1);
         }
-        positions.into_iter().find_map(|from| self.assignment(contender.job, &free, from))
+        let none = |_| 0;
+        positions.into_iter().find_map(|from| self.assignment(contender.job, (&free, &none), from))
     }
 
     /// The cheapest assignment for a bumper, if there is a possible one.
@@ -62,8 +64,10 @@ impl Core {
         }
         let floor = self.floor(contender.job, |node| self.eligible(node, contender.priority));
         let positions = self.positions(contender.job, &floor);
-        let assignments =
-            positions.into_iter().filter_map(|from| self.assignment(contender.job, &floor, from));
+        let leaves = |node| self.may_leave(node, contender.priority);
+        let assignments = positions
+            .into_iter()
+            .filter_map(|from| self.assignment(contender.job, (&floor, &leaves), from));
         let costs = assignments.filter_map(|parts| Some((self.cost(contender, &parts)?, parts)));
         costs.min_by_key(|&(cost, _)| cost).map(|(_, parts)| parts)
     }
@@ -77,7 +81,9 @@ impl Core {
             }
         }
         let holders = self.holders(parts);
-        if self.lacks_without(&contender.with(parts), &holders).is_some() {
+        if self.lacks_without(&contender.with(parts), &holders).is_some()
+            || !self.has_memory_without(contender.job, parts, &holders)
+        {
             return None;
         }
         Some(holders.into_iter().map(|job| self.cost_of(job)).sum())
@@ -220,7 +226,7 @@ impl Core {
     fn assignment(
         &self,
         job: JobId,
-        floor: &Floor,
+        (floor, leaves): (&Floor, &dyn Fn(NodeId) -> u64),
         from: Option<(NodeId, u32)>,
     ) -> Option<Vec<Part>> {
         let record = self.jobs.get(&job)?;
@@ -234,7 +240,7 @@ impl Core {
             return has_room.then(|| residence.parts.clone());
         }
         let spec = &record.spec;
-        let room = |node| self.room_for(job, own, node);
+        let room = |node| self.room_for((job, own), node, leaves(node));
         if !spec.nodes.is_none() {
             let from = from.unwrap_or_default().0;
             let begin = floor.partition_point(|&(node, _)| node < from);
@@ -249,14 +255,50 @@ impl Core {
         first_enough(spec, floor, from.unwrap_or_default(), room)
     }
 
-    /// For how many tasks of a job a node has memory and devices: with what it has there already.
-    fn room_for(&self, job: JobId, own: Option<&Residence>, node: NodeId) -> u32 {
+    /// For how many tasks of a job a node has memory and devices: with what it has there already,
+    /// and so many bytes that jobs may leave which are preempted for it.
+    fn room_for(&self, (job, own): (JobId, Option<&Residence>), node: NodeId, leaves: u64) -> u32 {
         let Some(spec) = self.jobs.get(&job).map(|record| &record.spec) else { return 0 };
         let has = own
             .and_then(|it| it.part(node))
             .map_or(0, |part| self.swaps.counted_bytes(job, part, spec));
-        let memory = self.nodes.free_bytes(node).saturating_add(has);
+        let memory = self.unreserved_bytes(job, node).saturating_add(has).saturating_add(leaves);
         tasks_by_memory(memory, spec).min(self.devices.tasks(node, spec, Asker::alone(Some(job))))
+    }
+}
+
+impl Core {
+    /// Memory of a node that is promised to no job, and not reserved for another job.
+    fn unreserved_bytes(&self, job: JobId, node: NodeId) -> u64 {
+        let free = self.nodes.free_bytes(node);
+        let Some(bumper) = self.by_class.bumper.as_ref().filter(|it| it.job != job) else {
+            return free;
+        };
+        let spec = self.jobs.get(&bumper.job).map(|record| &record.spec);
+        let here = bumper.parts.iter().filter(|part| part.node == node);
+        let reserved = spec.map_or(0, |spec| here.map(|part| memory_of(part, spec)).sum());
+        free.saturating_sub(reserved)
+    }
+
+    /// Memory of a node that may become free if jobs are preempted for one of this priority.
+    fn may_leave(&self, node: NodeId, priority: u64) -> u64 {
+        let row = self.first_row();
+        let homes = self.matrix.column(node).into_iter().flat_map(|it| &it.residents);
+        let homes = homes.filter(|(home, job)| Some(*home) == row && self.may_bump(*job, priority));
+        self.leaves_with(node, homes.map(|&(_, job)| job))
+    }
+
+    /// Whether a job has the memory for these parts once others are gone.
+    fn has_memory_without(&self, job: JobId, parts: &[Part], gone: &[JobId]) -> bool {
+        let Some(record) = self.jobs.get(&job) else { return false };
+        let own = record.residence();
+        parts.iter().filter(|part| !part.lost).all(|part| {
+            let has = own.and_then(|it| it.part(part.node));
+            let has = has.map_or(0, |part| self.swaps.counted_bytes(job, part, &record.spec));
+            let needs = memory_of(part, &record.spec).saturating_sub(has);
+            let free = self.nodes.free_bytes(part.node);
+            needs <= free.saturating_add(self.leaves_with(part.node, gone.iter().copied()))
+        })
     }
 }
 

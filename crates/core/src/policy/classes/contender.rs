@@ -43,7 +43,8 @@ impl Contender {
         if self.ending || limit.is_some_and(|limit| self.processors > limit) {
             return None;
         }
-        core.classes.get(&record.spec.class)?.wait().map(|wait| self.since + wait)
+        let wait = core.classes.get(&record.spec.class)?.wait()?;
+        Some((self.since + wait).max(core.kept_out_until(self.job)))
     }
 
     pub(crate) fn is_candidate(&self, core: &Core, now: ClusterTime) -> bool {

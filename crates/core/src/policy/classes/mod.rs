@@ -185,7 +185,9 @@ impl Core {
 
     /// Processors that a job can have now, within all limits.
     pub(crate) fn loadable(&self, contender: &Contender) -> Option<Vec<Part>> {
-        if !contender.ending && self.lacks(contender).is_some() {
+        let job = contender.job;
+        let stays_out = || self.kept_out_until(job) > self.now || !self.may_swap_in(job);
+        if !contender.ending && (self.lacks(contender).is_some() || stays_out()) {
             return None;
         }
         if self.first_row().is_some_and(|row| self.matrix.is_barred(contender.job, row)) {
@@ -218,8 +220,8 @@ impl Core {
         }
     }
 
-    /// When a job has left its processors to the bumper at the latest: its do-not-disturb time is over, or its
-    /// grace. Never: unknown.
+    /// When a job has left its processors to the bumper at the latest: its do-not-disturb time is
+    /// over, or its grace. Never: unknown.
     pub(crate) fn gone_by(&self, job: JobId) -> ClusterTime {
         match self.residence(job).map(|residence| residence.course) {
             Some(Course::Terminating { kill_at, .. }) => kill_at,
@@ -245,7 +247,8 @@ impl Core {
         self.matrix.rows().map(|(row, _)| row).next()
     }
 
-    /// Whether processors with external load get no job at all, rather than a job only after all others.
+    /// Whether processors with external load get no job at all, rather than a job only after all
+    /// others.
     #[must_use]
     pub fn avoids_external_load(&self) -> bool {
         matches!(self.policy().preemption, Preemption::ByClass)

@@ -43,6 +43,7 @@ fn joining(name: &str) -> FromBranch {
         keeper: 9,
         features: [].into(),
         devices: Vec::new(),
+        swap: tutti_wire::report::NodeSwap::default(),
     };
     let from = Origin::Joiner(Joining { attempt: 1, life: 9, depth: 1, ..Joining::default() });
     FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }])
