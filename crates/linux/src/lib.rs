@@ -17,6 +17,7 @@ pub mod allowance;
 pub mod as_user;
 pub mod cgroup;
 pub mod clock;
+pub mod code_pages;
 pub mod container;
 pub mod device_control;
 pub mod devices;

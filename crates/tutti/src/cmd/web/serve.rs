@@ -60,6 +60,7 @@ pub(super) fn serve(
         }
     };
     let server = Server { listening, gate, source: Arc::new(Instance::default()), on_session };
+    tutti_linux::code_pages::unmap_used();
     server.serve().map_err(error)?;
     Ok(Exit::OK)
 }
