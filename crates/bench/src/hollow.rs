@@ -49,7 +49,7 @@ pub(super) fn execute(args: &HollowArgs) -> anyhow::Result<u8> {
     command.args(words).env("TUTTI_DIR", own.directory()).env_remove("TUTTI_CLUSTER");
     let status = command.status();
     agents.end()?;
-    drop(own);
+    own.end()?;
     let status = status.with_context(|| format!("cannot execute {}", program.display()))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
