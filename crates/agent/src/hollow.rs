@@ -1,10 +1,13 @@
-//! Agents that are in the control tree and do nothing else: no keeper, no tasks, no switch thread.
-//! A few threads have thousands of them, so that the tree can be measured at the size of a large
-//! cluster.
+//! Agents that are in the control tree and do little else: no keeper, no processes, no switch
+//! thread. A few threads have thousands of them, so that the tree can be measured at the size of a
+//! large cluster.
 //!
 //! All that goes over the network is as with others; what a hollow agent is asked it has nothing to
 //! say to.
 
+pub(super) mod ranks;
+
+use self::ranks::{Met, Ranks};
 use super::clock::ClusterClock;
 use super::driver::AgentOptions;
 use super::tree::{Heard, Tree, TreeOptions};
@@ -33,6 +36,7 @@ pub struct HollowAgents {
 #[derive(Debug, Default)]
 struct Shared {
     joined: AtomicUsize,
+    met: Met,
     ends: AtomicBool,
 }
 
@@ -48,11 +52,13 @@ pub struct HollowNode {
     pub memory_bytes: u64,
     /// How many GPUs.
     pub gpus: u32,
+    /// Whether the ranks of jobs there meet in barriers and end. Else nothing comes of a launch.
+    pub has_ranks: bool,
 }
 
 impl Default for HollowNode {
     fn default() -> Self {
-        Self { processors: 1, memory_bytes: 1 << 30, gpus: 0 }
+        Self { processors: 1, memory_bytes: 1 << 30, gpus: 0, has_ranks: false }
     }
 }
 
@@ -97,6 +103,11 @@ impl HollowAgents {
         self.shared.joined.load(Ordering::Relaxed)
     }
 
+    /// What their ranks did.
+    pub fn met(&self) -> &Met {
+        &self.shared.met
+    }
+
     /// Ends them.
     ///
     /// # Errors
@@ -114,6 +125,9 @@ struct Agent {
     tree: Tree,
     poller: Poller,
     join: FromAgent,
+    has_ranks: bool,
+    /// Those of a job that have not ended.
+    ranks: Option<Ranks>,
     connect_at_ns: Option<u64>,
 }
 
@@ -195,7 +209,14 @@ impl Agent {
         let mut tree = Tree::new(tree, ClusterClock::default(), &poller);
         // No connection comes here, and descriptors are few for so many.
         tree.close();
-        Ok(Self { tree, poller, join, connect_at_ns: Some(0) })
+        Ok(Self {
+            tree,
+            poller,
+            join,
+            has_ranks: node.has_ranks,
+            ranks: None,
+            connect_at_ns: Some(0),
+        })
     }
 
     /// One round, when something has happened, or is due. Gives when something is due next.
@@ -235,11 +256,13 @@ impl Agent {
                     self.connect_at_ns = Some(monotonic_ns() + wait_ns);
                 }
                 Heard::Order(order) => self.on_order(order, shared),
-                // It has no keeper.
-                Heard::Exchanged(_)
-                | Heard::JoinAgain
-                | Heard::ClockStepped
-                | Heard::Lease { .. } => {}
+                Heard::Exchanged(part) => {
+                    let hear = |it: &mut Ranks| it.hear(&part, &mut self.tree, &shared.met);
+                    if self.ranks.as_mut().is_some_and(hear) {
+                        self.ranks = None;
+                    }
+                }
+                Heard::JoinAgain | Heard::ClockStepped | Heard::Lease { .. } => {}
             }
         }
     }
@@ -257,6 +280,11 @@ impl Agent {
                     _ => Answer::Failed("there is nothing here but the tree".into()),
                 };
                 self.tree.report(FromAgent::Answer { query, answer });
+            }
+            ToAgent::Launch { launch, shares } if self.has_ranks => {
+                let (tree, met) = (&mut self.tree, &shared.met);
+                let own = shares.first();
+                self.ranks = own.map(|(_, share)| Ranks::begin(launch.id(), share, tree, met));
             }
             _ => {}
         }

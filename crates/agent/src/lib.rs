@@ -57,6 +57,7 @@ mod vacate;
 mod waker;
 
 pub use driver::{AgentOptions, main};
+pub use hollow::ranks::{BARRIERS, Met, Passages, RANKS_PER_NODE};
 pub use hollow::{Hollow, HollowAgents, HollowNode};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;

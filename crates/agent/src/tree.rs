@@ -13,6 +13,7 @@
 mod candidates;
 mod children;
 mod clients;
+mod gathering;
 mod lease_from_head;
 mod parent;
 mod renewal;
@@ -24,7 +25,9 @@ mod uplink;
 
 use self::candidates::Candidates;
 use self::children::Below;
+use self::gathering::Gathering;
 use self::lease_from_head::Vouched;
+pub(super) use self::parent::Passage;
 use self::parent::Up;
 use self::renewal::Renewal;
 use self::subtree_jobs::Passing;
@@ -164,6 +167,8 @@ struct Above {
     awaits_time: bool,
     life: u64,
     attempt: u64,
+    /// What of exchanges went up, and down.
+    passages: [Passage; 2],
 }
 
 /// What is below this agent, and what it sends to the parent for it.
@@ -177,6 +182,8 @@ struct Branch {
     /// Children that have asked what time it is, and have no answer.
     asking: BTreeSet<Child>,
     passing: Passing,
+    /// What nodes of the branch have stored before barriers.
+    gathering: Gathering,
     /// How many client machines were given a number here.
     clients: u32,
 }
@@ -270,6 +277,7 @@ impl Tree {
                 awaits_time: false,
                 life: u64::from(process_id()) ^ (monotonic_ns() << 16),
                 attempt: 0,
+                passages: Default::default(),
             },
             branch: Branch {
                 children: BTreeMap::new(),
@@ -279,6 +287,7 @@ impl Tree {
                 orders: BTreeMap::new(),
                 asking: BTreeSet::new(),
                 passing: Passing::default(),
+                gathering: Gathering::default(),
                 clients: 0,
             },
             lease: Vouched::default(),
@@ -367,6 +376,7 @@ impl Tree {
         let due = [
             self.up_due_ns(),
             self.down_due_ns(),
+            self.branch.gathering.due_ns(),
             self.entrance.renewal.due_ns(),
             self.entrance.accept_again_ns,
             self.room_at_ns().filter(|_| self.entrance.is_crowded),
@@ -392,6 +402,7 @@ impl Tree {
         self.entrance.refused.retain(|_, refused| refused.until_ns > now_ns);
         self.look_up(now_ns);
         self.look_down(now_ns);
+        self.look_at_gathered(now_ns);
         self.look_at_certificate(now_ns);
         std::mem::take(&mut self.heard)
     }

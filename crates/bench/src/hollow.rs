@@ -42,8 +42,10 @@ pub(super) fn execute(args: &HollowArgs) -> anyhow::Result<u8> {
     let &HollowArgs { nodes, processors, memory, gpus, .. } = args;
     let cluster = Cluster::found(nodes.into(), false)?;
     let own = cluster.head()?;
-    let agents =
-        cluster.join_as(nodes.into(), HollowNode { processors, memory_bytes: memory, gpus })?;
+    let agents = cluster.join_as(
+        nodes.into(),
+        HollowNode { processors, memory_bytes: memory, gpus, has_ranks: false },
+    )?;
     let (program, words) = args.command.split_first().context("name a command")?;
     let mut command = Command::new(program);
     command.args(words).env("TUTTI_DIR", own.directory()).env_remove("TUTTI_CLUSTER");

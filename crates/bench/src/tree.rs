@@ -22,14 +22,16 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tutti_agent::{Hollow, HollowAgents, HollowNode};
+use tutti_agent::{BARRIERS, Hollow, HollowAgents, HollowNode, RANKS_PER_NODE};
 use tutti_client::output::{Align, Table, print_json, print_table};
 use tutti_client::scratch::{ScratchInstance, remove_on_signal};
 use tutti_node::instance::Instance;
 use tutti_node::membership::{Membership, Place};
 use tutti_secure::{Credentials, Key};
 use tutti_types::{Nanos, NodeId, Params};
+use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -67,6 +69,11 @@ pub(super) struct TreeArgs {
     /// How many messages
     #[arg(long)]
     rounds: Option<usize>,
+
+    /// Also exchange a card of 1 KiB of each of 16 hollow ranks per node, as MPI programs do at
+    /// their start
+    #[arg(long)]
+    exchange: bool,
 }
 
 /// What came out.
@@ -94,6 +101,24 @@ struct Row {
     clock_error_us: u64,
     /// What the controller takes for each node.
     controller_bytes_per_node: u64,
+    /// What hollow ranks exchanged, if they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<Exchanged>,
+}
+
+/// A barrier before which each rank has stored a card, in the mean.
+#[derive(Debug, Serialize)]
+struct Exchanged {
+    ranks: u64,
+    /// Until all nodes have the cards of all.
+    took_us: u64,
+    /// Messages with cards between the head's agent and its children, and what the cards take.
+    head_received: u64,
+    head_received_bytes: u64,
+    head_sent: u64,
+    head_sent_bytes: u64,
+    /// Processor time of the head's controller and agent.
+    head_cpu_us: u64,
 }
 
 pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> {
@@ -112,7 +137,7 @@ pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> 
             let shape =
                 fan_out.map_or_else(|| "all at the head".into(), |it| format!("fan-out {it}"));
             progress(&format!("tree: {nodes} nodes, {shape}"));
-            rows.push(cluster.measure(nodes, fan_out, rounds)?);
+            rows.push(cluster.measure(nodes, fan_out, rounds, args.exchange)?);
         }
     }
     Ok(Report(rows))
@@ -138,6 +163,7 @@ impl Report {
             return print_json(&self.0);
         }
         self.show_table()?;
+        self.show_exchanges()?;
         let goals: Vec<Figure> = self.0.iter().filter_map(Row::goal).collect();
         if goals.is_empty() {
             return Ok(());
@@ -172,6 +198,37 @@ impl Report {
                 format_duration_short(Nanos(row.node_cpu_ns)),
                 us(row.clock_error_us),
                 format!("{} a node", format_bytes(row.controller_bytes_per_node)),
+            ]);
+        }
+        print_table(&table)
+    }
+}
+
+impl Report {
+    fn show_exchanges(&self) -> anyhow::Result<()> {
+        if self.0.iter().all(|row| row.exchange.is_none()) {
+            return Ok(());
+        }
+        tutti_client::output::print("\n")?;
+        let mut table = Table::new(&[
+            ("NODES", Align::Right),
+            ("FAN-OUT", Align::Right),
+            ("RANKS", Align::Right),
+            ("EXCHANGE", Align::Right),
+            ("HEAD: RECEIVED", Align::Right),
+            ("SENT", Align::Right),
+            ("CPU", Align::Right),
+        ]);
+        for (row, it) in self.0.iter().filter_map(|row| Some((row, row.exchange.as_ref()?))) {
+            let passed = |parts: u64, bytes| format!("{parts}, {}", format_bytes(bytes));
+            table.row([
+                row.nodes.to_string(),
+                row.fan_out.map_or_else(|| "-".into(), |fan_out| fan_out.to_string()),
+                it.ranks.to_string(),
+                format_duration_short(Nanos(it.took_us * 1000)),
+                passed(it.head_received, it.head_received_bytes),
+                passed(it.head_sent, it.head_sent_bytes),
+                format_duration_short(Nanos(it.head_cpu_us * 1000)),
             ]);
         }
         print_table(&table)
@@ -317,7 +374,13 @@ impl Cluster {
         Ok(agents)
     }
 
-    fn measure(&self, nodes: usize, fan_out: Option<u32>, rounds: usize) -> anyhow::Result<Row> {
+    fn measure(
+        &self,
+        nodes: usize,
+        fan_out: Option<u32>,
+        rounds: usize,
+        exchanges: bool,
+    ) -> anyhow::Result<Row> {
         let own = self.head()?;
         if let Some(fan_out) = fan_out {
             own.set("fan_out", &fan_out.to_string())?;
@@ -330,7 +393,14 @@ impl Cluster {
             .collect();
         let before_kb = super::idle::kilobytes(status.pid, "Rss:")?;
         let begun = Instant::now();
-        let agents = self.join(nodes)?;
+        let node = match exchanges {
+            true => {
+                let alone = HollowNode::default();
+                HollowNode { processors: RANKS_PER_NODE, has_ranks: true, ..alone }
+            }
+            false => HollowNode::default(),
+        };
+        let agents = self.join_as(nodes, node)?;
         let joining_ms = u64::try_from(begun.elapsed().as_millis())?;
         // What joining has begun is to be over.
         std::thread::sleep(Duration::from_secs(2));
@@ -350,6 +420,10 @@ impl Cluster {
         times_us.sort_unstable();
         let after_kb = super::idle::kilobytes(status.pid, "Rss:")?;
         let reports = tutti_client::ask::pages_of_nodes(|from| own.ask(&Request::Nodes { from }))?;
+        let exchange = match exchanges {
+            true => Some(exchange(&own, &agents, nodes, &head_pids)?),
+            false => None,
+        };
         // They would say that they miss it.
         agents.end()?;
         own.end()?;
@@ -368,8 +442,43 @@ impl Cluster {
                 / 1000,
             controller_bytes_per_node: after_kb.saturating_sub(before_kb) * 1024
                 / u64::try_from(nodes.max(1))?,
+            exchange,
         })
     }
+}
+
+/// Has ranks of all nodes but the head exchange their cards.
+fn exchange(
+    own: &ScratchInstance,
+    agents: &HollowAgents,
+    nodes: usize,
+    head_pids: &[i32],
+) -> anyhow::Result<Exchanged> {
+    let ranks = u32::try_from(nodes)? * RANKS_PER_NODE;
+    let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
+    let stdio = Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
+    let options = super::options(ranks, Some(1))?;
+    let argv = ["hollow".into()];
+    let mut request = tutti_client::job_request(&options, "production", &argv, None, stdio)?;
+    request.nodes.exclude = Some("head".into());
+    let before = Used::read(head_pids)?;
+    let key = tutti_client::new_key()?;
+    let Reply::Accepted { job, .. } = own.ask(&Request::Submit(request, key))? else {
+        return tutti_client::ask::unexpected();
+    };
+    own.wait(job)?;
+    let used = Used::read(head_pids)?;
+    let (met, barriers) = (agents.met(), u64::from(BARRIERS));
+    let each = |count: &AtomicU64| count.load(Ordering::Relaxed) / barriers;
+    Ok(Exchanged {
+        ranks: u64::from(ranks),
+        took_us: met.took_ns() / 1000 / barriers,
+        head_received: each(&met.at_head.up),
+        head_received_bytes: each(&met.at_head.up_bytes),
+        head_sent: each(&met.at_head.down),
+        head_sent_bytes: each(&met.at_head.down_bytes),
+        head_cpu_us: used.head_ns.saturating_sub(before.head_ns) / 1000 / barriers,
+    })
 }
 
 /// Processor time used so far, in nanoseconds.

@@ -176,6 +176,8 @@ pub(super) struct Due {
     pub(super) calendar_due: ClusterTime,
     /// When the earliest of the jobs that have ended may be too old.
     pub(super) history_due: ClusterTime,
+    /// When it is looked once more at barriers that may wait in vain.
+    pub(super) barriers_due: ClusterTime,
     /// The parent process: the supervisor.
     pub(super) parent: Pid,
     /// Set when the instance is to end: the asker, and when patience is over.
@@ -343,6 +345,7 @@ impl Driver {
                 wake_at: ClusterTime::NEVER,
                 calendar_due: ClusterTime::NEVER,
                 history_due: ClusterTime::NEVER,
+                barriers_due: ClusterTime::NEVER,
                 parent: supervisor(),
                 stopping: None,
                 stop_sent: false,
@@ -423,6 +426,7 @@ impl Driver {
         deadline = deadline.min(self.intake.stalled_due);
         deadline = deadline.min(self.misses_due()).min(self.cluster.removals.due());
         deadline = deadline.min(self.due.history_due).min(self.time_due());
+        deadline = deadline.min(self.due.barriers_due);
         deadline = deadline.min(self.ends.forgetting.due()).min(self.pending.questions.due());
         deadline = deadline.min(self.forecasts_due()).min(self.events_due());
         deadline = deadline.min(self.policy_due()).min(self.usage_due());
@@ -482,6 +486,9 @@ impl Driver {
         }
         if now >= self.due.history_due {
             self.forget_history();
+        }
+        if now >= self.due.barriers_due {
+            self.look_at_barriers();
         }
         if now >= self.usage_due() {
             self.store_usage();

@@ -7,11 +7,15 @@
 
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
+use super::jobs::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use tutti_core::Event;
+use tutti_core::{Event, JobState};
 use tutti_node::link::Link;
-use tutti_types::{EndReason, LaunchId, NodeId, OnBadExit, Rank, StepId, StepKey, TaskStatus};
+use tutti_types::{
+    ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, OnBadExit, Rank, StepId, StepKey,
+    TaskStatus,
+};
 use tutti_wire::branch::{Passed, ToBranch};
 use tutti_wire::code::Code;
 #[cfg(not(test))]
@@ -26,15 +30,27 @@ const EXCHANGE_BYTES_MAX: usize = 1 << 20;
 /// that.
 const AHEAD_BYTES: usize = 256 << 10;
 
+/// Nodes send once more to a new controller what they have stored, each after it has joined. So
+/// long it does not judge that a barrier of a job of the former one waits in vain.
+const SENT_AGAIN: Nanos = Nanos::from_secs(10);
+
 /// What the nodes of a job have stored before barriers, as far as it may be needed.
 #[derive(Default)]
 pub(super) struct Exchanges {
     /// Barriers that some nodes have completed, by the sender of what they stored: one node, or
-    /// several as one.
-    gathered: BTreeMap<Barrier, BTreeMap<Vec<NodeId>, Collected>>,
+    /// several as one, as the sender wrote them.
+    gathered: BTreeMap<Barrier, BTreeMap<Vec<NodeId>, Sequence>>,
     /// The latest of each group and tag that all have completed, for nodes that have missed the
     /// answer. The oldest first.
     answered: VecDeque<Arc<Answer>>,
+}
+
+/// What has come of one sender.
+#[derive(Default)]
+struct Sequence {
+    /// Those of its nodes that take part and were in reach when it began.
+    nodes: Vec<NodeId>,
+    collected: Collected,
 }
 
 /// What all nodes of a job have stored before a barrier.
@@ -55,8 +71,10 @@ pub(super) struct Sending {
 impl Exchanges {
     /// What is kept of barriers that are not complete.
     pub(super) fn gathered_bytes(&self) -> usize {
-        let of_sender = |(nodes, part): (&Vec<NodeId>, &Collected)| nodes.len() * 8 + part.bytes();
-        let of_barrier = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
+        let of_sender = |(nodes, sequence): (&Vec<NodeId>, &Sequence)| {
+            nodes.len() * 8 + sequence.collected.bytes()
+        };
+        let of_barrier = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Sequence>)| {
             barrier.group.bytes() + by.iter().map(of_sender).sum::<usize>()
         };
         self.gathered.iter().map(of_barrier).sum()
@@ -67,14 +85,41 @@ impl Exchanges {
         self.gathered_bytes() + self.answered.iter().map(|it| it.bytes).sum::<usize>()
     }
 
+    /// Takes in a part that these nodes have sent as one. `there`: see [`Sequence::nodes`]. Gives
+    /// the nodes that have completed its barrier.
+    fn take_in(
+        &mut self,
+        nodes: Vec<NodeId>,
+        there: Vec<NodeId>,
+        exchange: Exchange,
+    ) -> BTreeSet<NodeId> {
+        let senders = self.gathered.entry(exchange.barrier.clone()).or_default();
+        let complete = |senders: &BTreeMap<Vec<NodeId>, Sequence>| -> BTreeSet<NodeId> {
+            let whole = senders.values().filter(|it| it.collected.is_whole());
+            whole.flat_map(|it| &it.nodes).copied().collect()
+        };
+        let known = complete(senders);
+        // In a changed tree, nodes send with others what they have sent before.
+        if !there.iter().all(|node| known.contains(node)) {
+            let sequence = senders.entry(nodes).or_default();
+            if exchange.number == 0 {
+                sequence.nodes = there;
+            }
+            sequence.collected.take_in(exchange);
+        }
+        complete(senders)
+    }
+
     /// All nodes have completed a barrier: the answer to it takes the place of that to the round
     /// before.
     fn answer(&mut self, launch: LaunchId, barrier: Barrier) -> Arc<Answer> {
         let senders = self.gathered.remove(&barrier).unwrap_or_default();
-        let parts = packed(senders.into_values().flat_map(Collected::into_parts).collect());
+        let of_sender = |it: Sequence| it.collected.into_parts();
+        let parts = packed(senders.into_values().flat_map(of_sender).collect());
         let bytes = barrier.group.bytes() + parts.iter().map(Values::bytes).sum::<usize>();
-        self.answered
-            .retain(|it| (&it.barrier.group, it.barrier.tag) != (&barrier.group, barrier.tag));
+        self.answered.retain(|it| !it.barrier.is_like(&barrier));
+        // A node says once more what it has stored before earlier rounds: it has their answers.
+        self.gathered.retain(|it, _| !it.is_like(&barrier) || it.round > barrier.round);
         let answer = Arc::new(Answer { launch, barrier, parts, bytes });
         self.answered.push_back(Arc::clone(&answer));
         while self.answered.len() > 1
@@ -87,16 +132,9 @@ impl Exchanges {
 }
 
 impl Answer {
-    /// A part of it. One without values has a single, empty part.
+    /// A part of it.
     fn part(&self, place: usize) -> Exchange {
-        Exchange {
-            launch: self.launch,
-            barrier: self.barrier.clone(),
-            number: u32::try_from(place).unwrap_or(u32::MAX),
-            is_last: place + 1 >= self.parts.len(),
-            bytes: self.bytes,
-            values: self.parts.get(place).cloned().unwrap_or_default(),
-        }
+        Exchange::of_parts(self.launch, &self.barrier, (&self.parts, self.bytes), place)
     }
 }
 
@@ -120,7 +158,7 @@ impl Driver {
     /// A part of what nodes of a branch have stored before a barrier that their tasks have all
     /// entered.
     pub(super) fn on_exchange(&mut self, token: u64, passed: Passed) {
-        let Passed { mut nodes, exchange } = passed;
+        let Passed { nodes, exchange } = passed;
         let (launch, barrier) = (exchange.launch, exchange.barrier.clone());
         if !self.jobs.contains_key(&launch.job) {
             return;
@@ -138,19 +176,20 @@ impl Driver {
             let agent = self.nodes.get(node).and_then(|entry| entry.agent);
             agent == Some(token) && members.contains(node)
         };
-        nodes.retain(is_there);
-        let Some(exchanges) = self.exchanges_of(launch.key()).filter(|_| !nodes.is_empty()) else {
+        let there: Vec<NodeId> = nodes.iter().filter(|node| is_there(node)).copied().collect();
+        let Some(exchanges) = self.exchanges_of(launch.key()).filter(|_| !there.is_empty()) else {
             return;
         };
-        if let Some(known) = exchanges.answered.iter().find(|known| known.barrier == barrier) {
-            // All have completed it, and the answer to these nodes was lost.
-            let answer = exchange.is_last.then(|| Arc::clone(known));
-            return answer.into_iter().for_each(|answer| self.send_answer(&nodes, &answer));
+        let mut answered =
+            exchanges.answered.iter().filter(|known| known.barrier.is_like(&barrier));
+        if let Some(known) = answered.find(|known| known.barrier.round >= barrier.round) {
+            // All have completed it. Those that are at it miss the answer; those that are at a
+            // later one have had it.
+            let is_missed = known.barrier == barrier && exchange.is_last;
+            let answer = is_missed.then(|| Arc::clone(known));
+            return answer.into_iter().for_each(|answer| self.send_answer(&there, &answer));
         }
-        let senders = exchanges.gathered.entry(barrier.clone()).or_default();
-        senders.entry(nodes).or_default().take_in(exchange);
-        let whole = senders.iter().filter(|(_, of_sender)| of_sender.is_whole());
-        let complete: BTreeSet<NodeId> = whole.flat_map(|(nodes, _)| nodes).copied().collect();
+        let complete = exchanges.take_in(nodes, there, exchange);
         if exchanges.gathered_bytes() > EXCHANGE_BYTES_MAX {
             return self.end_greedy(launch.key());
         }
@@ -179,29 +218,64 @@ impl Driver {
         }
         let members = |barrier: &Barrier| self.members(key, &barrier.group);
         let Some(exchanges) = self.known_exchanges(key) else { return };
-        let is_stuck = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
-            let has_sent = |node: &NodeId| by.keys().any(|nodes| nodes.contains(node));
+        let is_stuck = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Sequence>)| {
+            let has_sent = |node: &NodeId| by.values().any(|it| it.nodes.contains(node));
             members(barrier).intersection(&gone).any(|node| !has_sent(node))
         };
         if !exchanges.gathered.iter().any(is_stuck) {
             return;
         }
+        if let Some(later) = self.may_hear_more(key, &gone) {
+            self.due.barriers_due = self.due.barriers_due.min(later);
+            return;
+        }
         self.end_for_barrier(key, "ranks waited in an MPI barrier for ranks that had ended", false);
     }
 
+    /// Until when these nodes may still send what a former controller had of them; `None`: they
+    /// have sent it.
+    fn may_hear_more(&self, key: StepKey, gone: &BTreeSet<NodeId>) -> Option<ClusterTime> {
+        let (now, started) = (self.now(), self.clock.started);
+        let launched = self.jobs.get(&key.job).and_then(|entry| entry.started);
+        if launched.is_some_and(|launched| launched >= started) {
+            return None;
+        }
+        let is_away = |node| self.nodes.get(node).is_none_or(|entry| entry.agent.is_none());
+        let until = if gone.iter().any(is_away) { now + SENT_AGAIN } else { started + SENT_AGAIN };
+        (now < until).then_some(until)
+    }
+
+    /// Looks once more at barriers that may wait in vain.
+    pub(super) fn look_at_barriers(&mut self) {
+        self.due.barriers_due = ClusterTime::NEVER;
+        let steps = |job: JobId, entry: &Entry| {
+            let further = entry.steps.keys().map(|&step| StepKey { job, step });
+            further.chain([StepKey::first(job)]).collect::<Vec<_>>()
+        };
+        let all = self.jobs.iter().flat_map(|(&job, entry)| steps(job, entry));
+        for key in all.collect::<Vec<_>>() {
+            self.give_up_barriers(key);
+        }
+    }
+
     /// Whether a task has said that it left the others, and the nodes where all tasks have ended;
-    /// `None` if tasks may end as they like.
+    /// `None` if tasks may end as they like, or are to end.
     fn left_behind(&self, key: StepKey) -> Option<(bool, BTreeSet<NodeId>)> {
         let entry = self.jobs.get(&key.job)?;
         let said = |status: &TaskStatus| matches!(status, TaskStatus::Unfinalized(_));
         if key.step == StepId::FIRST {
             let view = self.core.job(key.job, self.now())?;
+            // Then it is known why its tasks end.
+            let ends = matches!(view.state, JobState::Ending { .. });
             let gone = view.placements.iter().filter(|placed| placed.tasks_left == 0);
             let gone = gone.map(|placed| placed.node).collect();
             let may = view.spec.on_bad_exit == OnBadExit::Continue;
-            return (!may).then(|| (entry.statuses.values().any(said), gone));
+            return (!may && !ends).then(|| (entry.statuses.values().any(said), gone));
         }
         let step = entry.steps.get(&key.step)?;
+        if self.core.is_step_killed(key) {
+            return None;
+        }
         let view = self.core.steps(key.job).find(|view| view.key == key)?;
         let gone = view.parts.iter().filter(|part| part.left == 0).map(|part| part.node).collect();
         let may = view.spec.on_bad_exit == OnBadExit::Continue;
@@ -275,7 +349,8 @@ impl Driver {
         }
         let Some(view) = self.core.job(key.job, self.now()) else { return BTreeSet::new() };
         let takes_part = |placed: &&tutti_core::PlacementView| match group {
-            BarrierGroup::World => true,
+            // Where there are slots alone, no task enters it.
+            BarrierGroup::World => placed.tasks > 0,
             BarrierGroup::Node => false,
             BarrierGroup::Ranks(ranks) => ranks_of(placed).any(|rank| ranks.contains(&rank)),
         };

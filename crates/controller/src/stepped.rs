@@ -106,6 +106,11 @@ impl Stepped {
     pub fn ended(&self, job: JobId) -> Option<Outcome> {
         self.driver.ends.ended.get(job).map(|ended| ended.outcome)
     }
+
+    /// What is known of why it ended so.
+    pub fn why(&self, job: JobId) -> Option<String> {
+        self.driver.ends.ended.get(job).map(|ended| ended.report.detail.clone())
+    }
 }
 
 #[cfg(test)]
@@ -659,5 +664,74 @@ mod tests {
             }
         }
         panic!("{most} bytes are kept");
+    }
+
+    /// A part of what these nodes have stored before a round of a barrier, as one.
+    fn of_nodes(job: JobId, nodes: &[u32], round: u32, part: (u32, bool)) -> FromBranch {
+        let key = format!("{nodes:?} {round} {}", part.0).into_bytes();
+        let values = Values::from(vec![(key.into(), vec![0; 8].into())]);
+        let barrier = Barrier { group: BarrierGroup::World, tag: 0, round };
+        let (launch, (number, is_last)) = (LaunchId::first(job), part);
+        let bytes = values.bytes();
+        let exchange = Exchange { launch, barrier, number, is_last, bytes, values };
+        FromBranch::Exchange(Passed {
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+            exchange,
+        })
+    }
+
+    /// Has the controller hear this. Gives the nodes, the rounds and the keys of the answers.
+    fn answers(
+        controller: &mut Stepped,
+        agent: &mut Link,
+        messages: &[FromBranch],
+    ) -> Vec<(usize, u32, usize)> {
+        messages.iter().for_each(|message| agent.send(message));
+        agent.flush().expect("the controller is there");
+        for _ in 0..3 {
+            controller.look();
+            controller.round();
+            controller.bring_to_disk();
+        }
+        agent.receive().expect("the controller is there");
+        let mut answers = Vec::new();
+        while let Some(message) = agent.next::<ToBranch>().expect("a message") {
+            if let ToBranch::Exchanged(Passed { nodes, exchange }) = message {
+                answers.push((nodes.len(), exchange.barrier.round, exchange.values.len()));
+            }
+        }
+        answers
+    }
+
+    #[test]
+    fn what_is_said_once_more_of_an_earlier_barrier_ends_no_job_whose_other_ranks_have_ended() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let (mut controller, mut client, mut agent, directory) = cluster("late", &names);
+        client.send(&Request::Submit(of_two_nodes(), SubmitKey([8; 16])));
+        client.flush().expect("the controller is there");
+        let reply = answer(&mut controller, &mut client, Vec::new());
+        let Reply::Accepted { job, .. } = reply else { panic!("{reply:?}") };
+        let mut hear = |messages: &[FromBranch]| answers(&mut controller, &mut agent, messages);
+        let whole = (0, true);
+        // Each node for itself, then both as one, in parts of which the first comes once more.
+        let single = [0, 1].map(|node| of_nodes(job, &[node], 0, whole));
+        assert_eq!(hear(&single), [(2, 0, 2)]);
+        let of_both = |part| of_nodes(job, &[0, 1], 1, part);
+        assert_eq!(hear(&[of_both((0, false))]), []);
+        assert_eq!(hear(&[of_both((0, false)), of_both((1, true))]), [(2, 1, 2)]);
+        // The task of the first node has got it and ends. The other node's agent was started again,
+        // and its keeper sends all that it knows.
+        let launch = LaunchId::first(job);
+        let (status, rank) = (tutti_types::TaskStatus::Exited(0), tutti_types::Rank(0));
+        let usage = tutti_wire::launch::Usage::default();
+        let report = FromAgent::TaskEnded { launch, rank, status, detail: String::new(), usage };
+        let ended = Report { from: Origin::Nodes(vec![NodeId(0)]), report };
+        let again = [0, 1].map(|round| of_nodes(job, &[1], round, whole));
+        let [earlier, latest] = again;
+        assert_eq!(hear(&[FromBranch::Reports(vec![ended]), earlier, latest]), [(1, 1, 2)]);
+        let view = controller.core().job(job, controller.now()).expect("it runs");
+        assert!(!matches!(view.state, JobState::Ending { .. }), "{:?}", view.state);
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
     }
 }

@@ -358,6 +358,11 @@ impl World {
                 }
                 Some(_) => {}
             }
+            // Where no process of it is lost, no rank waits in vain.
+            let why = controller.why(job).unwrap_or_default();
+            if self.script.keeps_processes() && why.contains("MPI barrier") {
+                wrong.push(format!("job {job} is ended though none of its ranks was lost: {why}"));
+            }
         }
         for site in 0..self.sites.len() {
             machine(site, |machine| {

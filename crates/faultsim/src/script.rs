@@ -93,6 +93,15 @@ impl Plan {
         }
     }
 
+    /// In how many barriers its ranks meet, as those of MPI programs do. The run time decides, as
+    /// in [`requeue_or_respawn`]. Ranks that go on without others would wait for them.
+    pub(super) const fn barriers(&self) -> u64 {
+        match self.on_node_loss {
+            OnNodeLoss::Kill | OnNodeLoss::Requeue => self.life_ms % 5,
+            _ => 0,
+        }
+    }
+
     /// How many tasks it starts with.
     pub(super) const fn launched(&self) -> u32 {
         self.first().tasks(self.tasks)
@@ -266,6 +275,14 @@ fn add(acts: &mut Vec<(u64, Act)>, at_ns: u64, act: Act, random: &mut Random, ca
 }
 
 impl Script {
+    /// Whether processes end only by themselves or where the job is to end.
+    pub(super) fn keeps_processes(&self) -> bool {
+        let loses = |timed: &Timed| {
+            matches!(timed.act, Act::PowerLoss(..) | Act::Crash(_, Daemon::Keeper, _))
+        };
+        !self.acts.iter().any(loses)
+    }
+
     /// That of a seed, the same on every machine.
     pub(super) fn of(seed: u64) -> Self {
         match seed {

@@ -92,7 +92,7 @@ fn request(plan: Plan) -> JobRequest {
         resources: Vec::new(),
         launch: LaunchSpec {
             name: "job".into(),
-            argv: arguments(plan.life_ms, plan.lines, plan.code)
+            argv: arguments(plan.life_ms, plan.lines, plan.code, plan.barriers())
                 .iter()
                 .map(|it| bytes(it))
                 .collect(),

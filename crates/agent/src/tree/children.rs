@@ -175,12 +175,7 @@ impl Tree {
             (Stage::Taken, FromBranch::Reports(reports)) => {
                 reports.into_iter().for_each(|report| self.on_report(child, report));
             }
-            (Stage::Taken, FromBranch::Exchange(mut passed)) => {
-                passed.nodes.retain(|node| self.routes.is_below(*node, child));
-                if let Some(up) = self.above.up.as_mut().filter(|_| !passed.nodes.is_empty()) {
-                    up.neighbour.exchange(passed);
-                }
-            }
+            (Stage::Taken, FromBranch::Exchange(passed)) => self.gather(Some(child), passed),
             (Stage::Taken, FromBranch::Gone(nodes)) => {
                 let nodes = self.routes.gone(child, nodes);
                 self.lose_nodes(child, nodes);
@@ -424,6 +419,7 @@ impl Tree {
     /// Whether anybody was there.
     fn lose_branch(&mut self, child: Child) -> bool {
         self.branch.asking.remove(&child);
+        self.branch.gathering.lose(child);
         self.branch.sent_on.retain(|_, by| *by != child);
         let nodes = self.routes.lose(child);
         let any = !nodes.is_empty();

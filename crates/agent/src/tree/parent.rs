@@ -3,14 +3,14 @@
 use super::{Heard, Tree, UP};
 use crate::clock::{Need, ask_every_ns};
 use crate::peer::Neighbour;
-use crate::routes::Way;
+use crate::routes::{Child, Way};
 use crate::transport::Carrier;
 use anyhow::Context;
 use tracing::warn;
 use tutti_node::link::{Interest, Link, Poller};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_node::platform::ways;
-use tutti_types::Nanos;
+use tutti_types::{LaunchId, Nanos, NodeId};
 use tutti_wire::Role;
 use tutti_wire::branch::{
     Contact, FromBranch, Joining, Order, Origin, Passed, Place, Report, ToBranch,
@@ -34,6 +34,20 @@ pub(super) struct Up {
     pub(super) neighbour: Neighbour,
     /// Until when it must have said whether this branch is taken; `None`: it is.
     until_ns: Option<u64>,
+}
+
+/// Parts of exchanges that went in one direction, and what their values take.
+#[derive(Debug, Default)]
+pub(crate) struct Passage {
+    pub(crate) parts: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Passage {
+    fn count(&mut self, passed: &Passed) {
+        self.parts += 1;
+        self.bytes += passed.exchange.values.bytes() as u64;
+    }
 }
 
 impl Tree {
@@ -99,6 +113,7 @@ impl Tree {
         self.routes.forget_all();
         self.branch.upward.clear();
         self.branch.passing.clear();
+        self.branch.gathering.clear();
         self.time.estimator.another_parent();
         self.lease.begin_anew();
         self.ways.tunnels.lose(|_, _| true);
@@ -144,14 +159,49 @@ impl Tree {
 
     /// Queues a part of what was stored on this node before a barrier.
     pub(crate) fn exchange(&mut self, exchange: Exchange) {
-        if let (Some(node), Some(up)) = (self.routes.own(), &mut self.above.up) {
-            up.neighbour.exchange(Passed { nodes: vec![node], exchange });
+        if let Some(node) = self.routes.own() {
+            self.gather(None, Passed { nodes: vec![node], exchange });
         }
+    }
+
+    /// A part of what was stored before a barrier on this node, or on nodes below a child.
+    pub(super) fn gather(&mut self, child: Option<Child>, passed: Passed) {
+        let routes = &self.routes;
+        let is_there = |node: &NodeId| match child {
+            Some(child) => routes.is_below(*node, child),
+            None => true,
+        };
+        let members = self.branch.passing.nodes_of(&passed.exchange.launch);
+        let now_ns = monotonic_ns();
+        let sum = self.branch.gathering.take_in(child, passed, is_there, &members, now_ns);
+        self.pass_up(sum);
+    }
+
+    /// Passes on what has waited in vain for other nodes of the branch.
+    pub(super) fn look_at_gathered(&mut self, now_ns: u64) {
+        let passing = &self.branch.passing;
+        let is_known = |launch: &LaunchId| passing.knows(launch);
+        let sum = self.branch.gathering.on_time(now_ns, is_known);
+        self.pass_up(sum);
+    }
+
+    fn pass_up(&mut self, parts: Vec<Passed>) {
+        let Some(up) = &mut self.above.up else { return };
+        for part in parts {
+            self.above.passages[0].count(&part);
+            up.neighbour.exchange(part);
+        }
+    }
+
+    /// What of exchanges went up and down between this agent and its parent, if that is the head.
+    pub(crate) fn passages_with_head(&self) -> Option<&[Passage; 2]> {
+        (self.above.candidates.above().len() == 1).then_some(&self.above.passages)
     }
 
     /// A part of what all nodes of a job have stored before a barrier: for this node, for nodes
     /// below, or both.
     fn on_exchanged(&mut self, passed: Passed) {
+        self.above.passages[1].count(&passed);
         let Passed { nodes, exchange } = passed;
         for (way, nodes) in self.routes.ways(nodes) {
             match way {
@@ -269,6 +319,7 @@ impl Tree {
         self.above.candidates.failed(now_ns);
         self.above.awaits_time = false;
         self.branch.upward.clear();
+        self.branch.gathering.clear();
         if up.until_ns.is_none() {
             self.above.without_parent_ns = Some(now_ns);
             self.ways.tunnels.lose(|_, _| true);

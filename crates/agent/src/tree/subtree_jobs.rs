@@ -11,8 +11,9 @@ use tutti_wire::tree::{FromAgent, ToAgent};
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Passing {
-    /// The nodes of the branch, this one included, that have a part of each job.
-    launches: BTreeMap<LaunchId, BTreeSet<NodeId>>,
+    /// The nodes of the branch, this one included, that have a part of each job, and whether it
+    /// starts tasks there, as far as is known.
+    launches: BTreeMap<LaunchId, BTreeMap<NodeId, bool>>,
 }
 
 impl Passing {
@@ -20,12 +21,12 @@ impl Passing {
     pub(super) fn on_order(&mut self, order: &Order) {
         match &order.order {
             ToAgent::Launch { launch, shares } => {
-                let nodes = shares.iter().map(|(node, _)| *node);
+                let nodes = shares.iter().map(|(node, share)| (*node, !share.tasks.is_empty()));
                 self.launches.entry(launch.id()).or_default().extend(nodes);
             }
             ToAgent::Welcome { node, known, .. } => {
                 for launch in known {
-                    self.launches.entry(*launch).or_default().insert(*node);
+                    self.launches.entry(*launch).or_default().insert(*node, true);
                 }
             }
             ToAgent::Forget { launch } => {
@@ -43,7 +44,7 @@ impl Passing {
             return;
         };
         if let Some(nodes) = self.launches.get_mut(launch) {
-            nodes.retain(|node| !cleared.contains(node));
+            nodes.retain(|node, _| !cleared.contains(node));
             if nodes.is_empty() {
                 self.launches.remove(launch);
             }
@@ -53,7 +54,7 @@ impl Passing {
     /// Nodes of the branch are out of reach.
     pub(super) fn on_gone(&mut self, nodes: &[NodeId]) {
         self.launches.retain(|_, of_job| {
-            of_job.retain(|node| !nodes.contains(node));
+            of_job.retain(|node, _| !nodes.contains(node));
             !of_job.is_empty()
         });
     }
@@ -61,6 +62,17 @@ impl Passing {
     /// Nothing is known of the branch any more: it joins again.
     pub(super) fn clear(&mut self) {
         self.launches.clear();
+    }
+
+    /// The nodes of the branch on which a job starts tasks.
+    pub(super) fn nodes_of(&self, launch: &LaunchId) -> BTreeSet<NodeId> {
+        let nodes = self.launches.get(launch).into_iter().flatten();
+        nodes.filter_map(|(&node, &has_tasks)| has_tasks.then_some(node)).collect()
+    }
+
+    /// Whether a job has parts in the branch.
+    pub(super) fn knows(&self, launch: &LaunchId) -> bool {
+        self.launches.contains_key(launch)
     }
 
     /// How many jobs have parts in the branch.

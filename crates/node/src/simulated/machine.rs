@@ -326,7 +326,10 @@ impl Machine {
             }
             let may_run = process.may_run == Some(true);
             self.changed |= may_run != process.runs();
-            match process.go_on(may_run, now_ns) {
+            let end = process.go_on(may_run, now_ns);
+            let found = process.meeting.as_mut().and_then(|it| it.wrong.take());
+            self.wrong.extend(found);
+            match end {
                 None => true,
                 Some(end) => {
                     if matches!(end, End::Exit(_)) {

@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod groups;
 pub mod machine;
+pub mod meeting;
 pub mod outside;
 pub mod process;
 pub mod random;

@@ -2,7 +2,8 @@
 
 use super::groups::NULL;
 use super::machine::Group;
-use super::stream::stir;
+use super::meeting::{LOOK_NS, Meeting};
+use super::stream::{inherited, stir};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::ffi::CStr;
 use std::fs::File;
@@ -44,6 +45,8 @@ pub struct Process {
     since_ns: u64,
     runs: bool,
     blocked: bool,
+    /// What it does as a rank of an MPI program, if it is one.
+    pub meeting: Option<Meeting>,
     pub signalled: Option<i32>,
     pub killed: bool,
 }
@@ -65,9 +68,11 @@ impl End {
 }
 
 /// What a program of the world is asked to do: how long to compute, in milliseconds, how many lines
-/// to say meanwhile, and the status to end with.
-pub fn arguments(life_ms: u64, lines: u64, code: i32) -> Vec<String> {
-    vec!["/world/program".into(), life_ms.to_string(), lines.to_string(), code.to_string()]
+/// to say meanwhile, the status to end with, and in how many barriers to meet the others of the
+/// job.
+pub fn arguments(life_ms: u64, lines: u64, code: i32, barriers: u64) -> Vec<String> {
+    let numbers = [life_ms.to_string(), lines.to_string(), code.to_string(), barriers.to_string()];
+    ["/world/program".to_owned()].into_iter().chain(numbers).collect()
 }
 
 /// The line that a rank says as its `number`th.
@@ -94,6 +99,12 @@ impl Process {
             all.filter_map(|entry| value(entry)).next().unwrap_or(0_u64)
         };
         let (job, rank) = (JobId(known("TUTTI_JOB=")), known("TUTTI_RANK="));
+        let size = u32::try_from(known("PMI_SIZE=")).unwrap_or(0);
+        let id = (job, Rank(u32::try_from(rank).unwrap_or(u32::MAX)));
+        let server = spawn.pass.first().and_then(|(fd, _)| inherited(*fd));
+        let meets = number(4) > 0 && size > 1;
+        let meeting =
+            server.filter(|_| meets).map(|server| Meeting::new(server, id, size, number(4)));
         let output = match &spawn.stdio[1] {
             StdioFd::Fd(fd) => {
                 let output = File::from(fd.try_clone_to_owned()?);
@@ -105,7 +116,8 @@ impl Process {
         let group = super::machine::root_group().join(format!("job-{job}/step-0/rank-{rank}"));
         let process = Self {
             job,
-            rank: Rank(u32::try_from(rank).unwrap_or(u32::MAX)),
+            rank: id.1,
+            meeting,
             group,
             within: Vec::new(),
             launch: None,
@@ -171,17 +183,42 @@ impl Process {
         if ran {
             self.say();
         }
-        let is_done =
-            self.done_ns >= self.life_ns && self.said == self.lines && self.rest.is_empty();
+        if may_run && !self.blocked {
+            self.blocked = self.meet();
+        }
+        let is_done = !self.blocked
+            && self.done_ns >= self.life_ns
+            && self.said == self.lines
+            && self.rest.is_empty();
         (is_done && may_run).then_some(End::Exit(self.code))
     }
 
-    /// When it has computed enough to say its next line, or to end.
-    fn next_at(&self) -> u64 {
-        if self.said == self.lines {
-            return self.life_ns;
+    /// Meets the others where it is time; whether it waits for them.
+    fn meet(&mut self) -> bool {
+        let is_done = self.done_ns >= self.life_ns;
+        loop {
+            let Some(meeting) = self.meeting.as_mut().filter(|it| it.is_due(is_done)) else {
+                return false;
+            };
+            let (part, parts) = meeting.parts();
+            let at_ns = self.life_ns / parts * part;
+            if self.done_ns < at_ns.min(self.life_ns) {
+                return false;
+            }
+            if meeting.go_on() {
+                return true;
+            }
         }
-        self.life_ns / (self.lines + 1) * (self.said + 1)
+    }
+
+    /// When it has computed enough to say its next line, to meet the others, or to end.
+    fn next_at(&self) -> u64 {
+        let line_ns = match self.said == self.lines {
+            true => self.life_ns,
+            false => self.life_ns / (self.lines + 1) * (self.said + 1),
+        };
+        let meets = self.meeting.as_ref().filter(|it| it.is_due(false)).map(Meeting::parts);
+        meets.map_or(line_ns, |(part, parts)| line_ns.min(self.life_ns / parts * part))
     }
 
     fn say(&mut self) {
@@ -210,6 +247,7 @@ impl Process {
     /// When it does something next, if it runs.
     pub fn due_ns(&self) -> Option<u64> {
         let left_ns = match self.blocked {
+            true if self.meeting.is_some() => LOOK_NS,
             true => BLOCKED_NS,
             false => self.next_at().saturating_sub(self.done_ns),
         };

@@ -144,6 +144,24 @@ impl Stream {
     }
 }
 
+/// A further holder of the end of a connection in memory, as of a descriptor that a process
+/// inherits.
+pub fn inherited(fd: RawFd) -> Option<Stream> {
+    let socket = NAMESAKE.0.try_clone().ok()?;
+    let fd = usize::try_from(fd).ok()?;
+    let end = STREAMS.with_borrow_mut(|streams| streams.hold(fd))?;
+    Some(Stream { socket, end: Some(end) })
+}
+
+impl Stream {
+    /// Writes what a process says, whatever becomes of a daemon meanwhile. `None` if it can't all
+    /// be written.
+    pub fn write_of_process(&self, data: &[u8]) -> Option<()> {
+        let written = STREAMS.with_borrow_mut(|streams| streams.write(self.end?, data).ok());
+        (written? == data.len()).then_some(())
+    }
+}
+
 impl From<UnixStream> for Stream {
     fn from(socket: UnixStream) -> Self {
         Self { socket, end: None }

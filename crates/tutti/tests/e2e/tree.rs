@@ -247,6 +247,15 @@ fn mpi_programs_find_each_other_though_agents_end_meanwhile() {
 }
 
 #[test]
+fn barriers_of_a_job_wait_for_no_node_on_which_it_has_slots_alone() {
+    let bed = up();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi");
+    let ring = compile("mpicc.mpich", &sources.join("ring.c"), "ring-slots").display().to_string();
+    bed.tutti(1, &["run", "-n", "3", "--max-tasks", "14", "--", &ring, "20"]).expect(0);
+    whole(&bed);
+}
+
+#[test]
 fn output_through_agents_that_end_is_whole() {
     let bed = up();
     let (inner, leaf) = inner_and_leaf(&bed);

@@ -34,6 +34,27 @@ pub struct Exchange {
     pub values: Values,
 }
 
+impl Exchange {
+    /// A part of a sequence: that at this place, of all parts and what they take. A sequence
+    /// without values has a single, empty part.
+    #[must_use]
+    pub fn of_parts(
+        launch: LaunchId,
+        barrier: &Barrier,
+        (parts, bytes): (&[Values], usize),
+        place: usize,
+    ) -> Self {
+        Self {
+            launch,
+            barrier: barrier.clone(),
+            number: u32::try_from(place).unwrap_or(u32::MAX),
+            is_last: place + 1 >= parts.len(),
+            bytes,
+            values: parts.get(place).cloned().unwrap_or_default(),
+        }
+    }
+}
+
 /// Keys with their values. To copy it costs nothing: inner agents and the controller pass the same
 /// one on to many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -118,6 +118,14 @@ pub struct Barrier {
     pub round: u32,
 }
 
+impl Barrier {
+    /// Whether the other is a round of the same.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.group, self.tag) == (&other.group, other.tag)
+    }
+}
+
 /// The ranks that take part in a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BarrierGroup {

@@ -14,6 +14,8 @@ const ROOM_BYTES: usize = 208 << 10;
 struct End {
     other: usize,
     is_open: bool,
+    /// How many hold it besides.
+    holders: usize,
     /// What has come, of which so much was read.
     bytes: Vec<u8>,
     read: usize,
@@ -310,10 +312,23 @@ impl Streams {
         }
     }
 
-    /// Nothing holds the end any more.
+    /// One more holds the end of this descriptor.
+    pub(super) fn hold(&mut self, fd: usize) -> Option<usize> {
+        let end = self.end(fd)?;
+        self.ends[end].holders += 1;
+        Some(end)
+    }
+
+    /// One that holds the end lets go of it.
     pub(super) fn close(&mut self, number: usize, fd: usize) {
+        if let Some(named) = self.by_descriptor.get_mut(fd).filter(|it| **it == Some(number)) {
+            *named = None;
+        }
+        if let Some(others) = self.ends[number].holders.checked_sub(1) {
+            self.ends[number].holders = others;
+            return;
+        }
         self.unwatch(number);
-        self.by_descriptor[fd] = None;
         let end = &mut self.ends[number];
         end.is_open = false;
         let (other, has_unread) = (end.other, end.unread() > 0);
