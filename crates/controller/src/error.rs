@@ -89,7 +89,9 @@ impl From<Improper> for Problem {
                 Code::NotAllowed
             }
             Improper::Adopt(_) => Code::CannotAdopt,
-            Improper::LongName { .. } | Improper::TooMuch { .. } => Code::TooMuchAsked,
+            Improper::LongName { .. } | Improper::LongPath { .. } | Improper::TooMuch { .. } => {
+                Code::TooMuchAsked
+            }
         };
         Self::new(code, error)
     }

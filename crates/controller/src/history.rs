@@ -9,11 +9,12 @@ use tutti_journal::{Details, EndedJob, EndedSpan};
 use tutti_node::codes::code_of_journal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClusterTime, JobId, Nanos};
+use tutti_wire::frame::encoded_len;
 use tutti_wire::history::{EndedQuery, EndedReport, Ending, JobPart};
 use tutti_wire::limits::ENDED_JOBS_BYTES_MAX;
 use tutti_wire::local::Reply;
 use tutti_wire::report::HistoryReport;
-use tutti_wire::show::{NodeShare, StepReport};
+use tutti_wire::show::NodeShare;
 
 /// Jobs that are looked at for one answer: reading them takes a few milliseconds, in which no other
 /// client is answered.
@@ -129,7 +130,7 @@ pub(super) fn page_of(
         if query.endings.is_empty() || query.endings.contains(&ending) {
             let details = details.filter(|_| uid == 0 || uid == ended.uid);
             let ended = shown((ended, details), query.part, ending, now_ms);
-            bytes += bytes_of(&ended);
+            bytes += encoded_len(&ended);
             if bytes > ENDED_JOBS_BYTES_MAX && !jobs.is_empty() {
                 return Reply::Past { jobs, next };
             }
@@ -162,15 +163,6 @@ pub(super) fn told(ended: &Ended) -> HistoryReport {
         ended_ms: ended.ended_ms,
         tasks: ended.tasks.clone(),
     }
-}
-
-fn bytes_of(ended: &EndedReport) -> usize {
-    let EndedReport { job, details, steps, .. } = ended;
-    let places = job.placement.iter().map(|place| place.len() + 1);
-    job.bytes()
-        + places.sum::<usize>()
-        + details.as_ref().map_or(0, |details| details.bytes())
-        + steps.iter().map(StepReport::bytes).sum::<usize>()
 }
 
 /// As much of a job as was asked for. `details`: what the asker may see.

@@ -113,17 +113,18 @@ pub(super) fn page(reports: impl Iterator<Item = JobReport>) -> Reply {
     Reply::Jobs { jobs, next: left_out.map(|report| report.job) }
 }
 
-/// The items on the first page of a list, and the first that is not on it.
+/// The items on the first page of a list, and the first that is not on it. An item that is longer
+/// than a page has one to itself.
 pub(super) fn first_page<T>(
     items: impl Iterator<Item = T>,
     bytes_of: impl Fn(&T) -> usize,
 ) -> (Vec<T>, Option<T>) {
     let (mut page, mut bytes) = (Vec::new(), 0);
     for item in items {
-        if page.len() >= PAGE_ITEMS || bytes >= PAGE_BYTES {
+        bytes += bytes_of(&item);
+        if page.len() >= PAGE_ITEMS || (bytes > PAGE_BYTES && !page.is_empty()) {
             return (page, Some(item));
         }
-        bytes += bytes_of(&item);
         page.push(item);
     }
     (page, None)
@@ -621,4 +622,20 @@ pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport 
         status.queued = status.queued.saturating_add(view.unmade());
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_before_what_would_make_it_too_long_unless_that_is_longer_alone() {
+        let sizes = [PAGE_BYTES / 2, PAGE_BYTES / 2, 1, 3 * PAGE_BYTES, 1];
+        let page = |from: usize| first_page(sizes[from..].iter().copied(), |size| *size);
+        assert_eq!(page(0), (sizes[..2].to_vec(), Some(1)));
+        assert_eq!(page(2), (vec![1], Some(3 * PAGE_BYTES)));
+        assert_eq!(page(3), (vec![3 * PAGE_BYTES], Some(1)));
+        let many = first_page(0..2 * PAGE_ITEMS, |_| 1);
+        assert_eq!((many.0.len(), many.1), (PAGE_ITEMS, Some(PAGE_ITEMS)));
+    }
 }

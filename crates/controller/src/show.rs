@@ -14,15 +14,14 @@ use tutti_node::output_files::{Stream, files_of};
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClusterTime, JobId, JobSpec, Nanos, NodeId};
 use tutti_wire::code::Code;
+use tutti_wire::frame::encoded_len;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{LaunchSpec, cut};
-use tutti_wire::limits::{SHOWN_LIST_BYTES_MAX, SHOWN_NODES_MAX, STORED_NODES_MAX};
+use tutti_wire::limits::{NAME_BYTES_MAX, SHOWN_LIST_BYTES_MAX, SHOWN_NODES_MAX, STORED_NODES_MAX};
 use tutti_wire::local::Reply;
 use tutti_wire::output::{OutputFile, OutputFrom};
 use tutti_wire::report::JobReport;
-use tutti_wire::show::{
-    Asked, JobDetails, NodeShare, ShowReport, StateLog, StepReport, shown_command,
-};
+use tutti_wire::show::{Asked, JobDetails, NodeShare, ShowReport, StateLog, shown_command};
 use tutti_wire::tree::Question;
 
 /// Nanoseconds of a millisecond.
@@ -177,11 +176,7 @@ impl Driver {
     pub(super) fn on_show_all(&mut self, token: u64, uid: u32, from: JobId) {
         let all = report::live_from(self, from);
         let shown = all.filter_map(|report| self.show_reported(uid, report, false).ok());
-        let bytes = |it: &ShowReport| {
-            let details = it.details.as_ref().map_or(0, |details| details.bytes());
-            it.job.bytes() + details + it.steps.iter().map(StepReport::bytes).sum::<usize>()
-        };
-        let (jobs, left_out) = report::first_page(shown, bytes);
+        let (jobs, left_out) = report::first_page(shown, encoded_len);
         let next = left_out.map(|it| it.job.job);
         self.reply(token, &Reply::ShownJobs { jobs, next });
     }
@@ -362,6 +357,7 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
     let is_user = |text: &&serde_bytes::ByteBuf| text.starts_with(b"USER=");
     let user = launch.environment.iter().find(is_user);
     let user = user.map(|text| String::from_utf8_lossy(&text[b"USER=".len()..]).into_owned());
+    let user = user.map(|user| cut(user, NAME_BYTES_MAX));
     JobDetails {
         command,
         command_left_out,

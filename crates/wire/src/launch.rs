@@ -76,22 +76,26 @@ impl LaunchSpec {
         let all = |texts: &[ByteBuf]| texts.iter().map(|text| text.len() + EACH).sum::<usize>();
         let script = self.script.as_ref().map_or(0, |script| script.len());
         let resume = self.resume.as_ref().map_or(0, |command| command.len());
-        let files = match &self.stdio {
-            Stdio::FrontEnd { .. } | Stdio::Kept => 0,
-            Stdio::Files { input, output, error, .. } => {
-                let named = [input.as_ref(), Some(output), error.as_ref()];
-                named.into_iter().flatten().map(|name| name.len()).sum()
-            }
-        };
         self.name.len()
             + all(&self.argv)
             + script
             + resume
             + all(&self.environment)
-            + self.directory.len()
             + self.rlimits.len() * EACH
             + self.adopt.len() * EACH
-            + files
+            + self.paths().map(<[u8]>::len).sum::<usize>()
+    }
+
+    /// The directory, and the names of files for input and output as they were given.
+    pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        let files = match &self.stdio {
+            Stdio::FrontEnd { .. } | Stdio::Kept => [None; 3],
+            Stdio::Files { input, output, error, .. } => {
+                [input.as_ref(), Some(output), error.as_ref()]
+            }
+        };
+        let files = files.into_iter().flatten().map(|name| &name[..]);
+        core::iter::once(&self.directory[..]).chain(files)
     }
 }
 

@@ -32,6 +32,9 @@ pub const ORIGINS_BYTES_MAX: usize = 4096;
 /// The name of a job or of a class, in bytes: lists of thousands of jobs fit into a frame.
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// The path of a directory or file that a job names, in bytes: the kernel takes no longer one.
+pub const PATH_BYTES_MAX: usize = 4095;
+
 /// What is said of one task beyond its status: a path or two, and why.
 pub const TASK_DETAIL_BYTES_MAX: usize = 1 << 10;
 

@@ -68,15 +68,6 @@ pub struct StepReport {
     pub elapsed_ms: Option<u64>,
 }
 
-impl StepReport {
-    /// How many bytes it takes to send it, about.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let places = self.placement.iter().map(|place| place.len() + 1);
-        100 + self.name.len() + self.reason.len() + places.sum::<usize>()
-    }
-}
-
 /// What a job was to run, what it asked for, where it was, and when its state changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobDetails {
@@ -120,25 +111,6 @@ pub struct JobDetails {
     pub slots: u32,
     /// How it saves its state by itself, if it does.
     pub checkpoint: Option<CheckpointReport>,
-}
-
-impl JobDetails {
-    /// How many bytes it takes to send it, about.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let words = self.command.iter().chain(&self.after).map(|word| word.len() + 4);
-        let node = |share: &NodeShare| {
-            let devices = share.devices.iter().map(|device| device.len() + 1);
-            share.node.len() + share.processors.len() + 8 + devices.sum::<usize>()
-        };
-        let names =
-            [&self.asked.only, &self.asked.exclude].map(|it| it.as_ref().map_or(0, String::len));
-        300 + self.directory.len()
-            + self.states.len() * 16
-            + words.sum::<usize>()
-            + names.iter().sum::<usize>()
-            + self.nodes.iter().map(node).sum::<usize>()
-    }
 }
 
 /// How a job saves its state: by itself, or as an image of its processes.

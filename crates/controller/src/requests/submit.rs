@@ -28,7 +28,7 @@ use tutti_types::{
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
-use tutti_wire::limits::NAME_BYTES_MAX;
+use tutti_wire::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use tutti_wire::local::{JobRequest, NodesRequest, SubmitKey};
 use tutti_wire::notify::Notify;
 
@@ -115,6 +115,11 @@ pub(crate) enum Improper {
          shorter one with {option}"
     )]
     LongName { what: &'static str, option: &'static str, bytes: usize },
+    #[error(
+        "the job's directory, or the name of its input or output file, has {bytes} bytes; paths have \
+         at most {PATH_BYTES_MAX}: give a shorter one"
+    )]
+    LongPath { bytes: usize },
     #[error(
         "programs, arguments, environments and scripts of your jobs would take {} MiB; at most {} \
          MiB are possible: wait until some have ended",
@@ -484,6 +489,10 @@ impl Driver {
             if bytes > NAME_BYTES_MAX {
                 return Err(Improper::LongName { what, option, bytes });
             }
+        }
+        if let Some(bytes) = request.launch.paths().map(<[u8]>::len).find(|&it| it > PATH_BYTES_MAX)
+        {
+            return Err(Improper::LongPath { bytes });
         }
         self.check_limits(token, uid, &request.launch)?;
         let client = self.connections.get(&token).filter(|connection| connection.vouch.is_none());
