@@ -497,8 +497,11 @@ impl Driver {
             SwapMeans::None => 0,
             _ => swap.free_bytes.saturating_sub(swap.total_bytes / 16),
         };
-        // What it has said after each order is as good, unless there is some now, or none.
-        if self.core.swap_space(node).is_none_or(|it| (it == 0) != (space_bytes == 0)) {
+        // What it has said after each order is about as good, unless others use the space.
+        let differs = |it: u64| {
+            (it == 0) != (space_bytes == 0) || it.abs_diff(space_bytes) > swap.total_bytes / 16
+        };
+        if self.core.swap_space(node).is_none_or(differs) {
             self.apply(&Event::NodeSwap { node, space_bytes });
         }
     }

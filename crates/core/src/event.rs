@@ -510,8 +510,8 @@ pub enum Event {
         /// Free swap space of the node after that, in bytes.
         space_bytes: u64,
     },
-    /// A node has so much free swap space. Sent by the driver, when the node joins and has more or
-    /// less than it had said.
+    /// A node has so much free swap space. Sent by the driver, when the node joins and has clearly
+    /// more or less than is known.
     NodeSwap {
         /// Which node.
         node: NodeId,

@@ -112,7 +112,7 @@ impl Core {
         let free = self.matrix.rows().map(|(_, row)| row.index.free()).max().unwrap_or(0);
         // The matrix is copied only where that may be of use.
         if at_home.is_empty()
-            || self.swaps.leaving().is_some()
+            || self.overrun.keys().any(|&job| self.swaps.leaves(job))
             || free + theirs < self.machine().least_processors(spec)
             || self.lacks_resource(spec).is_some()
         {

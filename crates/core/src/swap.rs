@@ -84,6 +84,8 @@ pub enum SwapCourse {
 struct SwapPart {
     /// Whether the node has answered the latest order.
     answered: bool,
+    /// What was expected to leave when that was ordered, in bytes.
+    due_bytes: u64,
     /// What has left, in bytes.
     left_bytes: u64,
     /// What of the promised memory is free for others, in bytes.
@@ -140,6 +142,12 @@ impl Swaps {
 
     /// A job has left its nodes, or starts anew.
     pub(crate) fn end(&mut self, job: JobId) {
+        let parts = self.jobs.get(&job).into_iter().flat_map(|swap| &swap.parts);
+        for (node, part) in parts {
+            if let Some(space) = self.space.get_mut(node) {
+                *space = space.saturating_add(part.left_bytes);
+            }
+        }
         self.is_back(job);
         self.stays.retain(|&(other, _), _| other != job);
     }
@@ -179,10 +187,26 @@ impl Swaps {
 
     /// A job that leaves just now.
     pub(crate) fn leaving(&self) -> Option<JobId> {
-        let leaves = |swap: &Swap| {
+        self.jobs.keys().copied().find(|&job| self.leaves(job))
+    }
+
+    /// Whether memory of a job leaves just now.
+    pub(crate) fn leaves(&self, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|swap| {
             swap.course == SwapCourse::Out && swap.parts.values().any(|part| !part.answered)
-        };
-        self.jobs.iter().find(|(_, swap)| leaves(swap)).map(|(&job, _)| job)
+        })
+    }
+
+    /// What is expected to leave a node by orders that it has not answered, in bytes.
+    fn due_bytes(&self, node: NodeId) -> u64 {
+        let out = self.jobs.values().filter(|swap| swap.course == SwapCourse::Out);
+        let open = out.filter_map(|swap| swap.parts.get(&node)).filter(|part| !part.answered);
+        open.map(|part| part.due_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Swap space of a node for what has no order yet, in bytes.
+    fn open_space(&self, node: NodeId) -> u64 {
+        self.space.get(&node).copied().unwrap_or(0).saturating_sub(self.due_bytes(node))
     }
 }
 
@@ -191,6 +215,8 @@ impl Core {
     pub(crate) fn swap_out(&mut self, job: JobId) {
         let Some(nodes) = self.swappable_on(job) else { return };
         let now = self.now;
+        let due = nodes.iter().map(|&node| (node, self.would_leave(job, node)));
+        let due: BTreeMap<NodeId, u64> = due.collect();
         let fresh = || {
             let parts = nodes.iter().map(|&node| (node, SwapPart::default())).collect();
             Swap { course: SwapCourse::Out, order: 0, since: now, resumed: false, parts }
@@ -199,6 +225,9 @@ impl Core {
         swap.resumed = false;
         if swap.course == SwapCourse::Out && swap.order > 0 {
             return;
+        }
+        for (node, part) in &mut swap.parts {
+            part.due_bytes = due.get(node).copied().unwrap_or(0);
         }
         swap.since = now;
         self.swaps.wanted.retain(|&other| other != job);
@@ -253,9 +282,12 @@ impl Core {
 
     /// Until when a job stays out whose memory has left: moving it out and back takes at most the
     /// part `swap_cost` of the time that it is out. In the past: it may come back. One that its
-    /// user resumes comes back at any time.
+    /// user resumes comes back at any time, and so does one that is asked to end, to heed that.
     pub(crate) fn kept_out_until(&self, job: JobId) -> ClusterTime {
         let Some(swap) = self.swaps.jobs.get(&job) else { return ClusterTime(0) };
+        if self.residence(job).is_some_and(Residence::ending) {
+            return ClusterTime(0);
+        }
         let is_out = |part: &&SwapPart| part.answered && part.left_bytes > 0;
         let longest = swap.parts.values().filter(is_out).map(|part| part.took).max();
         let is_kept = swap.course == SwapCourse::Out && !swap.resumed;
@@ -280,8 +312,8 @@ impl Core {
         (until > self.now).then(|| WaitReason::SwappedOut { left: until.since(self.now) })
     }
 
-    /// Memory of a node, in bytes, that becomes free when these jobs are preempted, and that is
-    /// leaving already: as far as there is swap space for it.
+    /// Memory of a node, in bytes, that becomes free when these jobs are preempted, as far as there
+    /// is swap space for it, and that is leaving already: what has left took the space for that.
     pub(crate) fn leaves_with(&self, node: NodeId, jobs: impl Iterator<Item = JobId>) -> u64 {
         let counted = |job: JobId| {
             let record = self.jobs.get(&job)?;
@@ -290,13 +322,14 @@ impl Core {
             Some(self.swaps.may_leave(job, node, counted))
         };
         let may = jobs.filter(|&job| !self.swaps.has(job) && self.swappable_on(job).is_some());
-        let leaving = self.swaps.jobs.iter().filter(|(_, swap)| {
-            let open = swap.parts.get(&node).is_some_and(|part| !part.answered);
-            swap.course == SwapCourse::Out && open
-        });
-        let all = may.chain(leaving.map(|(&job, _)| job));
-        let bytes = all.filter_map(counted).fold(0_u64, u64::saturating_add);
-        bytes.min(self.swaps.space.get(&node).copied().unwrap_or(0))
+        let bytes = may.filter_map(counted).fold(0_u64, u64::saturating_add);
+        bytes.min(self.swaps.open_space(node)).saturating_add(self.swaps.due_bytes(node))
+    }
+
+    /// Memory of a job, in bytes, that is expected to leave a node once that is ordered.
+    fn would_leave(&self, job: JobId, node: NodeId) -> u64 {
+        let here = self.promised_bytes(job, node).saturating_sub(self.swaps.freed_bytes(job, node));
+        self.swaps.may_leave(job, node, here).min(self.swaps.open_space(node))
     }
 
     /// Takes the memory of a job from nodes that would leave if it were preempted.
@@ -317,8 +350,13 @@ impl Core {
 
     /// Whether the memory that a job lacks is free on all its nodes.
     pub(crate) fn may_swap_in(&self, job: JobId) -> bool {
-        let parts = self.swaps.jobs.get(&job).into_iter().flat_map(|swap| &swap.parts);
-        parts.into_iter().all(|(&node, part)| part.freed_bytes <= self.nodes.free_bytes(node))
+        self.may_swap_in_of(job, |node| self.nodes.free_bytes(node))
+    }
+
+    /// Whether the memory that a job lacks is there of so many bytes on all its nodes.
+    pub(crate) fn may_swap_in_of(&self, job: JobId, free: impl Fn(NodeId) -> u64) -> bool {
+        let mut parts = self.swaps.jobs.get(&job).into_iter().flat_map(|swap| &swap.parts);
+        parts.all(|(&node, part)| part.freed_bytes <= free(node))
     }
 
     /// Admits the memory of jobs that are to run again, as far as it is free, and lets those run
@@ -408,10 +446,11 @@ impl Core {
         let Some(swap) = self.swaps.jobs.get_mut(&job) else { return };
         let Some(part) = swap.parts.get_mut(&node) else { return };
         part.answered = true;
+        part.left_bytes = left_bytes;
         if swap.course == SwapCourse::In {
             return;
         }
-        (part.left_bytes, part.took) = (left_bytes, took);
+        part.took = took;
         if space_bytes > 0 {
             self.swaps.stays.insert((job, node), resident_bytes.min(promised));
         }

@@ -1,7 +1,7 @@
 //! Jobs that go on beyond their time limits, in what is otherwise idle.
 
 use crate::cluster::{Cluster, job, params};
-use tutti_core::{Event, JobState, Place, WaitReason};
+use tutti_core::{Event, JobState, Place, SubmitOptions, SwapCourse, WaitReason};
 use tutti_types::{ClassName, ClusterTime, JobId, JobSpec, Nanos, OnNodeLoss, TaskStatus};
 
 fn cluster(values: &[(&str, u64)], policy: &str) -> Cluster {
@@ -158,4 +158,51 @@ fn jobs_end_at_their_limits_where_others_rest_on_that() {
         assert_eq!(place(&c, job), None, "it is to end");
         c.drain();
     }
+}
+
+/// A job whose memory may leave, and that goes on beyond its limit on both processors.
+fn overrun_that_may_leave(c: &mut Cluster) -> JobId {
+    let options = SubmitOptions { swap: true, ..SubmitOptions::default() };
+    let grace = Nanos::from_secs(60);
+    let spec = JobSpec { memory_per_task_bytes: Some(150), grace, ..limited(2, 300) };
+    let over = c.submits(|request| Event::submit(request, spec, options)).unwrap();
+    c.advance_ms(400);
+    assert!(c.core.is_overrun(over));
+    over
+}
+
+#[test]
+fn it_is_preempted_though_the_memory_of_another_leaves() {
+    let mut c = cluster(&[], "space");
+    c.join(1, 2);
+    let options = || SubmitOptions { swap: true, ..SubmitOptions::default() };
+    let spec = JobSpec { memory_per_task_bytes: Some(150), ..limited(2, 60_000) };
+    let asleep = c.submits(|request| Event::submit(request, spec.clone(), options())).unwrap();
+    let over = overrun_that_may_leave(&mut c);
+    c.event(Event::Suspend { job: asleep });
+    let view = c.core.job(asleep, ClusterTime(c.now)).unwrap();
+    assert!(view.swap.is_some_and(|it| it.is_under_way), "its node has not answered");
+    let next = c.submit(limited(2, 60_000));
+    c.arrive();
+    assert_eq!((place(&c, over), place(&c, next)), (Some(Place::Aside), Some(Place::Home)));
+    c.drain();
+}
+
+#[test]
+fn one_that_is_kept_out_comes_back_to_end() {
+    let mut c = cluster(&[], "space");
+    let over = overrun_that_may_leave(&mut c);
+    let next = c.submit(limited(2, 60_000));
+    c.arrive();
+    c.answer_swap(0, 0);
+    c.finish(next);
+    c.arrive();
+    assert_eq!(place(&c, over), Some(Place::Aside), "moving its memory took some time");
+    c.cancel(over, false);
+    c.arrive();
+    let view = c.core.job(over, ClusterTime(c.now)).unwrap();
+    assert_eq!(view.place, Place::Home);
+    assert_eq!(view.swap.map(|it| it.course), Some(SwapCourse::In));
+    c.answer_swaps();
+    c.drain();
 }

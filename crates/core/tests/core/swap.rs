@@ -292,6 +292,85 @@ fn a_job_whose_memory_stays_is_not_preempted_for_it_again() {
     assert_eq!(moves(&c), 1);
 }
 
+/// The first memory that is to leave has left; after it there is so much swap space.
+fn leave(c: &mut Cluster, space_bytes: u64) {
+    c.answer_swap(0, 0);
+    c.event(Event::NodeSwap { node: NodeId(0), space_bytes });
+}
+
+fn submit_part(c: &mut Cluster, class: &str, (tasks, bytes): (u32, u64)) -> JobId {
+    let options = SubmitOptions { swap: true, ..SubmitOptions::default() };
+    let spec = JobSpec { memory_per_task_bytes: Some(bytes), ..job(tasks) };
+    c.submits(|request| Event::submit(request, in_class(class, spec), options)).unwrap()
+}
+
+#[test]
+fn what_leaves_for_a_job_counts_though_it_takes_the_swap_space() {
+    let mut c = classes(600);
+    for _ in 0..2 {
+        submit_part(&mut c, "standby", (2, 150));
+    }
+    let quick = submit_part(&mut c, "interactive", (4, 250));
+    c.advance_ms(10_000);
+    c.arrive();
+    let other = submit_part(&mut c, "standby", (1, 300));
+    leave(&mut c, 290);
+    let reason = why(&c, quick);
+    assert!(matches!(reason, Some(WaitReason::MemoryLeaves { .. })), "{reason:?}");
+    assert!(why(&c, other).is_some(), "what has left is kept for the job");
+    leave(&mut c, 0);
+    assert_eq!(why(&c, quick), None);
+}
+
+#[test]
+fn swap_space_of_a_job_that_ends_while_it_is_out_is_free_again() {
+    let mut c = classes(400);
+    let first = submit_part(&mut c, "standby", (2, 150));
+    c.event(Event::Suspend { job: first });
+    c.arrive();
+    leave(&mut c, 100);
+    assert_eq!(c.core.swap_space(NodeId(0)), Some(100));
+    c.cancel(first, true);
+    c.deliver_kills();
+    assert!(c.outcomes.contains_key(&first));
+    assert_eq!(c.core.swap_space(NodeId(0)), Some(400));
+    // One that has come back before has given it back already.
+    let second = submit_part(&mut c, "standby", (2, 150));
+    c.event(Event::Suspend { job: second });
+    c.arrive();
+    leave(&mut c, 100);
+    c.event(Event::Resume { job: second });
+    c.arrive();
+    leave(&mut c, 400);
+    c.finish(second);
+    assert_eq!(c.core.swap_space(NodeId(0)), Some(400));
+}
+
+#[test]
+fn a_job_does_not_come_back_to_memory_that_is_reserved() {
+    let mut c = classes(1000);
+    let idle = submit_part(&mut c, "standby", (2, 300));
+    let back = submit_part(&mut c, "standby", (1, 300));
+    c.event(Event::Suspend { job: back });
+    c.arrive();
+    leave(&mut c, 700);
+    let quick = submit_part(&mut c, "interactive", (2, 400));
+    let reserved = |c: &Cluster| matches!(why(c, quick), Some(WaitReason::Reserved { .. }));
+    assert!(reserved(&c), "{:?}", why(&c, quick));
+    c.event(Event::Resume { job: back });
+    c.arrive();
+    assert_eq!(course(&c, back), Some(SwapCourse::Out), "400 are free and reserved");
+    assert!(reserved(&c), "{:?}", why(&c, quick));
+    c.advance_ms(10_000);
+    c.arrive();
+    c.answer_swap(0, 0);
+    assert_eq!(why(&c, quick), None);
+    assert_eq!(course(&c, idle), Some(SwapCourse::Out));
+    c.finish(quick);
+    c.arrive();
+    assert_eq!(course(&c, back), Some(SwapCourse::In));
+}
+
 #[test]
 fn no_job_waits_for_ever_for_memory_that_others_could_give_up() {
     for seed in 1..=300_u64 {

@@ -38,9 +38,11 @@ impl Core {
     /// What a job can have now: closest to node 0.
     pub(super) fn closest(&self, contender: &Contender) -> Option<Vec<Part>> {
         let row = self.first_row();
+        let job = contender.job;
         if row
             .and_then(|row| self.matrix.row(row))
             .is_some_and(|it| it.all_free() < contender.processors)
+            || !self.may_swap_in_of(job, |node| self.unreserved_bytes(job, node))
         {
             return None;
         }
@@ -276,8 +278,10 @@ impl Core {
         };
         let spec = self.jobs.get(&bumper.job).map(|record| &record.spec);
         let here = bumper.parts.iter().filter(|part| part.node == node);
-        let reserved = spec.map_or(0, |spec| here.map(|part| memory_of(part, spec)).sum());
-        free.saturating_sub(reserved)
+        let needs: u64 = spec.map_or(0, |spec| here.map(|part| memory_of(part, spec)).sum());
+        let own = self.residence(bumper.job).and_then(|it| it.part(node)).zip(spec);
+        let has = own.map_or(0, |(part, spec)| self.swaps.counted_bytes(bumper.job, part, spec));
+        free.saturating_sub(needs.saturating_sub(has))
     }
 
     /// Memory of a node that may become free if jobs are preempted for one of this priority.

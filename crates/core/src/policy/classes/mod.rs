@@ -186,7 +186,7 @@ impl Core {
     /// Processors that a job can have now, within all limits.
     pub(crate) fn loadable(&self, contender: &Contender) -> Option<Vec<Part>> {
         let job = contender.job;
-        let stays_out = || self.kept_out_until(job) > self.now || !self.may_swap_in(job);
+        let stays_out = || self.kept_out_until(job) > self.now;
         if !contender.ending && (self.lacks(contender).is_some() || stays_out()) {
             return None;
         }
