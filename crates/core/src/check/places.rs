@@ -65,6 +65,9 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
         !resource
             && !core.yields_to_line(job)
             && !core.is_kept_preempted(job)
+            // Its memory would come back too soon, or others have it.
+            && core.kept_out_until(job) <= core.now
+            && core.may_swap_in(job)
             && core.residence(job).is_some_and(Residence::may_come_back)
     };
     if !core.policy().sets_aside() && found.iter().any(waits) {
