@@ -752,6 +752,10 @@ impl Agent {
         for (&rank, &root) in &job.roots {
             messages.push(FromAgent::TaskStarted { launch, rank, root });
         }
+        // Before the end of a task: what the next run finds then.
+        if job.has_image {
+            messages.push(FromAgent::HasImage { launch });
+        }
         for (&rank, (status, detail, usage)) in &job.ended {
             let (status, detail, usage) = (*status, detail.clone(), *usage);
             messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
@@ -818,17 +822,14 @@ impl Agent {
             counted: Usage::default(),
             cleared: None,
             output_lost: String::new(),
+            has_image: false,
             not_vacated: String::new(),
             strange: false,
         };
         job.check_control(id);
         self.allow_notices(&job, launch.spec.vacate);
-        self.processes.tracker.begin(
-            StepKey::first(id),
-            job.ranks.iter().copied(),
-            &self.poller,
-            EVENTS,
-        );
+        let ranks = job.ranks.iter().copied();
+        self.processes.tracker.begin(StepKey::first(id), ranks, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.tell_lease();
         let (number, grip) = (job.launch, grip(&job));

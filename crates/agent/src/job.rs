@@ -49,6 +49,8 @@ pub(super) struct Job {
     pub(super) switches: Arc<AtomicU64>,
     /// What the tasks that have ended used, as far as the agent counts it.
     pub(super) counted: Usage,
+    /// Whether there is an image of its processes, made while they went on.
+    pub(super) has_image: bool,
     pub(super) cleared: Option<Usage>,
     /// What the keeper has said that it used, once no further step of it may begin.
     pub(super) clearing: Option<Usage>,

@@ -104,8 +104,13 @@ impl Agent {
                 }
             }
             FromKeeper::Lapsed => self.on_keeper_lapse(),
-            FromKeeper::GoesOn { launch, failure } => {
-                self.tell_controller(FromAgent::GoesOn { launch, failure });
+            FromKeeper::GoesOn { launch, failure, ends } => {
+                if failure.is_none()
+                    && let Some(job) = self.launched(launch)
+                {
+                    job.has_image = true;
+                }
+                self.tell_controller(FromAgent::GoesOn { launch, failure, ends });
             }
         }
     }
@@ -323,9 +328,9 @@ impl Agent {
         let processors = group.as_ref().and_then(|group| group.processors());
         let minders = held.roots.iter().filter(|_| group.is_none() && held.adopted.is_empty());
         let minders = minders.filter_map(|&(rank, root)| Some((rank, self.minder_named(root)?)));
-        let minders = minders.collect();
         let mut job = Job {
             launch,
+            minders: minders.collect(),
             control: held.control,
             owner: None,
             ipc_before: None,
@@ -337,7 +342,6 @@ impl Agent {
             // Any may be.
             frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),
-            minders,
             masks: Masks::default(),
             adopted: held.adopted,
             stopped: stopped.collect(),
@@ -345,6 +349,7 @@ impl Agent {
             switches: Arc::default(),
             // Earlier use was not counted.
             counted: Usage::unknown(),
+            has_image: held.has_image,
             cleared: held.cleared,
             clearing: None,
             output_lost: String::new(),

@@ -437,7 +437,7 @@ impl Driver {
                     entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
                 }
             }
-            FromAgent::GoesOn { launch, failure } => self.on_goes_on(launch.job, failure),
+            FromAgent::GoesOn { .. } | FromAgent::HasImage { .. } => self.on_saver(node, report),
             FromAgent::NotVacated { launch, what } => self.note_not_vacated(launch.job, what),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
@@ -516,13 +516,13 @@ impl Driver {
     }
 
     /// Whether it is the latest launch on a node of a job that has not ended.
-    fn is_latest(&self, node: NodeId, launch: LaunchId) -> bool {
+    pub(super) fn is_latest(&self, node: NodeId, launch: LaunchId) -> bool {
         let latest = self.core.launch_on(launch.job, node);
         self.jobs.contains_key(&launch.job) && latest.number == launch.number
     }
 
     /// Whether it was launched on this node, as far as is known here.
-    fn is_launched(&self, node: NodeId, launch: LaunchId) -> bool {
+    pub(super) fn is_launched(&self, node: NodeId, launch: LaunchId) -> bool {
         self.nodes.get(&node).is_some_and(|entry| entry.launches.launched.contains(&launch))
     }
 

@@ -15,7 +15,7 @@ use tutti_wire::launch::cut;
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::local::{CheckpointEnd, CheckpointWish, Reply};
 use tutti_wire::show::CheckpointReport;
-use tutti_wire::tree::ToAgent;
+use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -128,16 +128,44 @@ impl Driver {
         Err(Problem::new(code, why))
     }
 
+    /// A node reports of processes that can be saved to an image.
+    pub(super) fn on_saver(&mut self, node: NodeId, report: FromAgent) {
+        match report {
+            FromAgent::GoesOn { launch, failure, ends } => {
+                self.on_goes_on(launch.job, failure, ends);
+            }
+            FromAgent::HasImage { launch }
+                if self.is_latest(node, launch) && self.is_launched(node, launch) =>
+            {
+                self.on_image(node, launch.job);
+            }
+            _ => {}
+        }
+    }
+
     /// The processes of a job go on: they are saved, or could not be.
-    pub(super) fn on_goes_on(&mut self, job: JobId, failure: Option<String>) {
+    fn on_goes_on(&mut self, job: JobId, failure: Option<String>, ends: bool) {
         let order = match failure {
             None => CheckpointOrder::Kept,
-            Some(_) => CheckpointOrder::NotSaved,
+            Some(_) if ends => CheckpointOrder::NotSaved,
+            Some(_) => CheckpointOrder::NotKept,
         };
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.not_saved = cut(failure.unwrap_or_default(), TASK_DETAIL_BYTES_MAX);
         }
         self.apply(&Event::Checkpoint { job, order });
+    }
+
+    /// A node has an image of a job's processes, made while they went on. That may not have been
+    /// heard when it was made. A run that is to be queued again has its image only if it was heard:
+    /// it may be one that was dropped.
+    fn on_image(&mut self, node: NodeId, job: JobId) {
+        let state = self.core.job(job, self.now()).map(|view| view.state);
+        let is_requeued =
+            matches!(state, Some(JobState::Ending { reason: EndReason::Requeued { .. }, .. }));
+        if !is_requeued && self.core.image_of(job) != Some(node) {
+            self.on_goes_on(job, None, false);
+        }
     }
 
     /// Has a node remove images of jobs that have ended.

@@ -52,12 +52,16 @@ pub enum CheckpointOrder {
         /// Whether the job is held in line.
         hold: bool,
     },
-    /// Nothing: an order of the driver. Its processes could not be saved to an image, and go on.
+    /// Nothing: an order of the driver. Asked to end after that, its processes could not be saved to
+    /// an image, and go on.
     NotSaved,
     /// To start from the beginning when it runs next. Its image is not kept.
     Anew,
     /// Nothing: an order of the driver. Its processes were saved to an image, and go on.
     Kept,
+    /// Nothing: an order of the driver. Asked to go on after that, its processes could not be saved
+    /// to an image. This answers no request to end.
+    NotKept,
 }
 
 /// What became of a request to a job to save its state.
@@ -461,6 +465,7 @@ impl Core {
     ) {
         match order {
             CheckpointOrder::NotSaved => return self.on_not_saved(now, job, actions),
+            CheckpointOrder::NotKept => return self.on_not_kept(now, job, actions),
             CheckpointOrder::Kept => return self.on_kept(job, actions),
             CheckpointOrder::GoOn | CheckpointOrder::End { .. } | CheckpointOrder::Anew => {}
         }
@@ -468,7 +473,7 @@ impl Core {
             return;
         }
         match order {
-            CheckpointOrder::NotSaved | CheckpointOrder::Kept => {}
+            CheckpointOrder::NotSaved | CheckpointOrder::NotKept | CheckpointOrder::Kept => {}
             CheckpointOrder::Anew => self.drop_image(job),
             CheckpointOrder::GoOn => self.ask_to_go_on(job, actions),
             CheckpointOrder::End { force, hold } => {
@@ -713,6 +718,14 @@ impl Core {
         actions.push(Action::Checkpoint { job, news: CheckpointNews::NotSaved });
         if suspended {
             self.on_suspend(job);
+        }
+    }
+
+    /// The processes of a job, which were to go on, could not be saved to an image. A request to
+    /// end that has come since stays open: the driver answers it next.
+    fn on_not_kept(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        if self.checkpoints.ask_of(job).is_some_and(|ask| ask.stage == Stage::GoesOn) {
+            self.on_not_saved(now, job, actions);
         }
     }
 

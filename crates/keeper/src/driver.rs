@@ -781,7 +781,7 @@ impl Keeper {
         self.context.watches.rename(token, Watch::Agent);
         link.greet(Role::Server);
         let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_JOBS_MAX);
-        let mut held: Vec<HeldJob> = held.map(Job::held).collect();
+        let mut held: Vec<HeldJob> = held.map(|job| job.held(&self.context)).collect();
         limit_details(&mut held);
         let parts = held.into_iter().flat_map(HeldJob::into_parts).collect();
         for parts in pack(parts, BATCH_BYTES_MAX, BATCH_MAX) {

@@ -60,7 +60,7 @@ use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    NOT_RESTORED, NOT_SAVED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED, SAVED_GOES_ON,
+    NOT_KEPT, NOT_RESTORED, NOT_SAVED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED, SAVED_GOES_ON,
 };
 use tutti_wire::units::format_bytes;
 
@@ -207,7 +207,9 @@ impl Minder {
     fn listen(&mut self) -> bool {
         while !self.is_over() {
             match read_number(self.fd.as_fd()) {
-                Ok(Some(number @ (NOT_SAVED | SAVED_GOES_ON))) => self.goes_on = Some(number),
+                Ok(Some(number @ (NOT_SAVED | NOT_KEPT | SAVED_GOES_ON))) => {
+                    self.goes_on = Some(number)
+                }
                 Ok(Some(number @ (SAVED | NOT_RESTORED))) => self.told = Some(number),
                 Ok(Some(number)) if self.root.is_none() => self.root = Some(number),
                 Ok(Some(number)) => self.status = Some(number),
@@ -414,7 +416,7 @@ impl Job {
         self.front.as_ref().is_none_or(|front| front.is_idle() && self.undelivered == 0)
     }
 
-    pub(super) fn held(&self) -> HeldJob {
+    pub(super) fn held(&self, context: &Context) -> HeldJob {
         let mut held = HeldJob {
             launch: self.launch.id(),
             cgroup: self.cgroup_path.clone(),
@@ -424,6 +426,7 @@ impl Job {
             ended: Vec::new(),
             stopped: self.stopped.clone(),
             vacate: self.launch.spec.vacate,
+            has_image: self.has_image(context),
             cleared: self.cleared,
         };
         for task in &self.tasks {

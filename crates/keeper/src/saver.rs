@@ -41,7 +41,8 @@ use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Credentials, Launch, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    NOT_RESTORED, NOT_SAVED, ORDER, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
+    IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVED_GOES_ON, SAVER_FD, SAVER_REPORT_FD, SaverOrder,
+    SaverStream, WHY,
 };
 
 pub(super) use images::{end_removals, keep_images, remove_gone};
@@ -195,6 +196,7 @@ fn order(launch: &Launch, task: &Spawn<'_>) -> SaverOrder {
     };
     let owner = &launch.credentials;
     SaverOrder {
+        job: launch.job,
         argv: texts(task.argv),
         environment: [texts(shared), texts(own)].concat(),
         candidates: texts(task.program),
@@ -267,8 +269,15 @@ impl Job {
 
     /// A task goes on: it is saved, or could not be.
     pub(super) fn report_goes_on(&self, said: i32, context: &mut Context) {
-        let failure = (said == NOT_SAVED).then(|| why(&self.kept(context)));
-        context.reports.push(FromKeeper::GoesOn { launch: self.launch.id(), failure });
+        let failure = (said != SAVED_GOES_ON).then(|| why(&self.kept(context)));
+        let (launch, ends) = (self.launch.id(), said == NOT_SAVED);
+        context.reports.push(FromKeeper::GoesOn { launch, failure, ends });
+    }
+
+    /// Whether there is an image of its processes, made while they went on.
+    pub(super) fn has_image(&self, context: &Context) -> bool {
+        // A run that starts from the beginning has removed an earlier one.
+        self.launch.saves_image && files::has_list(&self.kept(context).join(IMAGE))
     }
 }
 

@@ -155,6 +155,8 @@ pub enum FromKeeper {
         launch: LaunchId,
         /// Why they could not be saved; `None`: they are.
         failure: Option<String>,
+        /// Whether they were to end then.
+        ends: bool,
     },
 }
 
@@ -186,6 +188,8 @@ pub struct HeldJob {
     pub stopped: Vec<StoppedPart>,
     /// See [`crate::launch::LaunchSpec::vacate`].
     pub vacate: Option<Nanos>,
+    /// Whether there is an image of its processes, made while they went on.
+    pub has_image: bool,
     /// Whether nothing of it is left, and what it used.
     pub cleared: Option<Usage>,
 }

@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use tutti_types::ids::JobId;
 
 /// The number of the descriptor at which a saver finds its keeper.
 pub const SAVER_FD: i32 = 3;
@@ -22,11 +23,14 @@ pub const SAVED: i32 = 1 << 24;
 /// The processes could not be restored. The file of [`WHY`] says why.
 pub const NOT_RESTORED: i32 = SAVED + 1;
 
-/// The processes could not be saved, and go on. More follows.
+/// Asked to save the processes and end them, the saver could not: they go on. More follows.
 pub const NOT_SAVED: i32 = SAVED + 2;
 
 /// The processes are saved, and go on. More follows.
 pub const SAVED_GOES_ON: i32 = SAVED + 3;
+
+/// Asked to save the processes and let them go on, the saver could not: they go on. More follows.
+pub const NOT_KEPT: i32 = SAVED + 4;
 
 /// Asks a saver to save the processes and end them.
 pub const SAVE_AND_END: u8 = 0;
@@ -62,6 +66,8 @@ pub enum SaverStream {
 /// What to run, and as what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SaverOrder {
+    /// Which job.
+    pub job: JobId,
     /// The arguments, the name of the program first.
     pub argv: Vec<ByteBuf>,
     /// `NAME=value`.

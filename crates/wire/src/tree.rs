@@ -424,6 +424,8 @@ pub enum FromAgent {
         launch: LaunchId,
         /// Why they could not be saved; `None`: they are.
         failure: Option<String>,
+        /// Whether they were to end then.
+        ends: bool,
     },
     /// What the node was measured to do.
     Measured(Figures),
@@ -441,6 +443,11 @@ pub enum FromAgent {
         took: Nanos,
         /// Free swap space after that, in bytes.
         space_bytes: u64,
+    },
+    /// There is an image of a job's processes, made while they went on. Said at each join.
+    HasImage {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
     },
 }
 

@@ -329,7 +329,7 @@ fn a_job_whose_processes_go_on_is_restored_from_its_latest_image() {
     ask(&mut c, id, CheckpointOrder::GoOn);
     assert!(c.log.contains(&order));
     assert_eq!(news(&mut c), [CheckpointNews::AskedToGoOn]);
-    ask(&mut c, id, CheckpointOrder::NotSaved);
+    ask(&mut c, id, CheckpointOrder::NotKept);
     assert_eq!(news(&mut c), [CheckpointNews::NotSaved]);
     assert_eq!(c.core.image_of(id), None);
     // It is asked now and then.
@@ -343,6 +343,12 @@ fn a_job_whose_processes_go_on_is_restored_from_its_latest_image() {
     ask(&mut c, id, CheckpointOrder::GoOn);
     ask(&mut c, id, CheckpointOrder::End { force: false, hold: true });
     ask(&mut c, id, CheckpointOrder::Kept);
+    assert!(c.core.checkpoint(id).unwrap().until.is_some(), "it is still asked to end");
+    // Nor does a failure to save it and go on answer that, also where it is forced.
+    news(&mut c);
+    ask(&mut c, id, CheckpointOrder::End { force: true, hold: true });
+    ask(&mut c, id, CheckpointOrder::NotKept);
+    assert_eq!(news(&mut c), []);
     assert!(c.core.checkpoint(id).unwrap().until.is_some(), "it is still asked to end");
     end(&mut c, id, TaskStatus::Saved);
     assert_eq!(c.core.image_of(id), Some(node));

@@ -221,6 +221,7 @@ const fn of_order(order: CheckpointOrder) -> &'static str {
         CheckpointOrder::NotSaved => "could not be saved",
         CheckpointOrder::Anew => "is to start from the beginning",
         CheckpointOrder::Kept => "was saved, and goes on",
+        CheckpointOrder::NotKept => "was to go on, and could not be saved",
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! An image of processes that went on is older than what they have written later. Restored, they
 //! write that again. So each regular file that they had open for writing is cut to the length that
-//! it had then, with the rights of their user. A file that is another one by now is not touched;
-//! CRIU compares lengths and refuses it.
+//! it had then, with the rights of their user. What is cut off is kept beside it, since others may
+//! have appended it. A file that is another one by now is not touched; CRIU compares lengths and
+//! refuses it.
 
 use anyhow::Context;
 use nix::fcntl::OFlag;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ const FILES: &str = "tutti-files";
 
 /// Maximum length of the list that is read, in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
+
+/// Maximum number of files beside one with what a job has cut off.
+const TAILS_MAX: u32 = 10_000;
 
 /// Writes down the files that these processes, which stand still, have open for writing.
 pub(super) fn note(
@@ -59,8 +63,24 @@ fn is_for_writing(info: &str) -> bool {
     flags.is_some_and(|flags| flags & OFlag::O_ACCMODE.bits() != OFlag::O_RDONLY.bits())
 }
 
+/// Whether an image has such a list: its processes went on.
+pub(super) fn has_list(image: &Path) -> bool {
+    image.join(FILES).exists()
+}
+
+/// A file that is longer than an image knows it.
+struct Longer {
+    name: PathBuf,
+    open: File,
+    /// Its length then, in bytes.
+    length: u64,
+}
+
 /// Cuts the files of an image to the length that they had then. By their user.
-pub(super) fn cut(image: &Path) -> anyhow::Result<()> {
+///
+/// What is cut off may be what others have appended. It is kept in a file beside each, and those
+/// stay. No file is cut before all can be, and all that is cut off is kept.
+pub(super) fn cut(image: &Path, job: &OsStr) -> anyhow::Result<()> {
     let mut list = Vec::new();
     match File::open(image.join(FILES)) {
         Ok(file) => file.take(LIST_BYTES_MAX).read_to_end(&mut list)?,
@@ -68,12 +88,70 @@ pub(super) fn cut(image: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).context("cannot read the list of its files"),
     };
+    let mut all = Vec::new();
     for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
         let (length, inode, name) = parse(entry).context("the image is damaged")?;
-        cut_one(&name, inode, length)
+        let open = open_longer(&name, inode, length)
             .with_context(|| format!("cannot cut '{}' to {length} bytes", name.display()))?;
+        all.extend(open.map(|open| Longer { name, open, length }));
+    }
+    let mut kept = Vec::new();
+    for longer in &mut all {
+        if let Err(error) = longer.keep_tail(job, &mut kept) {
+            // Nothing was cut, so all of it is still where it was.
+            kept.iter().for_each(|(name, _)| drop(fs::remove_file(name)));
+            let name = longer.name.display();
+            return Err(error).with_context(|| format!("cannot keep what follows in '{name}'"));
+        }
+    }
+    for (longer, (_, tail)) in all.iter_mut().zip(&mut kept) {
+        longer.cut(tail).with_context(|| {
+            format!("cannot cut '{}' to {} bytes", longer.name.display(), longer.length)
+        })?;
     }
     Ok(())
+}
+
+impl Longer {
+    /// Copies what is to be cut off to a new file beside it.
+    fn keep_tail(&mut self, job: &OsStr, kept: &mut Vec<(PathBuf, File)>) -> io::Result<()> {
+        let (name, mut tail) = create_tail(&self.name, job)?;
+        self.open.seek(SeekFrom::Start(self.length))?;
+        kept.push((name, tail.try_clone()?));
+        io::copy(&mut self.open, &mut tail)?;
+        tail.sync_all()
+    }
+
+    fn cut(&mut self, tail: &mut File) -> io::Result<()> {
+        // Others may have appended meanwhile.
+        if io::copy(&mut self.open, tail)? > 0 {
+            tail.sync_all()?;
+        }
+        self.open.set_len(self.length)
+    }
+}
+
+/// Creates `NAME.after-checkpoint-JOB`, with a number behind if there is one.
+fn create_tail(name: &Path, job: &OsStr) -> io::Result<(PathBuf, File)> {
+    let mut number = 1;
+    loop {
+        let mut tail = name.as_os_str().to_owned();
+        tail.push(".after-checkpoint-");
+        tail.push(job);
+        if number > 1 {
+            tail.push(format!(".{number}"));
+        }
+        let tail = PathBuf::from(tail);
+        match OpenOptions::new().write(true).create_new(true).open(&tail) {
+            Ok(open) => return Ok((tail, open)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < TAILS_MAX => {}
+            Err(error) => {
+                let why = format!("cannot create '{}': {error}", tail.display());
+                return Err(io::Error::new(error.kind(), why));
+            }
+        }
+        number += 1;
+    }
 }
 
 fn parse(entry: &[u8]) -> Option<(u64, u64, PathBuf)> {
@@ -84,19 +162,23 @@ fn parse(entry: &[u8]) -> Option<(u64, u64, PathBuf)> {
     Some((length, inode, name.into()))
 }
 
-fn cut_one(name: &Path, inode: u64, length: u64) -> std::io::Result<()> {
+/// Opens a file if it is the same one and has become longer.
+fn open_longer(name: &Path, inode: u64, length: u64) -> io::Result<Option<File>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let open = OpenOptions::new().write(true).custom_flags(flags.bits()).open(name);
-    let open = match open {
-        Ok(open) => open,
+    let found = match fs::symlink_metadata(name) {
+        Ok(found) => found,
         // CRIU says what is missing.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let now = open.metadata()?;
     // Numbers of devices may be others after a restart of the machine.
-    let is_same = now.is_file() && now.ino() == inode;
-    if is_same && now.len() > length { open.set_len(length) } else { Ok(()) }
+    let is_longer = |it: &fs::Metadata| it.is_file() && it.ino() == inode && it.len() > length;
+    if !is_longer(&found) {
+        return Ok(None);
+    }
+    let open = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(name)?;
+    let is_longer = is_longer(&open.metadata()?);
+    Ok(is_longer.then_some(open))
 }
 
 #[cfg(test)]
@@ -122,7 +204,7 @@ mod tests {
         fs::write(path("read"), "longer than before").unwrap();
         fs::rename(path("replaced"), path("elsewhere")).unwrap();
         fs::write(path("replaced"), "another file").unwrap();
-        cut(&image).unwrap();
+        cut(&image, "7".as_ref()).unwrap();
         let text = |name: &str| fs::read_to_string(path(name)).unwrap();
         assert_eq!((text("log"), text("in two words")), ("before".into(), "before".into()));
         assert_eq!(text("read"), "longer than before");
@@ -130,7 +212,42 @@ mod tests {
             (text("replaced"), text("elsewhere")),
             ("another file".into(), "before, after".into())
         );
+        let tail = |name: &str| fs::read_to_string(path(name)).ok();
+        let kept = ["log.after-checkpoint-7", "in two words.after-checkpoint-7"];
+        assert_eq!(kept.map(tail), [Some(", after".into()), Some(", after".into())]);
+        assert_eq!(tail("read.after-checkpoint-7"), None);
+        assert_eq!(tail("replaced.after-checkpoint-7"), None);
+        // Once more: what was kept stays.
+        fs::write(path("log"), "before, again").unwrap();
+        cut(&image, "7".as_ref()).unwrap();
+        assert_eq!(
+            (text("log"), text("log.after-checkpoint-7")),
+            ("before".into(), ", after".into())
+        );
+        assert_eq!(tail("log.after-checkpoint-7.2"), Some(", again".into()));
         drop(read);
+        fs::remove_dir_all(image).unwrap();
+    }
+
+    #[test]
+    fn no_file_is_cut_if_what_follows_in_one_can_not_be_kept() {
+        let image = std::env::temp_dir().join(format!("tutti-tails-{}", std::process::id()));
+        fs::create_dir_all(&image).unwrap();
+        // A name of this length leaves no room for a longer one.
+        let names = ["log".to_owned(), "x".repeat(250)];
+        let mut open = names.each_ref().map(|name| File::create(image.join(name)).unwrap());
+        open.iter_mut().for_each(|file| file.write_all(b"before").unwrap());
+        let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+        note(&image, &[std::process::id()].into(), own).unwrap();
+        open.iter_mut().for_each(|file| file.write_all(b", after").unwrap());
+        let error = format!("{:#}", cut(&image, "7".as_ref()).unwrap_err());
+        assert!(error.contains("cannot keep what follows in"), "{error}");
+        for name in &names {
+            assert_eq!(fs::read_to_string(image.join(name)).unwrap(), "before, after");
+        }
+        let mut left: Vec<_> = fs::read_dir(&image).unwrap().flatten().collect();
+        left.retain(|it| it.file_name() != FILES);
+        assert_eq!(left.len(), names.len(), "{left:?}");
         fs::remove_dir_all(image).unwrap();
     }
 }

@@ -8,7 +8,8 @@
 //! The root of the task takes in what loses its parent. So all processes are one tree below the
 //! root, as CRIU wants it. While they are saved they stand still, until the image is whole and has
 //! its name. Then they end, or go on. Before an image of those that went on is restored, files to
-//! which they have appended since are cut: what was written later is written again.
+//! which they have appended since are cut: what was written later is written again. What is cut off
+//! is kept in files beside them.
 
 use super::{files, room};
 use anyhow::{Context, bail, ensure};
@@ -38,7 +39,7 @@ use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Unwanted, re
 use tutti_node::executable::RUNNING;
 use tutti_wire::frame::decode;
 use tutti_wire::saver::{
-    IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVE_AND_END, SAVED, SAVED_GOES_ON, SAVER_FD,
+    IMAGE, NOT_KEPT, NOT_RESTORED, NOT_SAVED, ORDER, SAVE_AND_END, SAVED, SAVED_GOES_ON, SAVER_FD,
     SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
 };
 
@@ -97,15 +98,15 @@ struct Saver {
 }
 
 /// Does what the keeper orders that has started this process; `words`: the directory with the
-/// order, or, for the process that becomes CRIU: `run`, user, group, other groups, and the command.
+/// order, or, for the process that becomes CRIU: `run`, user, group, other groups, job, command.
 ///
 /// # Errors
 /// If there is no such keeper, or nothing can be started.
 pub fn main(words: &[OsString]) -> anyhow::Result<()> {
-    if let [first, uid, gid, groups, command @ ..] = words
+    if let [first, uid, gid, groups, job, command @ ..] = words
         && first == "run"
     {
-        return run(uid, gid, groups, command);
+        return run((uid, gid, groups), job, command);
     }
     let [kept] = words else { bail!("this verb is for the keeper") };
     let mut inherited = Inherited::take_all().context("cannot see what was handed over")?;
@@ -138,7 +139,11 @@ pub fn main(words: &[OsString]) -> anyhow::Result<()> {
 }
 
 /// Becomes a user, and then CRIU.
-fn run(uid: &OsStr, gid: &OsStr, groups: &OsStr, command: &[OsString]) -> anyhow::Result<()> {
+fn run(
+    (uid, gid, groups): (&OsStr, &OsStr, &OsStr),
+    job: &OsStr,
+    command: &[OsString],
+) -> anyhow::Result<()> {
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
     let groups = groups.to_str().unwrap_or_default().split(',').filter(|text| !text.is_empty());
     let groups = groups.map(str::parse).collect::<Result<Vec<u32>, _>>()?;
@@ -146,7 +151,7 @@ fn run(uid: &OsStr, gid: &OsStr, groups: &OsStr, command: &[OsString]) -> anyhow
     let [program, arguments @ ..] = command else { bail!("no command") };
     become_user_that_restores(&Identity { uid, gid, groups }).context("cannot become the user")?;
     if arguments.first().is_some_and(|word| word == "restore") {
-        files::cut(Path::new(&format!("/proc/self/fd/{IMAGE_FD}")))?;
+        files::cut(Path::new(&format!("/proc/self/fd/{IMAGE_FD}")), job)?;
     }
     let error = Command::new(program).args(arguments).env_clear().exec();
     Err(error).with_context(|| format!("cannot run '{}'", program.display()))
@@ -175,7 +180,7 @@ impl Saver {
                 && let Some(ends) = self.wanted.take()
                 && let Err(error) = self.save(ends)
             {
-                self.say_not_saved(&error);
+                self.say_not_saved(&error, ends);
             }
         }
     }
@@ -206,13 +211,13 @@ impl Saver {
         let _ = fs::write(self.kept.join(WHY), text.chars().take(300).collect::<String>());
     }
 
-    fn say_not_saved(&mut self, error: &anyhow::Error) {
+    fn say_not_saved(&mut self, error: &anyhow::Error, ends: bool) {
         self.note_why(error);
         let _ = remove_tree(&self.kept.join(NEW));
         self.room = None;
         // Those that were stopped for it go on.
         let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
-        self.say(NOT_SAVED);
+        self.say(if ends { NOT_SAVED } else { NOT_KEPT });
     }
 
     /// Starts the program, or the restoration.
@@ -317,7 +322,7 @@ impl Saver {
                     let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
                     self.say(SAVED_GOES_ON);
                 }
-                Err(error) => self.say_not_saved(&error),
+                Err(error) => self.say_not_saved(&error, ends),
             },
             Doing::Restores => {
                 if let Err(error) = self.go_on(status) {
@@ -407,6 +412,7 @@ impl Saver {
         let place = format!("/proc/self/fd/{IMAGE_FD}");
         let mut all: Vec<Vec<u8>> = ["tutti", "saver", "run"].map(|it| it.into()).to_vec();
         all.extend([uid.to_string(), gid.to_string(), groups.join(",")].map(String::into_bytes));
+        all.push(self.order.job.to_string().into_bytes());
         all.push(self.order.criu.to_vec());
         all.extend(words.iter().map(|word| word.as_bytes().to_vec()));
         let common = [

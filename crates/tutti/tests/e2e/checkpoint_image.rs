@@ -1,12 +1,15 @@
 //! Jobs whose processes are saved to an image by CRIU and restored from it (`--checkpoint`).
 //!
 //! The CRIU of these tests is a script. It fails, or stands still, where there is a file `broken`
-//! or `slow`; otherwise it is the real one that `tests/install-deps --criu` has unpacked.
+//! or `slow`, fails late and once where there is one `late`, and waits until there is none `wait`;
+//! otherwise it is the real one that `tests/install-deps --criu` has unpacked.
 
 use crate::harness::{Done, Instance, NOBODY, Running, eventually, processes};
-use crate::recovery::kill_daemon;
+use crate::recovery::{kill_daemon, send};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +34,10 @@ fn up(instance: &Instance) {
         "criu",
         &format!(
             "#!/bin/sh\n[ ! -e {work}/broken ] || {{ echo criu is broken >&2; exit 1; }}\n\
-             [ ! -e {work}/slow ] || exec sleep $(cat {work}/slow)\nexec {shown} \"$@\"\n"
+             [ ! -e {work}/slow ] || exec sleep $(cat {work}/slow)\n\
+             [ ! -e {work}/late ] || {{ touch {work}/begun; sleep 2; rm {work}/late; exit 1; }}\n\
+             while [ -e {work}/wait ]; do touch {work}/begun; sleep 0.05; done\n\
+             exec {shown} \"$@\"\n"
         ),
     );
     let mut command = instance.command(&["up"]);
@@ -391,6 +397,91 @@ fn a_job_that_goes_on_is_restored_from_its_latest_image() {
     let out = read(&instance, "out");
     expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
     has_no_image(&images(&instance, 1));
+}
+
+#[test]
+fn what_others_appended_to_a_file_of_a_job_is_kept_when_it_is_restored() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    instance.tutti(&["checkpoint", "--keep-running", "1"]).expect(0);
+    eventually("its image", || (checkpoint_of(&instance, 1)["resumes"] == 1).then_some(()));
+    let mut out = fs::OpenOptions::new().append(true).open(instance.work.join("out")).unwrap();
+    writeln!(out, "of another job").unwrap();
+    goes_on(&instance, "out");
+    instance.tutti(&["requeue", "1"]).expect(0);
+    let kept = "out.after-checkpoint-1";
+    eventually("it is cut", || (lines(&instance, kept) > 5).then_some(()));
+    goes_on(&instance, "out");
+    touch(&instance, "stop");
+    instance.tutti(&["wait", "1"]).expect(5);
+    let out = read(&instance, "out");
+    expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
+    let cut = read(&instance, kept);
+    assert!(cut.lines().any(|line| line == "of another job"), "{cut}");
+}
+
+#[test]
+fn a_failure_to_save_and_go_on_answers_no_later_request_to_end() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    touch(&instance, "late");
+    instance.tutti(&["checkpoint", "--keep-running", "1"]).expect(0);
+    let begun = instance.work.join("begun");
+    eventually("it is being saved", || begun.exists().then_some(()));
+    instance.tutti(&["checkpoint", "--force", "--hold", "1"]).expect(0);
+    assert!(!instance.work.join("late").exists(), "the first request has failed by then");
+    assert_eq!(instance.wait_for_state(1, "checkpointed")["wait"], "held");
+    instance.tutti(&["release", "1"]).expect(0);
+    goes_on(&instance, "out");
+    touch(&instance, "stop");
+    instance.tutti(&["wait", "1"]).expect(5);
+    let out = read(&instance, "out");
+    expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
+}
+
+#[test]
+fn an_image_is_known_though_a_daemon_ended_before_it_heard_of_it() {
+    let instance = Instance::new();
+    up(&instance);
+    counter(&instance);
+    for (job, role) in [(1, "controller"), (2, "agent")] {
+        let (name, id) = (format!("out-{job}"), job.to_string());
+        instance.submit(&["--checkpoint", "-o", &name, "./count.sh"]);
+        goes_on(&instance, &name);
+        let begun = instance.work.join("begun");
+        touch(&instance, "wait");
+        instance.tutti(&["checkpoint", "--keep-running", &id]).expect(0);
+        eventually("it is being saved", || begun.exists().then_some(()));
+        send(instance.daemon(role), Signal::SIGSTOP);
+        fs::remove_file(instance.work.join("wait")).unwrap();
+        let image = images(&instance, job).join("kept/image");
+        eventually("its image", || image.exists().then_some(()));
+        kill_daemon(&instance, role);
+        eventually("it is known", || (checkpoint_of(&instance, job)["resumes"] == 1).then_some(()));
+        goes_on(&instance, &name);
+        instance.tutti(&["requeue", &id]).expect(0);
+        eventually("it is restored", || {
+            instance.work.join(format!("{name}.after-checkpoint-{job}")).exists().then_some(())
+        });
+        goes_on(&instance, &name);
+        // Said again, it counts once.
+        kill_daemon(&instance, role);
+        instance.wait_for_state(job, "running");
+        assert_eq!(checkpoint_of(&instance, job)["resumes"], 1);
+        touch(&instance, "stop");
+        instance.tutti(&["wait", &id]).expect(5);
+        let out = read(&instance, &name);
+        expect_all_numbers(out.strip_suffix("mine\n").expect(&out));
+        for left in ["stop", "begun"] {
+            fs::remove_file(instance.work.join(left)).unwrap();
+        }
+    }
 }
 
 #[test]

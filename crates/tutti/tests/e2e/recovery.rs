@@ -12,7 +12,7 @@ use tutti_core::{Action, Core, Event};
 use tutti_journal::Journal;
 use tutti_types::{ClusterTime, Params, default_classes};
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 

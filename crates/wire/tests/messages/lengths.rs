@@ -273,7 +273,8 @@ fn report(report: FromAgent) -> FromAgent {
             usage: usage(),
         },
         FromAgent::GoesOn { .. } => {
-            FromAgent::GoesOn { launch: LAUNCH, failure: Some(text(TASK_DETAIL_BYTES_MAX)) }
+            let failure = Some(text(TASK_DETAIL_BYTES_MAX));
+            FromAgent::GoesOn { launch: LAUNCH, failure, ends: true }
         }
         FromAgent::OutputLost { .. } => {
             FromAgent::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
@@ -292,6 +293,7 @@ fn report(report: FromAgent) -> FromAgent {
         | FromAgent::Foreign(_)
         | FromAgent::Keeper(_)
         | FromAgent::Measured(_)
+        | FromAgent::HasImage { .. }
         | FromAgent::Lease(_)
         | FromAgent::Swapped { .. }) => fixed,
     }
@@ -432,7 +434,8 @@ fn from_keeper(message: FromKeeper) -> FromKeeper {
             FromKeeper::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
         }
         FromKeeper::GoesOn { .. } => {
-            FromKeeper::GoesOn { launch: LAUNCH, failure: Some(text(TASK_DETAIL_BYTES_MAX)) }
+            let failure = Some(text(TASK_DETAIL_BYTES_MAX));
+            FromKeeper::GoesOn { launch: LAUNCH, failure, ends: true }
         }
         FromKeeper::Exchange(part) => FromKeeper::Exchange(exchange(part)),
         // In parts: see below.
