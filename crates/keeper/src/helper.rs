@@ -124,6 +124,8 @@ pub(super) struct Helper {
     link: Option<(Link, Token)>,
     /// Its own group, until that is removed, with the limit on memory there.
     group: Option<(Cgroup, u64)>,
+    /// Whether messages of it wait for the next round.
+    has_more: bool,
 }
 
 impl Job {
@@ -191,6 +193,7 @@ impl Helper {
             report: child.report,
             link: Some((link, token)),
             group: start.group,
+            has_more: false,
         })
     }
 
@@ -209,12 +212,25 @@ impl Helper {
         self.link.take()
     }
 
+    /// Takes note whether messages of it were left for the next round, which comes at once then:
+    /// whether there is room to write to it is watched.
+    pub(super) const fn leave_more(&mut self, has_more: bool) {
+        self.has_more = has_more;
+    }
+
+    /// Whether messages of it wait for the next round.
+    pub(super) const fn has_more(&self) -> bool {
+        self.has_more
+    }
+
     /// Sends what waits.
     pub(super) fn settle(&mut self, context: &Context) {
         let Some((link, token)) = &mut self.link else { return };
         // Where that fails, reading does too.
         let write = link.flush().is_ok() && link.unsent() > 0;
-        context.watches.modify(&*link, *token, Interest { read: true, write });
+        let has_more = self.has_more;
+        let interest = Interest { read: !has_more, write: write || has_more };
+        context.watches.modify(&*link, *token, interest);
     }
 
     /// Hears no more of it.
@@ -311,7 +327,10 @@ impl Helper {
             Some((Cgroup::open(Path::new(OsStr::from_bytes(&path))).ok()?, most))
         };
         let group = handed.group.and_then(open);
-        Ok(Self { kind, pid: handed.pid, report: inherited.take(handed.report)?, link, group })
+        let report = inherited.take(handed.report)?;
+        // Room to write is watched, and so what was left is looked at.
+        let has_more = matches!(kind, Kind::Pmix);
+        Ok(Self { kind, pid: handed.pid, report, link, group, has_more })
     }
 }
 

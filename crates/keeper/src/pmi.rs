@@ -31,6 +31,11 @@ const UNSENT_BYTES_MAX: usize = 16 << 10;
 /// a time.
 const READ_BYTES_MAX: usize = 4 << 10;
 
+/// How many commands of a task are answered before others have their turn. Clients wait for each
+/// answer; the last words of one that has ended are heard whole.
+const COMMANDS_AT_ONCE: usize = 32;
+const COMMANDS_LAST: usize = READ_BYTES_MAX;
+
 /// In tests little, so that two jobs reach it.
 #[cfg(test)]
 const EXCHANGE_USER_BYTES_MAX: usize = 1 << 20;
@@ -49,6 +54,8 @@ struct Connection {
     lines: LineBuffer,
     unsent: Vec<u8>,
     interest: Interest,
+    /// Whether commands may wait in `lines` whose turn comes with the next round.
+    has_more: bool,
 }
 
 /// Why the job is to be ended.
@@ -115,23 +122,40 @@ impl PmiJob {
         }
     }
 
-    /// Answers a task's commands, as many as it reads the answers of; whether it keeps to the
-    /// protocol.
-    fn answer(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
-        loop {
-            let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+    /// Whether commands of a task wait for the next round.
+    fn has_more(&self, index: usize) -> bool {
+        self.connections.get(index).and_then(Option::as_ref).is_some_and(|it| it.has_more)
+    }
+
+    /// Answers a task's commands, as many as it reads the answers of, and so many at most.
+    fn answer(
+        &mut self,
+        index: usize,
+        most: usize,
+        context: &mut Context,
+        effects: &mut Vec<Effect>,
+    ) {
+        for _ in 0..most {
+            let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+            connection.has_more = false;
             if connection.is_behind() {
-                return true;
+                return;
             }
             match connection.lines.next_line() {
                 Ok(Some(line)) => self.server.handle(index, line, &mut context.mpi.names, effects),
-                Ok(None) => return true,
+                Ok(None) => return,
                 Err(error) => {
                     effects.push(Effect::Close { task: index, error });
-                    return true;
+                    return;
                 }
             }
             self.send_replies(effects, context);
+        }
+        if let Some(Some(connection)) = self.connections.get_mut(index) {
+            connection.has_more = true;
+        }
+        if !self.flush(index, context) {
+            self.close(index, context);
         }
     }
 
@@ -178,8 +202,7 @@ impl PmiJob {
     fn flush(&mut self, index: usize, context: &Context) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
         let useful = connection.write();
-        let interest =
-            Interest { read: !connection.is_behind(), write: !connection.unsent.is_empty() };
+        let interest = interest(&connection.unsent, connection.has_more);
         if useful && interest != connection.interest {
             connection.interest = interest;
             context.watches.modify(&connection.stream, connection.token, interest);
@@ -207,6 +230,15 @@ impl Connection {
     }
 }
 
+/// What is waited for. Whether there is room to write shows at once, and so what is left of a
+/// task's commands comes up in the next round.
+const fn interest(unsent: &[u8], has_more: bool) -> Interest {
+    Interest {
+        read: unsent.len() <= UNSENT_BYTES_MAX && !has_more,
+        write: !unsent.is_empty() || has_more,
+    }
+}
+
 /// Makes the connection of a task; returns the task's end of it.
 pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<Stream> {
     let (ours, theirs) = ways::pair()?;
@@ -220,6 +252,7 @@ pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io:
         lines: LineBuffer::new(),
         unsent: Vec::new(),
         interest: Interest::READ,
+        has_more: false,
     };
     let pmi = job.pmi.get_or_insert_with(|| PmiJob::new(&job.launch));
     if let Some(slot) = pmi.connections.get_mut(index) {
@@ -231,12 +264,17 @@ pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io:
 impl Job {
     /// A task spoke to its PMI server, or reads its answers.
     pub(super) fn on_pmi(&mut self, index: usize, reads: bool, context: &mut Context) {
+        self.hear_pmi(index, (reads, COMMANDS_AT_ONCE), context);
+    }
+
+    fn hear_pmi(&mut self, index: usize, (reads, most): (bool, usize), context: &mut Context) {
         let Some(pmi) = &mut self.pmi else { return };
         let mut effects = Vec::new();
         // What waits for it first: then it may be listened to.
         let mut open = pmi.flush(index, context);
+        let reads = reads && (most == COMMANDS_LAST || !pmi.has_more(index));
         open &= !reads || pmi.read(index, context);
-        pmi.answer(index, context, &mut effects);
+        pmi.answer(index, most, context, &mut effects);
         pmi.give_up_barriers(&self.tasks, &mut effects);
         let mut abort = self.carry_out(effects, context);
         let Some(pmi) = &mut self.pmi else { return };
@@ -304,9 +342,9 @@ impl Job {
     /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that
     /// it wants the job ended.
     pub(super) fn hear_last_words(&mut self, index: usize, context: &mut Context) {
-        self.on_pmix(context);
+        self.hear_pmix(usize::MAX, context);
         if self.has_begun_mpi(index) {
-            self.on_pmi(index, true, context);
+            self.hear_pmi(index, (true, COMMANDS_LAST), context);
         }
     }
 

@@ -50,8 +50,15 @@ const MEMORY_BYTES: u64 = 192 << 20;
 const MEMORY_BYTES_PER_TASK: u64 = 64 << 10;
 const MEMORY_BYTES_PER_TASK_HERE: u64 = 128 << 10;
 
+/// How many messages of a server are taken in before others have their turn.
+const HEARD_AT_ONCE: usize = 32;
+
 /// Maximum number of threads of a server: the library starts a few.
 const THREADS_MAX: u64 = 32;
+
+/// The processor time of a server, in processors. It is never suspended: what its user has it
+/// compute is taken from other jobs.
+const PROCESSORS_MAX: u32 = 1;
 
 /// Variables of the user that the library reads.
 const READ_BY_LIBRARY: [&[u8]; 2] = [b"PMIX_MCA_", b"PMIX_PREFIX="];
@@ -161,6 +168,7 @@ impl Job {
         let limited = [
             group.set_memory_limit(memory_bytes).map(drop),
             group.set_process_limit(THREADS_MAX).map(drop),
+            group.set_processor_quota(PROCESSORS_MAX),
             match processors {
                 [] => Ok(()),
                 some => group.set_processors(some).map(drop),
@@ -235,9 +243,19 @@ impl Job {
 
     /// The server has said something, or takes more.
     pub(super) fn on_pmix(&mut self, context: &mut Context) {
-        let Some(link) = self.pmix.as_mut().and_then(|pmix| pmix.helper.link()) else { return };
-        let received = link.receive();
-        loop {
+        self.hear_pmix(HEARD_AT_ONCE, context);
+    }
+
+    /// Takes in so many messages at most. The last words of one that has ended are heard whole.
+    pub(super) fn hear_pmix(&mut self, most: usize, context: &mut Context) {
+        let Some(Pmix { helper, .. }) = &mut self.pmix else { return };
+        // What is there already comes first: no more than that is kept.
+        let has_more = helper.has_more() && most == HEARD_AT_ONCE;
+        let Some(link) = helper.link() else { return };
+        let received = if has_more { Ok(()) } else { link.receive() };
+        let mut count = 0;
+        while count < most {
+            count += 1;
             let Some(Pmix { helper, session, .. }) = &mut self.pmix else { return };
             let Some(link) = helper.link() else { return };
             let heard = match link.next::<FromPmix>() {
@@ -259,7 +277,10 @@ impl Job {
                 }
             }
         }
-        if received.is_err() {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.helper.leave_more(count >= most);
+        }
+        if received.is_err() && count < most {
             // Its end says why.
             return self.drop_pmix_link(context);
         }
@@ -386,7 +407,7 @@ impl Job {
         let reason = pmix.helper.end(end);
         self.count_helper(usage);
         // What it has said last may be a better reason.
-        self.on_pmix(context);
+        self.hear_pmix(usize::MAX, context);
         let has_failed = self.program.is_err() || self.killed;
         if !has_failed && !self.tasks.iter().all(Task::has_ended) {
             self.fail_pmix(&reason, context);

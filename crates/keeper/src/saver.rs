@@ -13,6 +13,7 @@
 
 mod files;
 mod images;
+mod memory;
 mod process;
 mod room;
 

@@ -34,6 +34,19 @@ pub fn protect_daemon() {
     }
 }
 
+/// Raises the score of this process, which a daemon has started, to that of tasks: it does what a
+/// user wants. Its children inherit it.
+///
+/// # Errors
+/// If the score can't be read or written.
+pub fn expose_to_user() -> Result<()> {
+    let own = of(std::process::id())?;
+    match Scores::new(own, own).tasks {
+        tasks if tasks > own => set(tasks),
+        _ => Ok(()),
+    }
+}
+
 /// Sets the score of this process, and of all that share its memory.
 fn set(score: i32) -> Result<()> {
     let path = PathBuf::from("/proc/self/oom_score_adj");

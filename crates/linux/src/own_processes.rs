@@ -121,3 +121,19 @@ fn check(answer: i32) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Has what this process, or the program that it executes, writes beyond a limit fail
+/// (`RLIMIT_FSIZE`), and not end it.
+pub fn fail_beyond_limit() {
+    // SAFETY: no handler is set.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Has all that a process writes to files fail from now on, or end it: see [`fail_beyond_limit`].
+pub fn write_no_more(process: i32) {
+    let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the first pointer is to a value of ours, and the other to none.
+    unsafe {
+        libc::prlimit(process, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut());
+    }
+}

@@ -255,6 +255,15 @@ pub fn descendants(root: i32) -> Result<Vec<i32>> {
     Ok(found)
 }
 
+/// The children of a process, by whichever of its threads. Where the kernel can say so, no other
+/// process is looked at.
+///
+/// # Errors
+/// When `/proc` itself cannot be read.
+pub fn children(pid: i32) -> Result<Vec<i32>> {
+    Ok(Tree::read()?.children(pid))
+}
+
 /// Parents and children: asked of the kernel anew for each process, or, where it was built without
 /// `/proc/PID/task/TID/children`, from one scan of all processes; or known of some processes only.
 pub(crate) enum Tree {

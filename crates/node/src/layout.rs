@@ -5,6 +5,7 @@
 //!   step-0        tasks that were launched together
 //!     rank-3      a task; has its limits, and its own processors
 //! pmix-7-1-0      the PMIx server of launch 1 of job 7, step 0; is never suspended
+//! notify-41-0     the first way in which the notification of event 41 is delivered
 //! ```
 //!
 //! What is to run on while a job is suspended lies beside the job's group, not in it. Earlier
@@ -22,6 +23,9 @@ const TASK: &str = "rank-";
 
 /// How those of PMIx servers do.
 const PMIX: &str = "pmix-";
+
+/// How those of notifications do.
+const NOTIFY: &str = "notify-";
 
 /// The group of the tasks that a job begins with.
 pub const FIRST_STEP: &str = "step-0";
@@ -57,6 +61,17 @@ pub fn is_of_a_helper(name: &str) -> bool {
     name.starts_with(PMIX)
 }
 
+/// The name of the group of a notification's delivery: the number of its event, and which of the
+/// event's ways it is.
+pub fn group_of_notification(event: u64, way: u8) -> String {
+    format!("{NOTIFY}{event}-{way}")
+}
+
+/// Whether the group of a notification's delivery has this name.
+pub fn is_of_a_notification(name: &str) -> bool {
+    name.starts_with(NOTIFY)
+}
+
 /// The name of a task's group.
 pub fn group_of_task(rank: impl Display) -> String {
     format!("{TASK}{rank}")
@@ -85,6 +100,8 @@ mod tests {
         assert_eq!(name, "pmix-7-1-2");
         assert!(is_of_a_helper(&name) && !is_of_a_job(&name));
         assert!(!is_of_a_helper(&group_of_job(7)));
+        let name = group_of_notification(41, 0);
+        assert!(is_of_a_notification(&name) && !is_of_a_helper(&name) && !is_of_a_job(&name));
     }
 
     #[test]

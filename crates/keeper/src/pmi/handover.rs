@@ -1,13 +1,12 @@
 //! The PMI server of a job, as it goes from one program to the next.
 
-use super::{Connection, PmiJob, UNSENT_BYTES_MAX};
+use super::{Connection, PmiJob, interest};
 use crate::context::Context;
 use crate::watch::Watch;
 use serde_bytes::ByteBuf;
 use std::io;
 use std::os::fd::AsRawFd;
 use tutti_linux::inherited::Inherited;
-use tutti_node::link::Interest;
 use tutti_node::platform::ways::Stream;
 use tutti_types::StepKey;
 use tutti_wire::handover::{HandedPmi, HandedPmiLink};
@@ -53,12 +52,12 @@ impl Connection {
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
         let stream = Stream::from(inherited.take(handed.fd)?);
-        // What it says is heard as soon as it has read its answers.
-        let behind = handed.unsent.len() > UNSENT_BYTES_MAX;
-        let interest = Interest { read: !behind, write: !handed.unsent.is_empty() };
-        let token = context.watches.add(&stream, Watch::Pmi(job, index), interest)?;
         let mut lines = LineBuffer::new();
         lines.extend(&handed.lines);
-        Ok(Self { stream, token, lines, unsent: handed.unsent.into_vec(), interest })
+        let (unsent, has_more) = (handed.unsent.into_vec(), !handed.lines.is_empty());
+        // What it says is heard as soon as it has read its answers.
+        let interest = interest(&unsent, has_more);
+        let token = context.watches.add(&stream, Watch::Pmi(job, index), interest)?;
+        Ok(Self { stream, token, lines, unsent, interest, has_more })
     }
 }

@@ -11,7 +11,7 @@
 //! which they have appended since are cut: what was written later is written again. What is cut off
 //! is kept in files beside them.
 
-use super::{files, room};
+use super::{files, memory, room};
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::Flock;
@@ -32,7 +32,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tutti_linux::inherited::Inherited;
-use tutti_linux::own_processes::{become_user_that_restores, mount_own_proc};
+use tutti_linux::own_processes::{
+    become_user_that_restores, fail_beyond_limit, mount_own_proc, write_no_more,
+};
 use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::remove_tree::remove_tree;
 use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Unwanted, read_report};
@@ -65,6 +67,9 @@ const GHOST_LIMIT: &str = "256M";
 /// PIDs that CRIU and its helpers may take while they restore.
 const PIDS_OF_CRIU: u32 = 64;
 
+/// How often it is looked whether there is room for what CRIU writes: twice a second.
+const LOOK: u16 = 500;
+
 /// Maximum length of a log of CRIU that is read.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
@@ -95,6 +100,8 @@ struct Saver {
     wanted: Option<bool>,
     /// Room on the file system, while an image is being made.
     room: Option<Flock<File>>,
+    /// Whether that room was too little for it.
+    is_short: bool,
 }
 
 /// Does what the keeper orders that has started this process; `words`: the directory with the
@@ -132,6 +139,7 @@ pub fn main(words: &[OsString]) -> anyhow::Result<()> {
         criu: None,
         wanted: None,
         room: None,
+        is_short: false,
     };
     saver.keeper.set_nonblocking(true)?;
     saver.begin()?;
@@ -153,6 +161,9 @@ fn run(
     if arguments.first().is_some_and(|word| word == "restore") {
         files::cut(Path::new(&format!("/proc/self/fd/{IMAGE_FD}")), job)?;
     }
+    // A limit that is put on what it writes is an error for it, and not its end: it must let go of
+    // the processes that it saves.
+    fail_beyond_limit();
     let error = Command::new(program).args(arguments).env_clear().exec();
     Err(error).with_context(|| format!("cannot run '{}'", program.display()))
 }
@@ -163,9 +174,15 @@ impl Saver {
             let events = PollFlags::POLLIN;
             let mut watched =
                 [PollFd::new(signals.as_fd(), events), PollFd::new(self.keeper.as_fd(), events)];
-            match poll(&mut watched, PollTimeout::NONE) {
+            let saving = self.criu.filter(|(_, doing)| matches!(doing, Doing::Saves { .. }));
+            match poll(&mut watched, if saving.is_some() { LOOK.into() } else { PollTimeout::NONE })
+            {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if let Some((criu, _)) = saving.filter(|_| room::is_short(&self.kept)) {
+                self.is_short = true;
+                write_no_more(criu);
             }
             while let Ok(Some(_)) = signals.read_signal() {}
             while let Some(pid) = ended_child() {
@@ -212,8 +229,9 @@ impl Saver {
     }
 
     fn say_not_saved(&mut self, error: &anyhow::Error, ends: bool) {
-        self.note_why(error);
+        // First: there may be no room for the reason.
         let _ = remove_tree(&self.kept.join(NEW));
+        self.note_why(error);
         self.room = None;
         // Those that were stopped for it go on.
         let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
@@ -340,8 +358,9 @@ impl Saver {
         let Some(root) = self.root else { return Ok(()) };
         let new = self.kept.join(NEW);
         remove_tree(&new)?;
-        let memory: u64 = numbers()?.into_iter().map(memory_of).sum();
+        let memory = memory::to_save(&numbers()?);
         self.room = Some(room::reserve(&self.kept, NEW, memory)?);
+        self.is_short = false;
         let (uid, gid, _) = self.order.identity;
         DirBuilder::new().mode(0o700).create(&new)?;
         chown(&new, Some(uid), Some(gid))?;
@@ -353,6 +372,12 @@ impl Saver {
     /// CRIU has ended that was to save them.
     fn complete(&self, status: i32, ends: bool) -> anyhow::Result<()> {
         let (new, image, old) = (self.kept.join(NEW), self.kept.join(IMAGE), self.kept.join(OLD));
+        if self.is_short {
+            bail!(
+                "the image is larger than was expected: the file system of '{}' was almost full",
+                self.kept.display()
+            );
+        }
         judge(&new, status)?;
         let numbers = numbers()?;
         if !ends {
@@ -559,21 +584,9 @@ fn free_numbers(taken: &BTreeSet<u32>, end: u32) -> anyhow::Result<u32> {
 }
 
 /// The file `status` of a process; empty if it has ended. A name of a process is any bytes.
-fn read_status(process: &str) -> String {
+pub(super) fn read_status(process: &str) -> String {
     let status = fs::read(format!("{process}/status")).unwrap_or_default();
     String::from_utf8_lossy(&status).into_owned()
-}
-
-/// What a process has in memory that is no file's, in bytes; nothing for a thread.
-fn memory_of(process: u32) -> u64 {
-    let status = read_status(&format!("/proc/{process}"));
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kib.unwrap_or(0) << 10
-    };
-    let is_process = status.lines().any(|line| line == format!("Tgid:\t{process}"));
-    if is_process { of("RssAnon:") + of("RssShmem:") + of("VmSwap:") } else { 0 }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! A saver that begins an image notes its size in a file that it holds locked until the image is
 //! whole. The others count what it has yet to write. The kernel drops the lock of one that is
 //! killed. While a saver looks for room, it locks the directory of all images.
+//!
+//! A size is a guess. So while CRIU writes, it is looked whether the reserve is still free.
 
 use super::images::JOB;
 use anyhow::{Context, ensure};
@@ -54,6 +56,12 @@ pub(super) fn reserve(kept: &Path, new: &str, memory: u64) -> anyhow::Result<Flo
     room.set_len(0)?;
     room.write_all(needed.to_string().as_bytes())?;
     Flock::lock(room, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+}
+
+/// Whether less is free on the file system of images than has to stay so: what was expected of an
+/// image that is being made was too little, or others have taken the room.
+pub(super) fn is_short(kept: &Path) -> bool {
+    statvfs(kept).is_ok_and(|found| found.blocks_available() < found.blocks() / RESERVE)
 }
 
 /// Waits for a lock, up to 1 s. A saver may be suspended while it has it: the look for room is then

@@ -32,6 +32,9 @@ const WAYS: [Words; 3] = [
     Words { name: "cpu.shares", yielding: "2", ordinary: "1024" },
 ];
 
+/// The time for which a quota of processor time holds: the kernel's own.
+const PERIOD_US: u64 = 100_000;
+
 impl Cgroup {
     /// Makes it possible that the group makes way: where a controller of v1 does it, only for
     /// processes that are started later. Nothing changes yet.
@@ -52,6 +55,28 @@ impl Cgroup {
         let Weight { path, file, words } = self.weight()?;
         let word = if yielding { words.yielding } else { words.ordinary };
         file.write_all_at(word.as_bytes(), 0).map_err(Error::file("write", path))
+    }
+
+    /// Bounds the processor time of all processes here and below together to that of so many
+    /// processors. Where a controller of v1 does it, only those that are started later count.
+    ///
+    /// # Errors
+    /// As [`Cgroup::prepare_to_yield`].
+    pub fn set_processor_quota(&self, processors: u32) -> Result<()> {
+        let directory = self.top.weigh(&self.path)?;
+        let quota_us = u64::from(processors).saturating_mul(PERIOD_US);
+        let words = match directory == self.path {
+            true => vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))],
+            false => vec![
+                ("cpu.cfs_period_us", PERIOD_US.to_string()),
+                ("cpu.cfs_quota_us", quota_us.to_string()),
+            ],
+        };
+        for (name, word) in words {
+            let path = directory.join(name);
+            fs::write(&path, word).map_err(Error::file("write", &path))?;
+        }
+        Ok(())
     }
 
     fn weight(&self) -> Result<&Weight> {

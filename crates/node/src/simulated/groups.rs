@@ -215,6 +215,10 @@ impl Cgroup {
         ask!(self, group => group.set_process_limit(count), (_machine, _path) => Ok(LimitBy::V2))
     }
 
+    pub fn set_processor_quota(&self, processors: u32) -> Result<()> {
+        ask!(self, group => group.set_processor_quota(processors), (_machine, _path) => Ok(()))
+    }
+
     pub fn set_processors(&self, processors: &[u32]) -> Result<LimitBy> {
         ask!(self, group => group.set_processors(processors), (_machine, path) => {
             let path = path.clone();

@@ -1,6 +1,7 @@
 //! One delivery, by a process of its own that becomes the job's user first: a command, a mail
 //! program, or an HTTP request. It has nothing of the instance.
 
+use super::bounds::Entrance;
 use super::message::Message;
 use super::webhook;
 use anyhow::Context;
@@ -10,6 +11,7 @@ use std::ffi::{CString, OsString};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use tutti_node::exit::Exit;
 use tutti_wire::notify::NotifyWay;
@@ -23,6 +25,11 @@ pub(super) const FINAL: u8 = 3;
 /// The longest order.
 const ORDER_BYTES_MAX: u64 = 64 << 10;
 
+/// The most that is kept of what a program says on its standard error, and how long it is waited
+/// for that after the program's end: something that it has started may hold the pipe.
+const HEARD_BYTES_MAX: u64 = 512;
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
 /// The variable that names the mail program of the site.
 const MAIL_PROGRAM: &str = "TUTTI_SENDMAIL";
 
@@ -32,6 +39,7 @@ const MAIL_PROGRAMS: [&str; 2] = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
 /// What a delivery reads from its standard input.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
+    pub(super) entrance: Entrance,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) user: String,
@@ -52,7 +60,8 @@ pub(crate) fn deliver() -> anyhow::Result<Exit> {
     std::io::stdin().take(ORDER_BYTES_MAX).read_to_end(&mut text)?;
     let order: Order = serde_json::from_slice(&text).context("that is no delivery")?;
     let until = Instant::now() + Duration::from_millis(order.time_ms);
-    let home = match become_user(&order) {
+    let entered = order.entrance.enter(order.uid).context("cannot limit this delivery");
+    let home = match entered.and_then(|()| become_user(&order)) {
         Ok(home) => home,
         Err(error) => return Ok(said(&format!("{error:#}"), FINAL)),
     };
@@ -144,7 +153,8 @@ fn mail_program() -> anyhow::Result<PathBuf> {
 
 /// Runs a program with this input. The notifier ends it if it takes too long.
 fn run(mut command: Command, input: &str) -> anyhow::Result<()> {
-    let mut child = command.spawn().context("it can't be started")?;
+    let mut child = command.stderr(Stdio::piped()).spawn().context("it can't be started")?;
+    let heard = child.stderr.take().map(listen);
     if let Some(mut to) = child.stdin.take() {
         match to.write_all(input.as_bytes()) {
             // It may read nothing.
@@ -153,6 +163,48 @@ fn run(mut command: Command, input: &str) -> anyhow::Result<()> {
         }
     }
     let status = child.wait()?;
-    anyhow::ensure!(status.success(), "it ended with {status}");
-    Ok(())
+    if status.success() {
+        return Ok(());
+    }
+    let said = heard.and_then(|heard| heard.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    match said.trim() {
+        "" => anyhow::bail!("it ended with {status}"),
+        said => anyhow::bail!("it ended with {status}: {said}"),
+    }
+}
+
+/// Reads what a program says on its standard error, for as long as it does; gives the begin of it
+/// when it is silent for good, or has said that much.
+fn listen(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (tell, heard) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = from.by_ref().take(HEARD_BYTES_MAX).read_to_end(&mut said);
+        let _ = tell.send(said);
+        // It must not be stopped by a pipe that is full.
+        let _ = std::io::copy(&mut from, &mut std::io::sink());
+    });
+    heard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_line(line: &str) -> anyhow::Result<()> {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(line).stdin(Stdio::piped());
+        run(command, "input")
+    }
+
+    #[test]
+    fn a_program_may_say_much_and_the_begin_of_it_is_kept() {
+        run_line("head -c 3000000 /dev/zero | tr '\\0' x >&2").unwrap();
+        let said = |line: &str| run_line(line).unwrap_err().to_string();
+        let long = said("echo begin >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 3");
+        assert!(long.starts_with("it ended with exit status: 3: begin\nxxx"), "{long:.100}");
+        assert!(long.len() < 1 << 10, "{}", long.len());
+        assert_eq!(said("exit 4"), "it ended with exit status: 4");
+    }
 }

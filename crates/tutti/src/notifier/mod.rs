@@ -2,13 +2,14 @@
 //! when the first job asks for one.
 //!
 //! It reads the stream of events and delivers each `job_notification`. Every delivery is a process
-//! of the job's user ([`mod@deliver`]), with a bounded time. So a command, a mail program or a web
-//! server that hangs holds up nothing, and no URL reaches what its user could not.
+//! of the job's user ([`mod@deliver`]), with bounds ([`mod@bounds`]). So a command, a mail program
+//! or a web server that hangs holds up nothing, and no URL reaches what its user could not.
 //!
 //! A thread reads the events; this one keeps what is outstanding ([`Outstanding`]) and the place in
 //! the stream ([`place`]), and starts and ends the processes. The controller knows nothing of it:
 //! it only answers a reader.
 
+mod bounds;
 mod children;
 mod deliver;
 mod message;
@@ -113,7 +114,7 @@ pub(crate) fn main(instance: &Instance) -> anyhow::Result<()> {
     let mut notifier = Notifier {
         place,
         outstanding: Outstanding::default(),
-        children: Children::default(),
+        children: Children::new(instance.cgroup_name()),
         settings: Settings::asked().unwrap_or_default(),
         asked_at: Instant::now(),
     };
@@ -196,7 +197,7 @@ impl Notifier {
 
     fn wait_at_most(&self) -> Duration {
         const LONG: Duration = Duration::from_secs(3600);
-        match self.children.is_empty() {
+        match self.children.are_at_rest() {
             true => self.outstanding.due_in().unwrap_or(LONG),
             false => LOOK,
         }

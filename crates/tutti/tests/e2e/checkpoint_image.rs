@@ -2,7 +2,8 @@
 //!
 //! The CRIU of these tests is a script. It fails, or stands still, where there is a file `broken`
 //! or `slow`, fails late and once where there is one `late`, and waits until there is none `wait`;
-//! otherwise it is the real one that `tests/install-deps --criu` has unpacked.
+//! otherwise it is the real one that `tests/install-deps --criu` has unpacked,
+//! after a while where there is a file `tardy`.
 
 use crate::harness::{Done, Instance, NOBODY, Running, eventually, processes};
 use crate::recovery::{kill_daemon, send};
@@ -37,7 +38,7 @@ fn up(instance: &Instance) {
              [ ! -e {work}/slow ] || exec sleep $(cat {work}/slow)\n\
              [ ! -e {work}/late ] || {{ touch {work}/begun; sleep 2; rm {work}/late; exit 1; }}\n\
              while [ -e {work}/wait ]; do touch {work}/begun; sleep 0.05; done\n\
-             exec {shown} \"$@\"\n"
+             [ ! -e {work}/tardy ] || sleep 2\nexec {shown} \"$@\"\n"
         ),
     );
     let mut command = instance.command(&["up"]);
@@ -166,6 +167,36 @@ fn a_tree_of_processes_keeps_its_pipe_its_orphan_and_its_signals() {
     eventually("all end", || instance.nappers().is_empty().then_some(()));
     expect_all_numbers(&read(&instance, "piped"));
     has_no_image(&images(&instance, 1));
+}
+
+#[test]
+fn an_image_that_finds_less_room_than_was_expected_is_given_up_and_its_job_goes_on() {
+    let instance = Instance::new();
+    let room = instance.dir.join("images");
+    fs::create_dir_all(&room).unwrap();
+    fs::set_permissions(&instance.dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let mount = crate::disk::Mount::tmpfs(&room, "size=64m,mode=711");
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    touch(&instance, "tardy");
+    let asked = instance.start(&["checkpoint", "1"]);
+    let new = images(&instance, 1).join("kept/new");
+    eventually("an image is begun", || new.exists().then_some(()));
+    let filler = room.join("filler");
+    // Less is free than 5 %.
+    fs::write(&filler, vec![0; 62 << 20]).unwrap();
+    let done = asked.wait().expect(1);
+    done.says("job 1 could not be saved, and goes on: the image is larger than was expected");
+    fs::remove_file(filler).unwrap();
+    fs::remove_file(instance.work.join("tardy")).unwrap();
+    goes_on(&instance, "out");
+    instance.tutti(&["checkpoint", "1"]).expect(0);
+    goes_on(&instance, "out");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    has_no_image(&images(&instance, 1));
+    drop(mount);
 }
 
 #[test]

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A file system of its own, as long as this lives.
-struct Mount(PathBuf);
+pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    fn tmpfs(at: &Path, options: &str) -> Self {
+    pub(crate) fn tmpfs(at: &Path, options: &str) -> Self {
         needs_root("a mount");
         fs::create_dir_all(at).unwrap();
         let mut mount = Command::new("mount");

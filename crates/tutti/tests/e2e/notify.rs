@@ -138,6 +138,71 @@ fn a_notifying_command_runs_as_the_jobs_user_and_leaves_nothing() {
     assert_eq!(text(&instance, "ids").lines().count(), 5, "{}", text(&instance, "ids"));
 }
 
+/// Leaves a process behind that goes on as another one, again and again, each in a session of its
+/// own: all that it leaves is to be reaped.
+const CHAIN: &str = "import os, time
+end = time.monotonic() + 20
+if os.fork() == 0:
+    while time.monotonic() < end:
+        try:
+            if os.fork() > 0: os._exit(0)
+            os.setsid()
+        except OSError: time.sleep(0.01)
+    os._exit(0)
+";
+
+#[test]
+fn a_notifying_command_has_bounds_and_what_it_leaves_is_reaped() {
+    let instance = Instance::of_the_system().up();
+    instance.tutti(&["params", "notify_tries=1"]).expect(0);
+    let notify = |line: &str| {
+        let words = ["submit", "--parsable", "--notify-command", line, "-o", "/dev/null", "true"];
+        Running::start(instance.command_as(Some(NOBODY), &words)).wait().expect(0);
+    };
+    let says = |text: &str| eventually(text, || instance.log().contains(text).then_some(()));
+    let at = |name: &str| path(&instance, name);
+    let wait = |name: &str| {
+        eventually(name, || Some(text(&instance, name)).filter(|it| it.ends_with('\n')))
+    };
+    // What it says is read, and the begin of it is kept.
+    let much = "echo too much >&2; head -c 30000000 /dev/zero | tr '\\0' x >&2";
+    notify(&format!("{much}; stat -Lc %F /proc/self/fd/2 > {}; exit 7", at("kind")));
+    says("it ended with exit status: 7: too much xxx");
+    assert_eq!(wait("kind"), "fifo\n");
+    // Processes and memory.
+    let many = "i=0; while [ $i -lt 200 ]; do sleep 20 & i=$((i + 1)); done";
+    notify(&format!("cat /proc/self/cgroup > {}; {many}; echo all > {}", at("groups"), at("all")));
+    says("fork");
+    assert!(wait("groups").contains("/notify-"), "a group of its own");
+    assert!(!instance.work.join("all").exists(), "200 processes");
+    let tail = at("tail");
+    notify(&format!(
+        "head -c 500000000 /dev/zero | tail; s=$?; echo $s $(cat /proc/self/oom_score_adj) > {tail}"
+    ));
+    let said = wait("tail");
+    let (status, score) = said.trim().split_once(' ').unwrap();
+    assert_eq!(status, "137", "more memory than it may have");
+    assert!(score.parse::<i32>().unwrap() >= 0, "it ends before any daemon: {score}");
+    // What is left when it has ended.
+    fs::write(instance.work.join("chain.py"), CHAIN).unwrap();
+    notify(&format!("python3 {}; echo done > {}", at("chain.py"), at("chained")));
+    wait("chained");
+    let notifier = instance.daemon("notifier");
+    eventually("the end of all processes, and of their groups", || {
+        let children = fs::read_to_string(format!("/proc/{notifier}/task/{notifier}/children"));
+        children.unwrap().trim().is_empty().then_some(())
+    });
+    let has_group = |name: &str| name.starts_with("notify-");
+    let top = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+    for subtree in top.iter().map(|top| top.join(crate::audit::cgroup_name(&instance.dir, 0))) {
+        eventually("the end of their groups", || {
+            let groups = fs::read_dir(&subtree).into_iter().flatten().flatten();
+            let mut names = groups.map(|it| it.file_name().to_string_lossy().into_owned());
+            (!names.any(|name| has_group(&name))).then_some(())
+        });
+    }
+}
+
 #[test]
 fn mail_goes_through_sendmail_also_from_lines_of_sbatch() {
     let instance = Instance::new();

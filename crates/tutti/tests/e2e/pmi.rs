@@ -44,6 +44,38 @@ fn an_abort_by_pmi_2_ends_the_job_with_its_words() {
     assert!(done.err.contains("the result is wrong; it ends"), "{}", done.err);
 }
 
+/// Asks for many things at once, and reads the answers later; the last of it is an abort.
+const HASTY: &str = "import os, socket, time
+pmi = socket.socket(fileno=int(os.environ['PMI_FD']))
+heard = b''
+def hear(count):
+    global heard
+    while heard.count(b'\\n') < count: heard += pmi.recv(65536)
+    lines, heard = heard.splitlines(), b''
+    return lines
+pmi.sendall(b'cmd=init pmi_version=1 pmi_subversion=1\\n')
+hear(1)
+pmi.sendall(b''.join(b'cmd=put key=k%04d value=\\n' % n for n in range(1500)))
+hear(1500)
+for first in range(0, 1500, 300):
+    asked = range(first, first + 300)
+    pmi.sendall(b''.join(b'cmd=getbyidx idx=%d\\n' % n for n in asked))
+    found = hear(300)
+    assert all(b' key=k%04d ' % n in line for n, line in zip(asked, found)), found
+pmi.sendall(b'cmd=getbyidx idx=700\\n')
+print(hear(1)[0].decode(), flush=True)
+pmi.sendall(b'cmd=put key=again value=\\n' * 100 + b'cmd=abort exitcode=9\\n')
+time.sleep(60)
+";
+
+#[test]
+fn what_a_task_asks_at_once_is_answered_in_order_over_several_rounds() {
+    let instance = Instance::new().up();
+    fs::write(instance.work.join("hasty.py"), HASTY).unwrap();
+    let done = instance.tutti(&["run", "-n", "1", "python3", "hasty.py"]).expect(9);
+    assert!(done.text().contains("rc=-2 reason=no_more_keyvals"), "{}", done.text());
+}
+
 /// What a process has in memory, in KiB.
 fn resident(pid: i32) -> u64 {
     status_of(pid, "VmRSS").unwrap().trim_end_matches(" kB").trim().parse().unwrap()

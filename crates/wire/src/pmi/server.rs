@@ -26,7 +26,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Bound::{Excluded, Unbounded};
+use core::ops::Bound::{Excluded, Included, Unbounded};
 use exchanges::Sent;
 use second::{Asked, Second};
 use serde::{Deserialize, Serialize};
@@ -161,6 +161,8 @@ struct Task {
     spawning: Spawning,
     /// What it waits for, if it speaks PMI-2.
     second: Option<Asked>,
+    /// The index that it has asked for last with [`Command::GetByIndex`], and the key there.
+    cursor: Option<(u32, Vec<u8>)>,
 }
 
 /// The server of one job on one node. Written as it is for a keeper that takes another's place: a
@@ -185,8 +187,6 @@ pub struct Server {
     fresh: BTreeSet<Vec<u8>>,
     /// Barriers that this node has completed, the latest of each group and tag.
     sent: BTreeMap<Barrier, Sent>,
-    /// Where [`Command::GetByIndex`] goes on: an index, and the key before it.
-    cursor: Option<(u32, Vec<u8>)>,
     /// The local tasks that wait.
     barriers: BTreeMap<Barrier, BTreeSet<usize>>,
     /// How often the barriers of each group and tag have opened.
@@ -232,7 +232,6 @@ impl Server {
             is_full: false,
             fresh: BTreeSet::new(),
             sent: BTreeMap::new(),
-            cursor: None,
             barriers: BTreeMap::new(),
             rounds: BTreeMap::new(),
             universe: spec.universe.max(spec.size),
@@ -297,7 +296,7 @@ impl Server {
             Command::GetMyKvsname => Answer::done("my_kvsname").text("kvsname", &self.space_name),
             Command::Put { space, key, value } => self.put(task, (space, key, value), out),
             Command::Get { space, key } => self.get(space, key),
-            Command::GetByIndex { space, index } => self.get_by_index(space, index),
+            Command::GetByIndex { space, index } => self.get_by_index(task, space, index),
             Command::CreateKvs => self.create_space(),
             Command::DestroyKvs { space } => self.destroy_space(space),
             Command::PublishName { service, port } => self.publish(names, service, port),
@@ -439,21 +438,25 @@ impl Server {
         Some(ranks.join(",")).filter(|text| text.len() <= VALUE_BYTES_MAX)
     }
 
-    /// Clients ask for one index after the other. The place is kept, so that each answer takes the
-    /// same time.
-    fn get_by_index(&mut self, space: Option<&[u8]>, index: u32) -> Answer {
+    /// Clients ask for one index after the other, from 0 on. The place of each task is kept, and so
+    /// every answer takes the same time. To count up to another index would take as long as there
+    /// are keys: there is none.
+    fn get_by_index(&mut self, task: usize, space: Option<&[u8]>, index: u32) -> Answer {
         const RESPONSE: &str = "getbyidx_results";
-        let cursor = self.cursor.take();
+        let cursor = self.tasks[task].cursor.take();
         let Some(entries) = self.spaces.get(space.unwrap_or(&self.space_name)) else {
             return Answer::new(RESPONSE, -1).text("reason", b"kvsname_not_found");
         };
-        let found = match cursor.filter(|(at, _)| *at == index) {
-            Some((_, before)) => entries.range((Excluded(before), Unbounded)).next(),
-            None => entries.iter().nth(index as usize),
+        let from = match cursor {
+            _ if index == 0 => Some(Unbounded),
+            Some((at, key)) if index == at => Some(Included(key)),
+            Some((at, key)) if at.checked_add(1) == Some(index) => Some(Excluded(key)),
+            _ => None,
         };
+        let found = from.and_then(|from| entries.range((from, Unbounded)).next());
         match found {
             Some((key, value)) => {
-                self.cursor = index.checked_add(1).map(|next| (next, key.clone()));
+                self.tasks[task].cursor = Some((index, key.clone()));
                 Answer::new(RESPONSE, 0)
                     .number("nextidx", u64::from(index) + 1)
                     .text("key", key)

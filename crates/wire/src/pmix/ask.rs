@@ -154,7 +154,7 @@ impl Ask {
 /// What a text or a list takes beside its content, about.
 pub(super) const EACH: usize = 64;
 
-fn members_bytes(members: &[Members]) -> usize {
+pub(super) fn members_bytes(members: &[Members]) -> usize {
     members.iter().map(|it| it.space.len() + 4 * it.ranks.len() + EACH).sum()
 }
 

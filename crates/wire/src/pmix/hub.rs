@@ -9,9 +9,10 @@
 
 use super::ask::{
     ALL_RANKS, Answer, Ask, EACH, Found, MODEX_BYTES_MAX, Meeting, Members, Refused, Value,
+    members_bytes,
 };
 use super::{PmixSpace, ToPmix};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -39,16 +40,39 @@ const WAIT_S_MAX: u32 = 600;
 /// Messages for PMIx servers, in order.
 pub type Out = Vec<(StepKey, ToPmix)>;
 
+/// What the jobs of a node have published.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Published {
+    names: BTreeMap<(JobId, ByteBuf), Name>,
+    /// How many of a job.
+    of_job: BTreeMap<JobId, usize>,
+    /// Length of the names and values of a user.
+    of_user: BTreeMap<UserId, usize>,
+}
+
+/// The lookups that wait, by their numbers: in the order in which they came.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Lookups {
+    all: BTreeMap<u64, Lookup>,
+    so_far: u64,
+    /// Which of them name each name.
+    by_name: BTreeMap<(JobId, ByteBuf), BTreeSet<u64>>,
+    /// When the wait of each is over.
+    due: BTreeSet<(u64, u64)>,
+}
+
 /// The PMIx servers of a node's jobs, and what they have asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Hub {
     steps: BTreeMap<StepKey, Served>,
-    names: BTreeMap<(JobId, ByteBuf), Name>,
-    lookups: Vec<Lookup>,
+    published: Published,
+    lookups: Lookups,
     meetings: Vec<Gathering>,
     fetches: BTreeMap<u32, Fetch>,
     fetches_so_far: u32,
     spawns: Vec<Spawning>,
+    /// Length of what waits for each step.
+    waiting: BTreeMap<StepKey, usize>,
 }
 
 /// A step whose PMIx server is ready.
@@ -61,6 +85,7 @@ struct Served {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Name {
     step: StepKey,
+    user: UserId,
     rank: u32,
     value: Value,
     once: bool,
@@ -73,6 +98,8 @@ type Asker = (StepKey, u32);
 struct Lookup {
     asker: Asker,
     names: Vec<ByteBuf>,
+    /// How many of its names are not published, each counted once.
+    missing: usize,
     bytes: usize,
     until_ns: u64,
 }
@@ -84,7 +111,6 @@ struct Gathering {
     members: Vec<Members>,
     steps: Vec<StepKey>,
     came: Vec<(Asker, ByteBuf)>,
-    bytes: usize,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,6 +142,132 @@ fn serves(space: &PmixSpace, rank: u32) -> bool {
     rank == ALL_RANKS || (first..first + tasks).contains(&u64::from(rank))
 }
 
+impl Published {
+    /// Takes in names, if there is room for all of them.
+    fn add(
+        &mut self,
+        (step, user, rank): (StepKey, UserId, u32),
+        names: Vec<(ByteBuf, Value)>,
+        once: bool,
+    ) -> Result<(), Refused> {
+        let job = step.job;
+        let mut given: Vec<&ByteBuf> = names.iter().map(|(name, _)| name).collect();
+        given.sort_unstable();
+        given.dedup();
+        let is_taken = |name: &&ByteBuf| self.has(job, name);
+        if given.len() < names.len() || given.iter().any(is_taken) {
+            return Err(Refused::Taken);
+        }
+        let more: usize = names.iter().map(|(name, value)| published_bytes(name, value)).sum();
+        let of_job = self.of_job.get(&job).copied().unwrap_or(0) + names.len();
+        let of_user = self.of_user.get(&user).copied().unwrap_or(0) + more;
+        if of_job > NAMES_PER_JOB_MAX || of_user > NAMES_USER_BYTES_MAX {
+            return Err(Refused::NoRoom);
+        }
+        if !names.is_empty() {
+            self.of_job.insert(job, of_job);
+            self.of_user.insert(user, of_user);
+        }
+        for (name, value) in names {
+            self.names.insert((job, name), Name { step, user, rank, value, once });
+        }
+        Ok(())
+    }
+
+    fn has(&self, job: JobId, name: &ByteBuf) -> bool {
+        self.get(job, name).is_some()
+    }
+
+    fn get(&self, job: JobId, name: &ByteBuf) -> Option<&Name> {
+        self.names.get(&(job, name.clone()))
+    }
+
+    /// Takes back those of a step's names that are meant; which.
+    fn take_back(
+        &mut self,
+        step: StepKey,
+        is_meant: impl Fn(&ByteBuf, &Name) -> bool,
+    ) -> Vec<ByteBuf> {
+        let of_job = self.names.range((step.job, ByteBuf::new())..);
+        let of_job = of_job.take_while(|((job, _), _)| *job == step.job);
+        let meant = of_job.filter(|((_, name), it)| it.step == step && is_meant(name, it));
+        let meant: Vec<ByteBuf> = meant.map(|((_, name), _)| name.clone()).collect();
+        meant.iter().for_each(|name| self.remove(step.job, name));
+        meant
+    }
+
+    fn remove(&mut self, job: JobId, name: &ByteBuf) {
+        let key = (job, name.clone());
+        let Some(gone) = self.names.remove(&key) else { return };
+        subtract(&mut self.of_job, job, 1);
+        subtract(&mut self.of_user, gone.user, published_bytes(name, &gone.value));
+    }
+}
+
+impl Lookups {
+    fn add(&mut self, lookup: Lookup) {
+        let (job, number) = (lookup.asker.0.job, self.so_far);
+        self.so_far += 1;
+        for name in &lookup.names {
+            self.by_name.entry((job, name.clone())).or_default().insert(number);
+        }
+        self.due.insert((lookup.until_ns, number));
+        self.all.insert(number, lookup);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Lookup> {
+        let lookup = self.all.remove(&number)?;
+        self.due.remove(&(lookup.until_ns, number));
+        for name in &lookup.names {
+            let key = (lookup.asker.0.job, name.clone());
+            if let Some(numbers) = self.by_name.get_mut(&key) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    self.by_name.remove(&key);
+                }
+            }
+        }
+        Some(lookup)
+    }
+
+    /// A name of a job is published, or is not any more. The lookups that miss nothing now.
+    fn note(&mut self, job: JobId, name: &ByteBuf, is_there: bool) -> Vec<u64> {
+        let mut whole = Vec::new();
+        for number in self.by_name.get(&(job, name.clone())).into_iter().flatten() {
+            let Some(lookup) = self.all.get_mut(number) else { continue };
+            if !is_there {
+                lookup.missing += 1;
+                continue;
+            }
+            lookup.missing = lookup.missing.saturating_sub(1);
+            if lookup.missing == 0 {
+                whole.push(*number);
+            }
+        }
+        whole
+    }
+}
+
+/// Length of what is published under a name.
+fn published_bytes(name: &ByteBuf, value: &Value) -> usize {
+    name.len() + value.bytes.len()
+}
+
+/// Length of what a step says in a meeting.
+fn meeting_bytes(members: &[Members], data: &ByteBuf) -> usize {
+    members_bytes(members) + data.len()
+}
+
+/// Takes something away from a sum. What has none left is forgotten.
+fn subtract<K: Ord>(sums: &mut BTreeMap<K, usize>, key: K, less: usize) {
+    if let Some(sum) = sums.get_mut(&key) {
+        *sum = sum.saturating_sub(less);
+        if *sum == 0 {
+            sums.remove(&key);
+        }
+    }
+}
+
 impl Hub {
     /// The PMIx server of a step is ready: the others of the job learn of the step, and it of
     /// theirs.
@@ -139,12 +291,21 @@ impl Hub {
     pub fn remove(&mut self, step: StepKey, out: &mut Out) {
         self.fail_child(step, out);
         let Some(served) = self.steps.remove(&step) else { return };
-        self.names.retain(|_, name| name.step != step);
-        self.lookups.retain(|it| it.asker.0 != step);
+        for name in self.published.take_back(step, |_, _| true) {
+            self.lookups.note(step.job, &name, false);
+        }
+        let of_step = self.lookups.all.iter().filter(|(_, it)| it.asker.0 == step);
+        for number in of_step.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.lookups.remove(number);
+        }
         self.spawns.retain(|it| it.asker.0 != step);
+        let waiting = &mut self.waiting;
         self.meetings.retain(|it| {
             let is_over = it.steps.contains(&step);
             if is_over {
+                it.came.iter().for_each(|(asker, data)| {
+                    subtract(waiting, asker.0, meeting_bytes(&it.members, data));
+                });
                 let others = it.came.iter().filter(|(asker, _)| asker.0 != step);
                 others.for_each(|(asker, _)| refuse(*asker, Refused::Ended, out));
             }
@@ -156,6 +317,7 @@ impl Hub {
             }
             it.owner != step && it.asker.0 != step
         });
+        self.waiting.remove(&step);
         for (&other, _) in self.of_job(step.job) {
             out.push((other, ToPmix::Gone { space: served.space.name.clone() }));
         }
@@ -174,13 +336,7 @@ impl Hub {
         }
         let bytes = ask.bytes();
         match ask {
-            Ask::Publish { names, once } => {
-                match self.publish(asker.0, rank, names, once) {
-                    Ok(()) => answer(asker, Answer::Done, out),
-                    Err(why) => refuse(asker, why, out),
-                }
-                self.look_up_again(asker.0.job, out);
-            }
+            Ask::Publish { names, once } => self.publish(asker, rank, (names, once), out),
             Ask::Lookup { names, wait_s } => {
                 let until_ns = wait_s.map(|wait_s| {
                     let wait_s = if wait_s == 0 { WAIT_S_MAX } else { wait_s.min(WAIT_S_MAX) };
@@ -190,7 +346,7 @@ impl Hub {
             }
             Ask::Unpublish { names } => self.unpublish(asker, rank, &names, out),
             Ask::Meet { meeting, members, data } => {
-                self.meet(asker, (meeting, members), (data, bytes), out);
+                self.meet(asker, (meeting, members), data, out);
             }
             Ask::Modex { space, rank } => self.fetch(asker, &space, rank, out),
             Ask::Spawn { .. } => refuse(asker, Refused::NotSupported, out),
@@ -198,7 +354,7 @@ impl Hub {
     }
 
     fn of_job(&self, job: JobId) -> impl Iterator<Item = (&StepKey, &Served)> {
-        self.steps.iter().filter(move |(step, _)| step.job == job)
+        self.steps.range(StepKey::first(job)..).take_while(move |(step, _)| step.job == job)
     }
 
     /// The step of a job that has this name space.
@@ -207,55 +363,67 @@ impl Hub {
         of_job.find(|(_, it)| it.space.name == space).map(|(step, served)| (*step, served))
     }
 
-    /// What waits for a step, in bytes.
-    fn waiting_bytes(&self, step: StepKey) -> usize {
-        let lookups = self.lookups.iter().filter(|it| it.asker.0 == step).map(|it| it.bytes);
-        let is_its = |it: &&Gathering| it.came.iter().any(|(asker, _)| asker.0 == step);
-        let meetings = self.meetings.iter().filter(is_its).map(|it| it.bytes);
-        lookups.chain(meetings).sum()
+    /// Takes note that something waits for a step; whether there is room.
+    fn note_waiting(&mut self, step: StepKey, bytes: usize) -> bool {
+        let sum = self.waiting.get(&step).copied().unwrap_or(0) + bytes;
+        if sum > WAITING_BYTES_MAX {
+            return false;
+        }
+        self.waiting.insert(step, sum);
+        true
     }
 
     fn publish(
         &mut self,
-        step: StepKey,
+        asker: Asker,
         rank: u32,
-        names: Vec<(ByteBuf, Value)>,
-        once: bool,
-    ) -> Result<(), Refused> {
-        let job = step.job;
-        let user = self.steps.get(&step).map(|served| served.user).ok_or(Refused::Ended)?;
-        let mut given: Vec<&ByteBuf> = names.iter().map(|(name, _)| name).collect();
-        given.sort_unstable();
-        given.dedup();
-        let is_taken = |name: &&ByteBuf| self.names.contains_key(&(job, (*name).clone()));
-        if given.len() < names.len() || given.iter().any(is_taken) {
-            return Err(Refused::Taken);
+        (names, once): (Vec<(ByteBuf, Value)>, bool),
+        out: &mut Out,
+    ) {
+        let (step, job) = (asker.0, asker.0.job);
+        let Some(user) = self.steps.get(&step).map(|served| served.user) else {
+            return refuse(asker, Refused::Ended, out);
+        };
+        let given: Vec<ByteBuf> = names.iter().map(|(name, _)| name.clone()).collect();
+        if let Err(why) = self.published.add((step, user, rank), names, once) {
+            return refuse(asker, why, out);
         }
-        let size = |name: &ByteBuf, value: &Value| name.len() + value.bytes.len();
-        let is_users = |name: &Name| self.steps.get(&name.step).is_some_and(|it| it.user == user);
-        let of_user = self.names.iter().filter(|(_, it)| is_users(it));
-        let of_user: usize = of_user.map(|((_, name), it)| size(name, &it.value)).sum();
-        let more: usize = names.iter().map(|(name, value)| size(name, value)).sum();
-        let of_job = self.names.keys().filter(|(of, _)| *of == job).count();
-        if of_job + names.len() > NAMES_PER_JOB_MAX || of_user + more > NAMES_USER_BYTES_MAX {
-            return Err(Refused::NoRoom);
+        answer(asker, Answer::Done, out);
+        let whole = given.iter().flat_map(|name| self.lookups.note(job, name, true));
+        let whole: BTreeSet<u64> = whole.collect();
+        self.answer_whole(&whole, out);
+    }
+
+    /// Answers lookups that miss nothing any more. One that was read once may be missing again.
+    fn answer_whole(&mut self, whole: &BTreeSet<u64>, out: &mut Out) {
+        let mut left = FOUND_AT_ONCE_BYTES_MAX;
+        for number in whole {
+            if self.lookups.all.get(number).is_none_or(|it| it.missing > 0) {
+                continue;
+            }
+            let Some(Lookup { asker, names, bytes, .. }) = self.lookups.remove(*number) else {
+                continue;
+            };
+            subtract(&mut self.waiting, asker.0, bytes);
+            match left.checked_sub(self.found_bytes(asker.0.job, &names)) {
+                Some(rest) => {
+                    left = rest;
+                    self.answer_lookup(asker, &names, out);
+                }
+                None => refuse(asker, Refused::NoRoom, out),
+            }
         }
-        for (name, value) in names {
-            self.names.insert((job, name), Name { step, rank, value, once });
-        }
-        Ok(())
     }
 
     fn unpublish(&mut self, asker: Asker, rank: u32, names: &[ByteBuf], out: &mut Out) {
-        let before = self.names.len();
-        self.names.retain(|(job, name), it| {
-            let is_meant = match names {
-                [] => it.rank == rank,
-                names => names.contains(name),
-            };
-            *job != asker.0.job || it.step != asker.0 || !is_meant
+        let gone = self.published.take_back(asker.0, |name, it| match names {
+            [] => it.rank == rank,
+            names => names.contains(name),
         });
-        match names.is_empty() || self.names.len() < before {
+        for name in &gone {
+            self.lookups.note(asker.0.job, name, false);
+        }
+        match names.is_empty() || !gone.is_empty() {
             true => answer(asker, Answer::Done, out),
             false => refuse(asker, Refused::NotFound, out),
         }
@@ -268,13 +436,14 @@ impl Hub {
         (until_ns, bytes): (Option<u64>, usize),
         out: &mut Out,
     ) {
-        let is_there = |name: &ByteBuf| self.names.contains_key(&(asker.0.job, name.clone()));
+        let missing = names.iter().filter(|name| !self.published.has(asker.0.job, name));
+        let missing = missing.collect::<BTreeSet<_>>().len();
         match until_ns {
-            Some(until_ns) if !names.iter().all(is_there) => {
-                if self.waiting_bytes(asker.0) + bytes > WAITING_BYTES_MAX {
+            Some(until_ns) if missing > 0 => {
+                if !self.note_waiting(asker.0, bytes) {
                     return refuse(asker, Refused::NoRoom, out);
                 }
-                self.lookups.push(Lookup { asker, names, bytes, until_ns });
+                self.lookups.add(Lookup { asker, names, missing, bytes, until_ns });
             }
             _ => self.answer_lookup(asker, &names, out),
         }
@@ -283,7 +452,7 @@ impl Hub {
     /// What the answer to a lookup takes, in bytes.
     fn found_bytes(&self, job: JobId, names: &[ByteBuf]) -> usize {
         let found = |name: &ByteBuf| {
-            let published = self.names.get(&(job, name.clone()))?;
+            let published = self.published.get(job, name)?;
             let space = self.space_of(published.step).map_or(0, str::len);
             Some(name.len() + published.value.bytes.len() + space + EACH)
         };
@@ -296,13 +465,15 @@ impl Hub {
         }
         let mut found = Vec::new();
         for name in names {
-            let key = (asker.0.job, name.clone());
-            let Some(published) = self.names.get(&key) else { continue };
+            let job = asker.0.job;
+            let Some(published) = self.published.get(job, name) else { continue };
             let space = self.space_of(published.step).map(String::from).unwrap_or_default();
             let (value, rank) = (published.value.clone(), published.rank);
+            let is_gone = published.once;
             found.push(Found { name: name.clone(), value, space, rank });
-            if published.once {
-                self.names.remove(&key);
+            if is_gone {
+                self.published.remove(job, name);
+                self.lookups.note(job, name, false);
             }
         }
         match found.is_empty() {
@@ -311,35 +482,16 @@ impl Hub {
         }
     }
 
-    /// Answers the lookups of a job that wait for names which are there now.
-    fn look_up_again(&mut self, job: JobId, out: &mut Out) {
-        let (mut at, mut left) = (0, FOUND_AT_ONCE_BYTES_MAX);
-        while let Some(lookup) = self.lookups.get(at) {
-            let is_there = |name: &ByteBuf| self.names.contains_key(&(job, name.clone()));
-            if lookup.asker.0.job == job && lookup.names.iter().all(is_there) {
-                let Lookup { asker, names, .. } = self.lookups.remove(at);
-                match left.checked_sub(self.found_bytes(job, &names)) {
-                    Some(rest) => {
-                        left = rest;
-                        self.answer_lookup(asker, &names, out);
-                    }
-                    None => refuse(asker, Refused::NoRoom, out),
-                }
-            } else {
-                at += 1;
-            }
-        }
-    }
-
     /// The steps of these members, the members in one order: those of all steps name the same.
     fn steps_of(&self, step: StepKey, members: &mut Vec<Members>) -> Result<Vec<StepKey>, Refused> {
         if members.len() > self.of_job(step.job).count() {
             return Err(Refused::Invalid);
         }
+        let named = self.of_job(step.job).map(|(step, it)| (&*it.space.name, (*step, it)));
+        let named: BTreeMap<&str, (StepKey, &Served)> = named.collect();
         let mut steps = Vec::new();
         for of_step in &mut *members {
-            let found = self.named(step.job, &of_step.space);
-            let (other, served) = found.ok_or(Refused::NotFound)?;
+            let (other, served) = *named.get(&*of_step.space).ok_or(Refused::NotFound)?;
             let [node] = &served.space.nodes[..] else { return Err(Refused::NotSupported) };
             of_step.ranks.sort_unstable();
             of_step.ranks.dedup();
@@ -363,14 +515,16 @@ impl Hub {
         &mut self,
         asker: Asker,
         (meeting, mut members): (Meeting, Vec<Members>),
-        (data, bytes): (ByteBuf, usize),
+        data: ByteBuf,
         out: &mut Out,
     ) {
         let steps = match self.steps_of(asker.0, &mut members) {
             Ok(steps) => steps,
             Err(why) => return refuse(asker, why, out),
         };
-        if self.waiting_bytes(asker.0) + bytes > WAITING_BYTES_MAX {
+        // As it is kept: in one order.
+        let bytes = meeting_bytes(&members, &data);
+        if !self.note_waiting(asker.0, bytes) {
             return refuse(asker, Refused::NoRoom, out);
         }
         let is_it = |it: &Gathering| {
@@ -380,16 +534,18 @@ impl Hub {
         };
         let at = self.meetings.iter().position(is_it).unwrap_or_else(|| {
             let (job, came) = (asker.0.job, Vec::new());
-            self.meetings.push(Gathering { job, meeting, members, steps, came, bytes: 0 });
+            self.meetings.push(Gathering { job, meeting, members, steps, came });
             self.meetings.len() - 1
         });
         let Some(gathering) = self.meetings.get_mut(at) else { return };
         gathering.came.push((asker, data));
-        gathering.bytes += bytes;
         if gathering.came.len() < gathering.steps.len() {
             return;
         }
         let gathering = self.meetings.remove(at);
+        for (asker, data) in &gathering.came {
+            subtract(&mut self.waiting, asker.0, meeting_bytes(&gathering.members, data));
+        }
         let all: Vec<u8> = gathering.came.iter().flat_map(|(_, it)| it.iter().copied()).collect();
         for (asker, _) in gathering.came {
             match meeting {
@@ -450,25 +606,27 @@ impl Hub {
     /// When a wait for a name is over, in monotonic time.
     #[must_use]
     pub fn due_ns(&self) -> Option<u64> {
-        self.lookups.iter().map(|it| it.until_ns).min()
+        self.lookups.due.first().map(|(until_ns, _)| *until_ns)
     }
 
     /// Refuses what has waited too long.
     pub fn look(&mut self, now_ns: u64, out: &mut Out) {
-        self.lookups.retain(|it| {
-            if it.until_ns <= now_ns {
-                refuse(it.asker, Refused::Late, out);
+        while let Some(&(until_ns, number)) = self.lookups.due.first() {
+            if until_ns > now_ns {
+                return;
             }
-            it.until_ns > now_ns
-        });
+            let Some(late) = self.lookups.remove(number) else { return };
+            subtract(&mut self.waiting, late.asker.0, late.bytes);
+            refuse(late.asker, Refused::Late, out);
+        }
     }
 
     /// Whether nothing is known or waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
-            && self.names.is_empty()
-            && self.lookups.is_empty()
+            && self.published.names.is_empty()
+            && self.lookups.all.is_empty()
             && self.meetings.is_empty()
             && self.fetches.is_empty()
             && self.spawns.is_empty()

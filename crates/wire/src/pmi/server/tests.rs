@@ -750,14 +750,27 @@ fn a_whole_node_of_large_cards_has_room() {
 }
 
 #[test]
-fn keys_by_index_come_in_their_order_whatever_is_asked_between() {
-    let mut server = server(7, 1, 0);
+fn keys_by_index_come_in_their_order_to_each_task_by_itself() {
+    let mut server = server(7, 2, 0);
     for key in ["a", "b", "c"] {
         say(&mut server, 0, &format!("cmd=put key={key} value=v"));
     }
-    for (index, key) in [(0, "a"), (1, "b"), (1, "b"), (2, "c"), (0, "a"), (2, "c")] {
-        let answer = say(&mut server, 0, &format!("cmd=getbyidx kvsname=kvs_7 idx={index}"));
-        assert!(answer.contains(&format!("key={key} ")), "{index}: {answer}");
+    let mut ask = |task: usize, index: u32, wanted: &str| {
+        let answer = say(&mut server, task, &format!("cmd=getbyidx kvsname=kvs_7 idx={index}"));
+        assert!(answer.contains(wanted), "{task}: {index}: {answer}");
+    };
+    let none = "rc=-2 reason=no_more_keyvals";
+    ask(0, 0, "key=a ");
+    ask(1, 1, none);
+    ask(1, 0, "key=a ");
+    for (index, wanted) in [(1, "key=b "), (1, "key=b "), (2, "key=c ")] {
+        ask(0, index, wanted);
+    }
+    ask(1, 1, "key=b ");
+    ask(0, 3, none);
+    // Not in order: none is counted up to.
+    for (index, wanted) in [(0, "key=a "), (2, none), (1, none), (0, "key=a ")] {
+        ask(0, index, wanted);
     }
 }
 

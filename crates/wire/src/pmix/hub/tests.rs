@@ -260,3 +260,51 @@ fn what_lookups_find_is_bounded_for_each_and_for_all_that_wait() {
     assert!((50..80).contains(&found), "{found}");
     assert_eq!(answers[100].2, refused(Refused::NoRoom));
 }
+
+#[test]
+fn a_lookup_that_waits_is_answered_when_all_its_names_are_there_at_once() {
+    let (first, second) = (step(1, 0), step(1, 1));
+    let mut hub = hub(&[first, second]);
+    let names = ["a", "b", "b"].map(text).to_vec();
+    let wait = Ask::Lookup { names, wait_s: Some(0) };
+    assert_eq!(ask(&mut hub, second, 1, wait), []);
+    let alone = |heard: Vec<(StepKey, u32, Answer)>| assert_eq!(heard.len(), 1, "{heard:?}");
+    alone(ask(&mut hub, first, 2, publish("a", false)));
+    alone(ask(&mut hub, first, 3, Ask::Unpublish { names: vec![text("a")] }));
+    alone(ask(&mut hub, first, 4, publish("b", false)));
+    // What is taken changes nothing.
+    alone(ask(&mut hub, first, 5, publish("b", false)));
+    let heard = ask(&mut hub, first, 6, publish("a", true));
+    assert!(matches!(heard[1], (step, 1, Answer::Found(_)) if step == second), "{heard:?}");
+    // It was read once: the next one waits, and what ends with its step is missing again.
+    assert_eq!(ask(&mut hub, second, 7, look_up("a", Some(0))), []);
+    let names = ["c", "b"].map(text).to_vec();
+    assert_eq!(ask(&mut hub, second, 8, Ask::Lookup { names, wait_s: Some(0) }), []);
+    hub.remove(first, &mut Out::new());
+    hub.add(first, UserId(7), space(first, 1), &mut Out::new());
+    alone(ask(&mut hub, first, 9, publish("c", false)));
+    assert_eq!(ask(&mut hub, first, 10, publish("b", false)).len(), 2);
+    hub.remove(first, &mut Out::new());
+    hub.remove(second, &mut Out::new());
+    assert!(hub.is_empty() && hub.due_ns().is_none(), "{hub:?}");
+    assert!(hub.waiting.is_empty() && hub.lookups.by_name.is_empty(), "{hub:?}");
+    assert!(hub.published.of_job.is_empty() && hub.published.of_user.is_empty(), "{hub:?}");
+}
+
+/// How many lookups wait in the next test, and how many names each has.
+const WAITING: u32 = 100;
+
+#[test]
+fn a_publish_looks_at_the_lookups_of_its_names_alone() {
+    let (first, second) = (step(1, 0), step(1, 1));
+    let mut hub = hub(&[first, second]);
+    for number in 0..WAITING {
+        let name = format!("n{number}");
+        assert_eq!(ask(&mut hub, second, number, look_up(&name, Some(0))), []);
+    }
+    let looked = |hub: &mut Hub, name: &str| hub.lookups.note(JobId(1), &text(name), true).len();
+    assert_eq!(looked(&mut hub, "x"), 0);
+    assert_eq!(looked(&mut hub, "n7"), 1);
+    assert_eq!(hub.lookups.all.len(), WAITING as usize);
+    assert_eq!(hub.waiting[&second], WAITING as usize * (EACH + 2) + 90);
+}
