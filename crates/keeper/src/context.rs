@@ -47,6 +47,9 @@ pub(super) struct Mpi {
     pub(super) to_pmix: Out,
     /// Spawned tasks that have ended in this round without a word to an MPI server.
     pub(super) silent: Vec<Silent>,
+    /// The tasks, or the PMIx servers where there is no task, of which more was read than one round
+    /// takes in: what is left comes with the next, at once.
+    pub(super) unheard: BTreeSet<(StepKey, Option<usize>)>,
 }
 
 /// What the start of a task needs: rights, limits, directories, namespaces.
@@ -193,6 +196,7 @@ impl Context {
                 asked: Vec::new(),
                 to_pmix: Out::new(),
                 silent: Vec::new(),
+                unheard: BTreeSet::new(),
             },
             scratch: vec![0; 64 << 10],
             is_heap_loose: false,

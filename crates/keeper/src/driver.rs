@@ -334,7 +334,8 @@ impl Keeper {
         let fronts = self.jobs.values().filter_map(Job::front_due_ns);
         let writers = self.jobs.values().filter_map(Job::writer_due_ns);
         let beside = self.context.beside.values().copied();
-        let reap = (self.reaps_on || !self.context.emptied.is_empty()).then_some(0);
+        let has_more = self.reaps_on || !self.context.mpi.unheard.is_empty();
+        let at_once = (has_more || !self.context.emptied.is_empty()).then_some(0);
         let exposed = self.exposed.map(|(at, _)| at);
         let own = [
             self.end.stop_at_ns,
@@ -342,7 +343,7 @@ impl Keeper {
             self.reports_due_ns,
             self.context.mpi.hub.due_ns(),
             lease,
-            reap,
+            at_once,
             exposed,
         ];
         let pmix = self.jobs.values().filter_map(Job::pmix_due_ns);
@@ -358,6 +359,12 @@ impl Keeper {
         }
         if self.reaps_on {
             self.reap();
+        }
+        for (job, task) in std::mem::take(&mut self.context.mpi.unheard) {
+            match task {
+                Some(index) => self.with(job, |job, c| job.on_pmi(index, false, c)),
+                None => self.with(job, Job::on_pmix),
+            }
         }
         if let Some((_, pause)) = self.exposed.filter(|&(at, _)| at <= now_ns) {
             let pause = (2 * pause).min(EXPOSED_LONGEST_NS);

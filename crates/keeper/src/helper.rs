@@ -212,8 +212,7 @@ impl Helper {
         self.link.take()
     }
 
-    /// Takes note whether messages of it were left for the next round, which comes at once then:
-    /// whether there is room to write to it is watched.
+    /// Takes note whether messages of it were left for the next round: no more is read of it then.
     pub(super) const fn leave_more(&mut self, has_more: bool) {
         self.has_more = has_more;
     }
@@ -228,8 +227,7 @@ impl Helper {
         let Some((link, token)) = &mut self.link else { return };
         // Where that fails, reading does too.
         let write = link.flush().is_ok() && link.unsent() > 0;
-        let has_more = self.has_more;
-        let interest = Interest { read: !has_more, write: write || has_more };
+        let interest = Interest { read: !self.has_more, write };
         context.watches.modify(&*link, *token, interest);
     }
 

@@ -135,9 +135,9 @@ impl PmiJob {
         context: &mut Context,
         effects: &mut Vec<Effect>,
     ) {
+        self.leave_more(index, false);
         for _ in 0..most {
             let Some(Some(connection)) = self.connections.get_mut(index) else { return };
-            connection.has_more = false;
             if connection.is_behind() {
                 return;
             }
@@ -151,11 +151,12 @@ impl PmiJob {
             }
             self.send_replies(effects, context);
         }
+        self.leave_more(index, true);
+    }
+
+    fn leave_more(&mut self, index: usize, has_more: bool) {
         if let Some(Some(connection)) = self.connections.get_mut(index) {
-            connection.has_more = true;
-        }
-        if !self.flush(index, context) {
-            self.close(index, context);
+            connection.has_more = has_more;
         }
     }
 
@@ -230,13 +231,9 @@ impl Connection {
     }
 }
 
-/// What is waited for. Whether there is room to write shows at once, and so what is left of a
-/// task's commands comes up in the next round.
+/// What is waited for: no more is read of a task before what is left of it is answered.
 const fn interest(unsent: &[u8], has_more: bool) -> Interest {
-    Interest {
-        read: unsent.len() <= UNSENT_BYTES_MAX && !has_more,
-        write: !unsent.is_empty() || has_more,
-    }
+    Interest { read: unsent.len() <= UNSENT_BYTES_MAX && !has_more, write: !unsent.is_empty() }
 }
 
 /// Makes the connection of a task; returns the task's end of it.
@@ -268,6 +265,7 @@ impl Job {
     }
 
     fn hear_pmi(&mut self, index: usize, (reads, most): (bool, usize), context: &mut Context) {
+        let key = self.key();
         let Some(pmi) = &mut self.pmi else { return };
         let mut effects = Vec::new();
         // What waits for it first: then it may be listened to.
@@ -275,6 +273,11 @@ impl Job {
         let reads = reads && (most == COMMANDS_LAST || !pmi.has_more(index));
         open &= !reads || pmi.read(index, context);
         pmi.answer(index, most, context, &mut effects);
+        // Whether more is read of it may have changed.
+        open &= pmi.flush(index, context);
+        if pmi.has_more(index) {
+            context.mpi.unheard.insert((key, Some(index)));
+        }
         pmi.give_up_barriers(&self.tasks, &mut effects);
         let mut abort = self.carry_out(effects, context);
         let Some(pmi) = &mut self.pmi else { return };

@@ -280,6 +280,9 @@ impl Job {
         if let Some(pmix) = &mut self.pmix {
             pmix.helper.leave_more(count >= most);
         }
+        if count >= most {
+            context.mpi.unheard.insert((self.key(), None));
+        }
         if received.is_err() && count < most {
             // Its end says why.
             return self.drop_pmix_link(context);

@@ -57,6 +57,9 @@ impl Connection {
         let (unsent, has_more) = (handed.unsent.into_vec(), !handed.lines.is_empty());
         // What it says is heard as soon as it has read its answers.
         let interest = interest(&unsent, has_more);
+        if has_more {
+            context.mpi.unheard.insert((job, Some(index)));
+        }
         let token = context.watches.add(&stream, Watch::Pmi(job, index), interest)?;
         Ok(Self { stream, token, lines, unsent, interest, has_more })
     }

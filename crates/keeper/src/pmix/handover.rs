@@ -32,6 +32,8 @@ impl Pmix {
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
         let mut helper = Helper::take_over(handed.helper, (Kind::Pmix, job), context, inherited)?;
+        // It may have said more than was taken in.
+        context.mpi.unheard.insert((job, None));
         let fence_bytes = helper.link().map_or(0, |link| link.unsent());
         Ok(Self {
             helper,

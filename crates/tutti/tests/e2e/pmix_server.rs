@@ -60,7 +60,11 @@ fn a_pmix_server_has_a_limited_group_that_no_switch_freezes_and_that_ends_with_t
     let used = number_in(&groups, &["memory.current", "memory.usage_in_bytes"]);
     assert!(used.is_some_and(|it| it > 1 << 20), "its memory is not counted: {used:?}");
     // It runs in the turns of other jobs.
-    let text = |name| groups.iter().find_map(|it| fs::read_to_string(it.join(name)).ok());
+    let own = cgroup_name(&instance.dir, instance.user.unwrap_or(0));
+    let mut all = cgroups_named(&own);
+    all.retain(|path| path.to_string_lossy().ends_with(&format!(".{name}")));
+    all.extend(groups.clone());
+    let text = |name| all.iter().find_map(|it| fs::read_to_string(it.join(name)).ok());
     let quota = text("cpu.max").or_else(|| text("cpu.cfs_quota_us")).unwrap_or_default();
     assert_eq!(quota.split_whitespace().next(), Some("100000"), "of one processor: {quota}");
     instance.tutti(&["suspend", "1"]).expect(0);
