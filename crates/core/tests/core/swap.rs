@@ -236,7 +236,7 @@ fn a_job_gets_the_memory_of_those_that_are_preempted_for_it() {
     c.arrive();
     let place = |c: &Cluster| c.core.job(idle, ClusterTime(c.now)).unwrap().place;
     assert_eq!((place(&c), course(&c, idle)), (Place::Aside, Some(SwapCourse::Out)));
-    assert!(why(&c, quick).is_some(), "the memory has not left");
+    assert_eq!(why(&c, quick), Some(WaitReason::MemoryLeaves { job: idle }));
     c.answer_swap(0, 0);
     assert_eq!(why(&c, quick), None);
     c.finish(quick);
@@ -271,6 +271,22 @@ fn memory_that_leaves_for_a_job_is_kept_for_it() {
     c.answer_swap(0, 0);
     assert_eq!(why(&c, quick), None);
     assert_eq!(why(&c, other), Some(WaitReason::Memory));
+}
+
+#[test]
+fn memory_that_is_free_is_kept_for_the_job_that_preempts_others() {
+    let mut c = classes(1000);
+    let options = SubmitOptions { swap: true, ..SubmitOptions::default() };
+    let spec = in_class("standby", tasks(350));
+    c.submits(|request| Event::submit(request, spec, options)).unwrap();
+    let quick = submit_to(&mut c, "interactive");
+    let small = JobSpec { memory_per_task_bytes: Some(300), ..job(1) };
+    let other = c.submit(in_class("standby", small));
+    assert!(why(&c, other).is_some(), "300 bytes are free, and reserved");
+    c.advance_ms(10_000);
+    c.arrive();
+    c.answer_swap(0, 0);
+    assert_eq!(why(&c, quick), None);
 }
 
 #[test]

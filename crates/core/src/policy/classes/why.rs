@@ -22,7 +22,13 @@ impl Core {
         }
         let bumper = self.by_class.bumper.as_ref();
         if bumper.is_some_and(|bumper| bumper.job == job) {
-            let until = self.in_the_way().into_iter().map(|it| self.gone_by(it));
+            let in_the_way = self.in_the_way();
+            if in_the_way.is_empty()
+                && let Some(job) = self.swaps.leaving()
+            {
+                return WaitReason::MemoryLeaves { job };
+            }
+            let until = in_the_way.into_iter().map(|it| self.gone_by(it));
             // A job that is leaving is gone when the driver says so.
             let until = until.filter(|&at| at < ClusterTime::NEVER).max();
             return WaitReason::Reserved { within: until.unwrap_or(now).since(now) };
