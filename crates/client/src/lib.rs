@@ -60,8 +60,8 @@ pub use nodes::{list as node_list, parse_signal};
 pub use open_mpi::{Suspect, pmix_library, serve as serve_open_mpi};
 pub use preflight::{check_launch, output_file};
 pub use request::{
-    FAILURES, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, duration, job_name, job_request,
-    outer_job, pattern_parser,
+    FAILURES, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, count, duration, job_name, job_request,
+    memory, outer_job, pattern_parser,
 };
 pub use run::{Inside, RunOptions, run};
 pub use sink::{Label, OutputOptions};

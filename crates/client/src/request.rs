@@ -251,7 +251,11 @@ In names of files:
 /// What no program can do with less: a slip such as `-m 5`, which means five bytes.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 
-fn memory(text: &str) -> Result<u64, String> {
+/// Accepts the memory of a task, in bytes.
+///
+/// # Errors
+/// If it is none, or too little for any program.
+pub fn memory(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
     if bytes >= MEMORY_MIN_BYTES {
         return Ok(bytes);
@@ -273,7 +277,11 @@ pub fn job_name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn count(text: &str) -> Result<u32, String> {
+/// Accepts how many there are to be, at least one.
+///
+/// # Errors
+/// If it is no such number.
+pub fn count(text: &str) -> Result<u32, String> {
     match parse_count(text) {
         Ok(0) => Err("the least is 1".into()),
         Ok(count) => Ok(count),

@@ -58,6 +58,11 @@ pub struct Inside {
     pub overlap: bool,
     /// Whether it is a step or nothing, also where the job that the environment names is gone.
     pub only_step: bool,
+    /// Whether it has free slots at once or is refused, as what a program has spawned. Which step
+    /// it is goes to the socket that is standard input, as a [`SpawnAnswer`].
+    ///
+    /// [`SpawnAnswer`]: tutti_wire::spawn::SpawnAnswer
+    pub spawned: bool,
 }
 
 /// Input that waits for slow tasks before more is read.
@@ -112,10 +117,15 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
     let asked = Asked::of(&request);
     let (size, name) = (request.first.tasks(request.tasks), request.launch.name.clone());
     let grace = request.grace;
+    let mut tell: Option<Box<Tell>> = None;
     let (request, of_its_own) = match step_of(&request, options.inside)? {
         Some(mut step) => {
             if options.tells_ends == TellEnds::Socket {
-                task_ends::take_slots(&mut step);
+                task_ends::take_slots(&mut step, StepId::FIRST);
+            }
+            if options.inside.spawned {
+                task_ends::take_slots(&mut step, own_step());
+                tell = Some(Box::new(task_ends::tell_start()?));
             }
             let own = (!options.inside.only_step).then_some(Request::Run(request));
             (Request::RunStep(Box::new(step)), own)
@@ -123,7 +133,7 @@ pub fn run(mut request: JobRequest, options: RunOptions) -> anyhow::Result<Exit>
         None => (Request::Run(request), None),
     };
     let asked = Some(asked);
-    let (tell, patience) = (None, Duration::ZERO);
+    let patience = Duration::ZERO;
     let work = Work { request, of_its_own, size, name, grace, asked, suspect, tell, patience };
     work.run(options)
 }
@@ -276,12 +286,21 @@ impl Work {
     }
 }
 
+/// A number that the environment of a task has.
+fn own_number(name: &str) -> Option<u32> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The step that this process is in, or the job's first.
+fn own_step() -> StepId {
+    own_number("TUTTI_STEP").map_or(StepId::FIRST, StepId)
+}
+
 /// The request for a step, if this process is in a job and is to start one.
 ///
 /// # Errors
 /// If it asks for what a step can't have.
 fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRequest>> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let Some(job) = request.within.filter(|_| !inside.outside) else {
         anyhow::ensure!(!inside.overlap, "--overlap is for a `tutti run` inside a job");
         return Ok(None);
@@ -317,8 +336,8 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         return Err(coded(Code::BadValue, reason));
     }
     // The task that waits for the step lends its processors; a step's own tasks lend nothing.
-    let is_first = number("TUTTI_STEP").is_none_or(|step| step == 0);
-    let lender = number("TUTTI_RANK").and_then(|rank| u32::try_from(rank).ok()).map(Rank);
+    let is_first = own_step() == StepId::FIRST;
+    let lender = own_number("TUTTI_RANK").map(Rank);
     Ok(Some(StepRequest {
         job,
         key: submission::new_key()?,
@@ -788,7 +807,7 @@ impl Front {
             return failed;
         }
         if !self.ends.as_ref().is_some_and(|ends| ends.say(*outcome)) {
-            ended::say_how(report, *outcome);
+            ended::say_how_step(self.intake.key.step, report, *outcome);
         }
         if let Some(summary) = &self.summary {
             say!("tutti: {summary}");

@@ -11,19 +11,45 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use tutti_node::link::Link;
 use tutti_types::{EndReason, NodeId, Outcome, Rank, StepId, TaskStatus};
+use tutti_wire::Role;
 use tutti_wire::local::{Reply, Request, StepRequest};
-use tutti_wire::spawn::{Spawned, SpawnedProgram};
+use tutti_wire::spawn::{SpawnAnswer, Spawned, SpawnedProgram};
 
 /// Has a step take free slots of its job at once, or be refused, as one that a program has spawned.
 /// One that shares processors takes none.
-pub(super) fn take_slots(step: &mut StepRequest) {
+pub(super) fn take_slots(step: &mut StepRequest, by: StepId) {
     if !step.spec.overlap {
-        step.spec.spawned_by = Some(StepId::FIRST);
+        step.spec.spawned_by = Some(by);
+        step.spec.lender = None;
         let argv = step.launch.argv.clone();
         let program = SpawnedProgram { tasks: step.spec.tasks, argv, directory: None, path: None };
         step.spawned = Some(Spawned { programs: vec![program], ..Spawned::default() });
     }
+}
+
+/// Tells at the socket that is standard input which step was accepted, or why none is.
+///
+/// # Errors
+/// If there is no such socket.
+pub(super) fn tell_start() -> anyhow::Result<impl FnOnce(Result<StepId, String>)> {
+    let mut link = Link::new(own_socket()?)?;
+    Ok(move |answer| {
+        link.greet(Role::FrontEnd);
+        link.send(&match answer {
+            Ok(step) => SpawnAnswer::Started { step },
+            Err(reason) => SpawnAnswer::Refused { reason },
+        });
+        // A reader that is gone has ended the job, too, or does not want to know.
+        let _ = link.flush();
+    })
+}
+
+/// The socket that is standard input.
+fn own_socket() -> anyhow::Result<UnixStream> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    Ok(UnixStream::from(socket.context("cannot report the ends of tasks")?))
 }
 
 /// Whether and where it is said how each task ends.
@@ -58,11 +84,7 @@ impl TaskEnds {
         match tell {
             TellEnds::No => Ok(None),
             TellEnds::AsSlurm => Ok(Some(Self::AsSlurm(Vec::new()))),
-            TellEnds::Socket => {
-                let socket = std::io::stdin().as_fd().try_clone_to_owned();
-                let socket = socket.context("cannot report the ends of tasks")?;
-                Ok(Some(Self::Socket(UnixStream::from(socket))))
-            }
+            TellEnds::Socket => Ok(Some(Self::Socket(own_socket()?))),
         }
     }
 

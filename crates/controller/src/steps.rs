@@ -827,7 +827,7 @@ fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
                 slots => format!("{slots} free slots"),
             };
             format!(
-                "job {job} has {free}, and MPI_Comm_spawn asks for {}; start the job with room for \
+                "job {job} has {free}, and a spawn asks for {}; start the job with room for \
                  them (--max-tasks)",
                 spec.tasks
             )

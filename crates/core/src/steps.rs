@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::constraints::OnNodeLoss;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, Rank, RequestId, StepId, StepKey};
-use tutti_types::job::{EndReason, JobSpec, Outcome, StepRefusal, StepSpec, TaskStatus};
+use tutti_types::job::{EndReason, JobSpec, OnBadExit, Outcome, StepRefusal, StepSpec, TaskStatus};
 use tutti_types::limits::STEPS_PER_JOB_MAX;
 use tutti_types::refusal::TaskPlacement;
 use tutti_types::time::{ClusterTime, Nanos};
@@ -181,11 +181,13 @@ impl Core {
         }
     }
 
-    /// What was spawned ends as its job would.
+    /// What was spawned ends as its job would, unless it is to go on in any case.
     fn with_rules_of_job(&self, job: JobId, spec: StepSpec) -> StepSpec {
         match self.jobs.get(&job).filter(|_| spec.spawned_by.is_some()) {
             Some(record) => {
-                let (on_bad_exit, grace) = (record.spec.on_bad_exit, record.spec.grace);
+                let (of_job, grace) = (record.spec.on_bad_exit, record.spec.grace);
+                let goes_on = spec.on_bad_exit == OnBadExit::Continue;
+                let on_bad_exit = if goes_on { OnBadExit::Continue } else { of_job };
                 StepSpec { on_bad_exit, grace, ..spec }
             }
             None => spec,

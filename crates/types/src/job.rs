@@ -179,7 +179,8 @@ pub struct StepSpec {
     /// processors. Such a step never waits.
     pub beside: Option<Rank>,
     /// The step whose tasks have spawned it (`MPI_Comm_spawn`). Such a step takes free slots of its
-    /// job at once, or is refused. If it fails as a job would, that step ends, too.
+    /// job at once, or is refused. If it fails as a job would, that step ends, too. One that is to
+    /// go on in any case ([`OnBadExit::Continue`]) never fails so.
     pub spawned_by: Option<StepId>,
     /// The node of its job that all of its tasks are on; `None`: any.
     pub on_node: Option<NodeId>,

@@ -1,11 +1,16 @@
 //! What is said of a job that has ended, beside its exit code.
 
 use tutti_node::say::failure;
-use tutti_types::{EndReason, Outcome};
+use tutti_types::{EndReason, Outcome, StepId, StepKey};
 use tutti_wire::report::JobReport;
 
 /// Says what is known of its tasks, and why it ended unless they say it.
 pub fn say_how(report: &JobReport, outcome: Outcome) {
+    say_how_step(StepId::FIRST, report, outcome);
+}
+
+/// As [`say_how`], of a step whose report this is.
+pub fn say_how_step(step: StepId, report: &JobReport, outcome: Outcome) {
     let marked = |text: &str| report.code.map_or(text.to_owned(), |code| code.mark(text));
     let says_why = match outcome.reason {
         EndReason::Completed | EndReason::TaskFailed => false,
@@ -26,7 +31,8 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
         }
     }
     if says_why {
-        let text = marked(&format!("job {} ended: {}", report.job, report.reason));
+        let key = StepKey { job: report.job, step };
+        let text = marked(&format!("job {key} ended: {}", report.reason));
         failure(format_args!("tutti: {text}"));
     }
 }

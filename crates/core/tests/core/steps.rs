@@ -546,6 +546,25 @@ fn the_failure_of_spawned_tasks_is_that_of_the_step_that_spawned_them() {
 }
 
 #[test]
+fn spawned_tasks_that_are_to_go_on_in_any_case_take_nothing_along() {
+    let mut cluster = Cluster::with_nodes(&[2, 2]);
+    let spec = JobSpec { on_bad_exit: OnBadExit::Kill, ..job(4) };
+    let options = SubmitOptions { first: FirstStep::Tasks(1), ..SubmitOptions::default() };
+    let job = cluster.submits(|it| Event::submit(it, spec, options)).expect("accepted");
+    let goes_on = StepSpec { on_bad_exit: OnBadExit::Continue, ..spawned(1, 0) };
+    for (number, status) in [(1, TaskStatus::Signaled(11)), (2, TaskStatus::Exited(3))] {
+        step(&mut cluster, job, number, goes_on);
+        finish_step(&mut cluster, nth(job, u32::from(number)), status);
+        assert!(killed_on(&cluster, job).is_empty(), "{status:?}");
+    }
+    // Others have the rule of the job, whatever they ask for else.
+    let alike = StepSpec { on_bad_exit: OnBadExit::KillOnSignal, ..spawned(1, 0) };
+    step(&mut cluster, job, 3, alike);
+    finish_step(&mut cluster, nth(job, 3), TaskStatus::Exited(3));
+    assert_eq!(killed_on(&cluster, job), [0, 1]);
+}
+
+#[test]
 fn where_slots_share_processors_spawned_tasks_do() {
     let mut cluster = Cluster::with_nodes(&[2]);
     let first = FirstStep::Tasks(1);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// The tasks of users and administrators, each with its verbs.
 pub(super) const GROUPS: [(&str, &[&str]); 9] = [
-    ("Run jobs", &["run", "submit", "batch", "alloc", "pvm", "exec", "adopt", "wait"]),
+    ("Run jobs", &["run", "submit", "batch", "alloc", "pvm", "spawn", "exec", "adopt", "wait"]),
     (
         "Look at jobs",
         &["ps", "show", "logs", "attach", "events", "top", "web", "timeline", "history", "report"],

@@ -5,6 +5,7 @@ use super::job_range::{
     Found, Several, by_number, find_elements, jobs, jobs_to_wait_for, live_jobs, live_reports,
     targets_of,
 };
+use super::steps::{self, StepOption};
 use super::submit::order;
 use clap::{Args, ValueEnum};
 use tutti_client::ask::{ask_until_answered, unexpected};
@@ -22,6 +23,7 @@ Examples:
   tutti wait 7                 exit with the exit code of job 7
   tutti wait 3-9 12            several jobs: the highest of their exit codes
   tutti wait 7_3               an element of array 7; `7` waits for all of them
+  tutti wait --step 2 7        step 2 of job 7
   tutti wait --all             all jobs of yours";
 
 #[derive(Args, Debug)]
@@ -36,15 +38,21 @@ pub(crate) struct WaitArgs {
     #[arg(short, long, conflicts_with_all = ["jobs", "all"])]
     user: Option<String>,
 
+    #[command(flatten)]
+    step: StepOption,
+
     /// Jobs, ranges of jobs, names of your jobs, or `last`: 7, 3-9, solver
     #[arg(
-        required_unless_present_any = ["all", "user"], value_name = "JOB",
+        required_unless_present_any = ["all", "user", "step"], value_name = "JOB",
         value_parser = super::job_range::whole_jobs
     )]
     jobs: Vec<Several>,
 }
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
+    if let Some(key) = args.step.key(&args.jobs)? {
+        return steps::end_of(key);
+    }
     let (elements, others) = split_elements(&args.jobs);
     let targets = match args.jobs.is_empty() {
         true => jobs_to_wait_for(args.user.as_deref())?,
@@ -127,6 +135,7 @@ Examples:
   tutti cancel 7               end job 7
   tutti cancel 3-9 12.0        jobs 3 to 9, and rank 0 of job 12
   tutti cancel 7_3 '8_[10-20]' elements of the arrays 7 and 8
+  tutti cancel --step 2 7      step 2 of job 7; the job goes on
   tutti cancel --me --state queued    your jobs that have not begun
   tutti cancel --now --all     kill all jobs of yours at once";
 
@@ -153,9 +162,12 @@ pub(crate) struct CancelArgs {
     #[arg(long, value_enum, value_name = "STATE")]
     state: Option<StateAsked>,
 
+    #[command(flatten)]
+    step: StepOption,
+
     /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
     /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
-    #[arg(required_unless_present_any = ["all", "user", "me"], value_name = "TARGET")]
+    #[arg(required_unless_present_any = ["all", "user", "me", "step"], value_name = "TARGET")]
     targets: Vec<Several>,
 }
 
@@ -170,6 +182,9 @@ enum StateAsked {
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
+    if let Some(key) = args.step.key(&args.targets)? {
+        return steps::cancel(key, args.now);
+    }
     let is_typed = !args.targets.is_empty();
     let own = args.me.then(|| super::job_range::user_name(nix::unistd::geteuid()));
     let user = own.as_deref().or(args.user.as_deref());
@@ -250,14 +265,18 @@ fn cancel_by_state(
 const SIGNAL_EXAMPLES: &str = "\
 Examples:
   tutti signal USR1 7          all tasks of job 7
+  tutti signal USR1 --step 2 7 those of its step 2
   tutti signal INT 7.0/1234    a process of rank 0, and its descendants";
 
 #[derive(Args, Debug)]
 #[command(after_help = SIGNAL_EXAMPLES)]
 pub(crate) struct SignalArgs {
     /// Send it to every process, not only to the tasks' own process groups
-    #[arg(long)]
+    #[arg(long, conflicts_with = "step")]
     all: bool,
+
+    #[command(flatten)]
+    step: StepOption,
 
     /// Name or number of the signal, such as TERM or 15
     #[arg(value_parser = parse_signal)]
@@ -265,11 +284,14 @@ pub(crate) struct SignalArgs {
 
     /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
     /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
-    #[arg(required = true, value_name = "TARGET")]
+    #[arg(required_unless_present = "step", value_name = "TARGET")]
     targets: Vec<Several>,
 }
 
 pub(crate) fn signal(args: &SignalArgs) -> anyhow::Result<Exit> {
+    if let Some(key) = args.step.key(&args.targets)? {
+        return steps::signal(key, args.signal);
+    }
     let (signal, every_process) = (args.signal, args.all);
     let targets = targets_of(&args.targets, false)?;
     each(&targets, |&target| order(&Request::Signal { target, signal, every_process }))

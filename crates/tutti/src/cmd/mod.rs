@@ -42,6 +42,8 @@ mod resource;
 pub(crate) mod run;
 mod show;
 mod slurm;
+mod spawn;
+mod steps;
 pub(crate) mod submit;
 mod switches;
 mod timeline;
@@ -94,6 +96,8 @@ pub(crate) enum Verb {
     Alloc(alloc::AllocArgs),
     /// Run a program of PVM in a virtual machine of its own, as a job
     Pvm(pvm::PvmArgs),
+    /// Start further tasks of a job, from one of its programs
+    Spawn(spawn::SpawnArgs),
     /// Run a command in a running job, beside one of its tasks
     Exec(exec::ExecArgs),
     /// Make running processes a job, with their descendants
@@ -233,7 +237,7 @@ impl Verb {
             Self::Run(_) | Self::Alloc(_) | Self::Exec(_) | Self::Wait(_) | Self::Attach(_) => {
                 Exit::TUTTI_FAILED
             }
-            Self::Pvm(_) | Self::PvmManager(_) => Exit::TUTTI_FAILED,
+            Self::Pvm(_) | Self::PvmManager(_) | Self::Spawn(_) => Exit::TUTTI_FAILED,
             Self::Logs(args) if args.follows() => Exit::TUTTI_FAILED,
             _ => Exit::FAILED,
         }
@@ -296,6 +300,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Batch(args) => batch::execute(args),
         Verb::Alloc(args) => alloc::execute(args),
         Verb::Pvm(args) => pvm::execute(args),
+        Verb::Spawn(args) => spawn::execute(&args),
         Verb::Exec(args) => exec::execute(args),
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),

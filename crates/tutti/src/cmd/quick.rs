@@ -19,6 +19,7 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Option<(Verb, ColorChoice)
         "run" => of(words, Verb::Run),
         "submit" => of(words, Verb::Submit),
         "batch" => of(words, Verb::Batch),
+        "spawn" => of(words, Verb::Spawn),
         "exec" => of(words, Verb::Exec),
         "wait" => of(words, Verb::Wait),
         "ps" => of(words, Verb::Ps),

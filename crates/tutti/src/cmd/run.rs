@@ -89,6 +89,10 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, conflicts_with_all = ["input", "pty", "panes"])]
     tell_ends: bool,
 
+    /// For `tutti spawn`: which step it is goes to the socket at standard input
+    #[arg(long, hide = true, conflicts_with_all = ["input", "pty", "panes", "tell_ends"])]
+    spawned: bool,
+
     /// What is said of tasks that fail is in the words of srun
     #[arg(long, hide = true)]
     slurm_ends: bool,
@@ -182,10 +186,11 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     if let Some(script) = script_with_options(&args.command[0])? {
         say!("tutti: run ignores the #TUTTI and #SBATCH lines of {script}; submit does");
     }
+    let no_input = args.tell_ends || args.spawned;
     // The ranks that get input are chosen while it runs.
     let input = match args.input {
         InputTo::Rank(_) | InputTo::All if args.panes => InputTo::Tagged,
-        _ if args.tell_ends => InputTo::Nobody,
+        _ if no_input => InputTo::Nobody,
         input => input,
     };
     let stdio = Stdio::FrontEnd { input };
@@ -206,12 +211,17 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
         error: args.error,
         terminal: args.pty,
     };
-    let inside = Inside { outside: args.outside, overlap: args.overlap, only_step: args.only_step };
+    let inside = Inside {
+        outside: args.outside,
+        overlap: args.overlap,
+        only_step: args.only_step,
+        spawned: args.spawned,
+    };
     tutti_client::run(
         request,
         RunOptions {
             output,
-            input: if args.tell_ends { input } else { args.input },
+            input: if no_input { input } else { args.input },
             summary: args.summary,
             inside,
             terminal: args.pty,

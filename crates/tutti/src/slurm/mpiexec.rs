@@ -113,12 +113,23 @@ impl Asked {
     }
 }
 
+/// The process that an `mpiexec` of Tutti's became another one in.
+const CALLED: &str = "TUTTI_MPIEXEC";
+
+/// Whether an `mpiexec` of another Tutti in the `PATH` called this one, in this same process. Else
+/// the two would call each other for ever.
+fn is_called() -> bool {
+    std::env::var(CALLED).is_ok_and(|pid| pid == std::process::id().to_string())
+}
+
 /// `mpiexec` or `mpirun`, by this name.
 fn execute(name: &str, words: &[OsString]) -> anyhow::Result<u8> {
     if tutti_client::outer_job().is_some()
+        && !is_called()
         && let Some(other) = other_in_path(OsStr::new(name))
     {
-        let error = Command::new(&other).args(words).exec();
+        let own = std::process::id().to_string();
+        let error = Command::new(&other).args(words).env(CALLED, own).exec();
         return Err(error).with_context(|| format!("cannot execute {}", other.display()));
     }
     let asked = Asked::of(words);

@@ -353,6 +353,10 @@ fn mpiexec_starts_a_job_and_calls_another_one_inside_a_job() {
     fs::create_dir(instance.work.join("other")).unwrap();
     instance.script("other/mpirun", "#!/bin/sh\necho other \"$@\"\n");
     assert_eq!(inner("mpirun -n 1 x").expect(0).text(), "other -n 1 x\n");
+    // One that calls this one in turn does not do so for ever.
+    let back = "#!/bin/sh\nexec $HOME/.local/share/tutti/mpi/mpirun \"$@\"\n";
+    instance.script("other/mpirun", back);
+    assert_eq!(inner("mpirun -n 1 /bin/echo step").expect(0).text(), "step\n");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_spawn_that_does_not_fit_or_find_its_program_is_refused_at_once() {
     let missing = one.replace("/child", "/no-such-program");
     for (args, said) in [
         (&["--max-tasks", "3", "./parent", "", &three][..], "has 2 free slots"),
-        (&["./parent", "", &one], "has no free slot, and MPI_Comm_spawn asks for 1"),
+        (&["./parent", "", &one], "has no free slot, and a spawn asks for 1"),
         (&["--max-tasks", "4", "./parent", "", &missing], "no such program: "),
     ] {
         let run = [&["run", "-n", "1"], args].concat();
@@ -241,6 +241,52 @@ fn room_for_spawned_tasks_is_for_jobs_that_start_tasks() {
         .says("is less than");
     let inner = format!("{TUTTI} run -n 1 --max-tasks 2 true");
     instance.tutti(&["run", "sh", "-c", &inner]).expect(125).says("--max-tasks is for a job");
+}
+
+/// A program that starts tasks by `tutti spawn`, in a job with one more slot than it has tasks.
+fn spawns(instance: &Instance, lines: &str) -> Running {
+    instance.script("program", &format!("#!/bin/sh\nalias tutti={TUTTI}\n{lines}\n"));
+    let run = ["run", "-n", "1", "--max-tasks", "3", "--grace", "300ms", "./program"];
+    instance.start(&run)
+}
+
+#[test]
+fn a_program_spawns_tasks_signals_them_and_hears_of_their_end() {
+    let instance = Instance::new().up();
+    instance.script("worker", "#!/bin/sh\ntrap 'exit 3' USR1\ntouch up.$TUTTI_RANK\necho worker $TUTTI_RANK of $TUTTI_SIZE\nwhile :; do sleep 0.05; done\n");
+    let program = "
+        step=$(tutti spawn -n 2 -o worker.out ./worker)
+        echo step $step
+        while [ ! -e up.0 ] || [ ! -e up.1 ]; do sleep 0.05; done
+        tutti signal USR1 --step $step || echo no signal
+        tutti wait --step $step; echo ended $?
+        tutti wait --step 9 2>&1 | grep -o 'has no step 9'
+        echo goes on";
+    let done = spawns(&instance, program).wait_within(PATIENCE).expect(0);
+    assert_eq!(done.text(), "step 1\nended 3\nhas no step 9\ngoes on\n", "{}", done.err);
+    let out = std::fs::read_to_string(instance.work.join("worker.out")).unwrap();
+    assert!(out.contains("worker 0 of 2") && out.contains("worker 1 of 2"), "{out}");
+}
+
+#[test]
+fn what_a_program_spawns_has_its_errors_output_and_ends_on_request_or_with_it() {
+    let instance = Instance::new().up();
+    let program = "
+        tutti spawn sh -c 'echo it begins; exec sleep 98762'
+        step=$(tutti spawn sh -c 'exec sleep 98763')
+        tutti cancel --now --step $step
+        tutti wait --step $step 2>/dev/null; echo step $step ended $?
+        tutti spawn -n 2 true; echo refused $?
+        tutti spawn ./no-such-program; tutti wait --step 3 2>/dev/null; echo missing $?
+        echo bye";
+    // Nothing waits for what is left of the first.
+    let done = spawns(&instance, program).wait_within(PATIENCE).expect(0);
+    let expected = "1\nstep 2 ended 137\nrefused 120\n3\nmissing 127\nbye\n";
+    assert_eq!(done.text(), expected, "{}", done.err);
+    assert!(done.err.contains("it begins"), "{}", done.err);
+    assert!(done.err.contains("job 1 step 2 ended: cancelled"), "{}", done.err);
+    assert!(done.err.contains("1 free slot, and a spawn asks for 2"), "{}", done.err);
+    instance.tutti(&["spawn", "true"]).expect(125).says("this is no job");
 }
 
 #[test]
