@@ -75,6 +75,17 @@ pub(super) fn close(job: JobId, group: Option<&Cgroup>, share: &Share) -> (bool,
     (done.is_ok(), None)
 }
 
+/// Closes all devices of a node to what serves the tasks of a job in the turns of others.
+pub(super) fn close_all(job: JobId, group: &Cgroup, share: &Share) {
+    let own = share.devices.iter().flat_map(|it| &it.files);
+    let closed = numbers(own.chain(&share.closed).map(String::as_str));
+    if !closed.is_empty()
+        && let Err(error) = group.close_devices(&closed)
+    {
+        warn!(code = %Code::GoesWithout, "what serves job {job} can open devices: {error}");
+    }
+}
+
 /// The gate of a job that an earlier agent has launched, if it has devices in turns.
 pub(super) fn gate_again(job: JobId, group: Option<&Cgroup>) -> Option<Gate> {
     let found = group?.device_gate();

@@ -4,9 +4,13 @@
 //! there is no group, their roots are among those of the job. What the keeper reports of a step
 //! goes to the controller as what it reports of a job does. A job has not ended here before its
 //! steps have.
+//!
+//! One step of a job on each node may serve its other tasks, as the daemon of a virtual machine of
+//! PVM does. It has a group beside that of the job, and runs on while the job is suspended.
 
 use super::driver::{Agent, EVENTS, bytes_of};
 use super::job::remove_group;
+use super::subtree_control::SIGTERM;
 use super::track::{Begun, Place, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,8 +27,10 @@ use tutti_wire::tree::FromAgent;
 /// A further step of a job, until the controller says that its end is known.
 pub(super) struct Step {
     launch: LaunchId,
-    /// Its group, in that of its job.
+    /// Its group, in that of its job, or beside it.
     group: Option<Cgroup>,
+    /// See [`Launch::serves`].
+    serves: bool,
     ranks: BTreeSet<Rank>,
     roots: BTreeMap<Rank, i32>,
     ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
@@ -58,6 +64,8 @@ impl Agent {
             !launch.share.closed.is_empty() && group.is_some_and(|group| group.closes_devices());
         let made = match job.map(|job| &job.group) {
             Some(None) => Ok(None),
+            _ if launch.serves && self.has_server(key.job) => Err(()),
+            Some(Some(_)) if launch.serves => self.make_group_of_server(&launch).map(Some),
             Some(Some(group)) => {
                 group.create_child(&layout::group_of_step(key.step)).map(Some).map_err(|error| {
                     warn!(code = %Code::GoesWithout, "job {key} can't have a cgroup: {error}");
@@ -76,6 +84,7 @@ impl Agent {
         let step = Step {
             launch: id,
             group,
+            serves: launch.serves,
             ranks,
             roots: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -93,6 +102,31 @@ impl Agent {
         }
     }
 
+    /// Whether a step here serves the other tasks of a job.
+    fn has_server(&self, job: JobId) -> bool {
+        let mut of_job = self.steps.iter().filter(|(key, _)| key.job == job);
+        of_job.any(|(_, step)| step.serves && step.cleared.is_none())
+    }
+
+    /// Makes a group beside that of the job, with the job's processors.
+    fn make_group_of_server(&self, launch: &Launch) -> Result<Cgroup, ()> {
+        let say = |error: &dyn std::error::Error| {
+            warn!(code = %Code::GoesWithout, "job {} can't have a cgroup: {error}", launch.id());
+        };
+        let hierarchy = self.groups.hierarchy.as_ref().ok_or(())?;
+        let group =
+            hierarchy.create(&layout::group_of_server(launch.id())).map_err(|error| say(&error))?;
+        let all = self.jobs.get(&launch.job).filter(|job| job.is_held);
+        let processors: Vec<u32> = all.map_or_else(Vec::new, |job| job.processors.iter().collect());
+        if !processors.is_empty()
+            && let Err(error) = group.set_processors(&processors)
+        {
+            say(&error);
+        }
+        super::devices::close_all(launch.job, &group, &launch.share);
+        Ok(group)
+    }
+
     pub(super) fn on_step_started(&mut self, launch: LaunchId, rank: Rank, root: i32) {
         let Some(step) = self.step_launched(launch) else { return };
         step.roots.insert(rank, root);
@@ -107,6 +141,7 @@ impl Agent {
             return;
         };
         let tree = match &job.group {
+            _ if step.serves => None,
             Some(_) if job.is_frozen_as_one() => None,
             Some(_) => Some(Root::whole(root)),
             None => minder.map(Root::below_named),
@@ -208,9 +243,14 @@ impl Agent {
         of_job.filter(|step| step.cleared.is_none()).map(|step| step.launch).collect()
     }
 
-    /// Sends a signal to all steps of a job.
+    /// Sends a signal to all steps of a job. It is not meant for one that serves the others, unless
+    /// all are to end.
     pub(super) fn signal_steps(&mut self, id: JobId, signal: u8) {
         for launch in self.steps_left(id) {
+            let serves = self.steps.get(&launch.key()).is_some_and(|step| step.serves);
+            if serves && i32::from(signal) != SIGTERM {
+                continue;
+            }
             self.tell_keeper(&ToKeeper::Signal { launch, ranks: Vec::new(), signal });
         }
     }
@@ -270,6 +310,7 @@ impl Agent {
         let step = Step {
             launch: held.launch,
             group: path.and_then(|path: PathBuf| Cgroup::open(Path::new(&path)).ok()),
+            serves: held.serves,
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.iter().copied().collect(),
             ended: held

@@ -43,7 +43,7 @@ const LOOKS_AT_EACH: Duration = Duration::from_micros(200);
 /// Other orders about parts of the job wait meanwhile.
 const LOOKS_MAX: Duration = Duration::from_secs(2);
 
-const SIGTERM: i32 = 15;
+pub(super) const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 pub(super) const SIGSTOP: i32 = 19;
 const SIGCONT: i32 = 18;

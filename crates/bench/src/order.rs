@@ -275,6 +275,7 @@ pub(super) fn settings(
         class_rules,
         periods: Vec::new(),
         calendar: Vec::new(),
+        timed: Vec::new(),
         bank: Vec::new(),
         site: Site::default(),
         order: Order::SubmitFirst,

@@ -63,6 +63,7 @@ pub fn exec(options: &ExecOptions) -> anyhow::Result<Exit> {
         memory_per_task_bytes: None,
         spawned: None,
         node: None,
+        serves: false,
         launch: LaunchSpec {
             name: cut(program.unwrap_or_default().to_string_lossy().into_owned(), NAME_BYTES_MAX),
             argv: options.argv.iter().map(bytes).collect(),

@@ -63,6 +63,8 @@ pub struct Inside {
     ///
     /// [`SpawnAnswer`]: tutti_wire::spawn::SpawnAnswer
     pub spawned: bool,
+    /// The step serves the tasks of its job, and is not suspended with it.
+    pub serves: bool,
 }
 
 /// Input that waits for slow tasks before more is read.
@@ -358,6 +360,7 @@ fn step_of(request: &JobRequest, inside: Inside) -> anyhow::Result<Option<StepRe
         launch: request.launch.clone(),
         spawned: None,
         node: request.nodes.only.clone(),
+        serves: inside.serves,
     }))
 }
 

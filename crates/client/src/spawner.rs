@@ -79,6 +79,7 @@ pub fn spawn() -> anyhow::Result<Exit> {
         launch: order.launch,
         spawned: Some(order.spawned),
         node: None,
+        serves: false,
     };
     let options = RunOptions {
         output: OutputOptions::default(),

@@ -724,6 +724,7 @@ impl Driver {
             joins: false,
             resumes,
             saves_image: self.core.checkpoint(job).is_some_and(|it| it.spec.saves_image()),
+            serves: false,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());

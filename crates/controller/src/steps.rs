@@ -41,6 +41,8 @@ pub(super) struct StepEntry {
     /// What its tasks run, if tasks of the job have spawned it.
     spawned: Option<Spawned>,
     memory_per_task_bytes: Option<u64>,
+    /// See [`Launch::serves`].
+    serves: bool,
     tasks: u32,
     /// Its front end, while that is connected.
     front: Option<u64>,
@@ -218,6 +220,9 @@ impl Driver {
             && (spawned.is_none() || request.spec.beside.is_none())
             && spawned
                 .is_none_or(|it| it.is_within_limits() && it.tasks() == Some(request.spec.tasks));
+        let of_one = request.spec.tasks == 1 && request.spec.overlap && spawned.is_none();
+        let may_serve = of_one && request.spec.beside.is_none() && request.node.is_some();
+        let is_alike = is_alike && (!request.serves || may_serve);
         if !is_front || !is_plain || !is_alike || name > NAME_BYTES_MAX {
             return Err(Problem::new(Code::Improper, "this is no proper request for a step"));
         }
@@ -310,7 +315,7 @@ impl Driver {
         if step.launch.is_none() {
             step.name.clone_from(&launch.name);
             (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
-            step.spawned = spawned;
+            (step.spawned, step.serves) = (spawned, request.serves);
             let bytes = step.launch_bytes();
             *self.users.step_bytes.entry(entry.credentials.uid).or_default() += bytes;
         }
@@ -417,6 +422,7 @@ impl Driver {
             joins: false,
             resumes: self.resumes(key.job),
             saves_image: false,
+            serves: step.serves,
         };
         let share = |(node_rank, part): (u32, &Part)| {
             let devices = self.devices_of(key.job, part.node);

@@ -53,7 +53,7 @@ const REPLACED: [&str; 7] = [
 ];
 
 /// What each task finds, with what it means; docs/reference/environment.md is made of it.
-pub const VARIABLES: [(&str, &str); 46] = [
+pub const VARIABLES: [(&str, &str); 47] = [
     ("TUTTI_JOB", "Number of the job"),
     ("TUTTI_STEP", "Number of the step in the job; 0: what the job started with"),
     ("TUTTI_RANK", "Rank of the task in its step, from 0"),
@@ -62,6 +62,7 @@ pub const VARIABLES: [(&str, &str); 46] = [
     ("TUTTI_LOCAL_SIZE", "Number of tasks on this node"),
     ("TUTTI_NODES", "Number of nodes of the job"),
     ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
+    ("TUTTI_NODE_ADDRESSES", "Where these nodes reach each other; not set for one node"),
     ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
     ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
     ("TUTTI_RESTARTS", "0 at the first launch; more at each one after a requeue or a respawn"),
@@ -228,6 +229,10 @@ pub(super) fn of_job(
     set("TUTTI_NODES", &launch.nodes.len().to_string());
     let names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
     set("TUTTI_NODELIST", &names.join(","));
+    if launch.nodes.len() > 1 {
+        let addresses: Vec<&str> = launch.nodes.iter().map(|it| it.address.as_str()).collect();
+        set("TUTTI_NODE_ADDRESSES", &addresses.join(","));
+    }
     let slots: Vec<u32> = launch.nodes.iter().map(|node| node.slots).collect();
     set("TUTTI_SLOTS", &slots.iter().fold(0, |sum: u32, it| sum.saturating_add(*it)).to_string());
     let slots: Vec<String> = slots.iter().map(ToString::to_string).collect();

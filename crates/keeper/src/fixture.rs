@@ -125,6 +125,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         joins: false,
         resumes: 0,
         saves_image: false,
+        serves: false,
     }
 }
 

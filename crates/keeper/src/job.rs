@@ -427,6 +427,7 @@ impl Job {
             stopped: self.stopped.clone(),
             vacate: self.launch.spec.vacate,
             has_image: self.has_image(context),
+            serves: self.launch.serves,
             cleared: self.cleared,
         };
         for task in &self.tasks {

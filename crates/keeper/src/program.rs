@@ -14,9 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tutti_linux::rt;
 use tutti_linux::spawn::{Identity, program_candidates};
+use tutti_node::executable::RUNNING;
+use tutti_node::helper_user::word_of;
 use tutti_types::{ControlMethod, Rank, TaskStatus};
 use tutti_wire::handover::{HandedCommand, HandedProgram};
-use tutti_wire::launch::{Credentials, Launch};
+use tutti_wire::launch::{Credentials, Launch, Stdio};
 use tutti_wire::spawn::Spawned;
 
 /// Why a task can't be started.
@@ -63,6 +65,9 @@ impl Program {
     ) -> Result<Self, Refusal> {
         let spec = &launch.spec;
         let identity = identity(&launch.credentials, context.launching.uid)?;
+        if launch.serves {
+            return server(launch, identity.as_ref(), scratch, context);
+        }
         let mut argv = Vec::new();
         let mut name = spec.argv.first().map_or(&b""[..], |name| name);
         let (script_path, command);
@@ -103,6 +108,46 @@ impl Program {
             identity,
         })
     }
+}
+
+/// What runs outside of its job's group and turns: a program of ours, whatever the launch names.
+///
+/// As a helper does, it becomes the job's user by itself ([`tutti_node::helper_user`]). Until then
+/// it has the rights of the keeper. So its environment has nothing that the user chose but the name
+/// of a directory.
+fn server(
+    launch: &Launch,
+    identity: Option<&Identity>,
+    scratch: Option<&Path>,
+    context: &Context,
+) -> Result<Program, Refusal> {
+    let mut environment = environment::of_job(launch, scratch, None);
+    environment.retain(|it| it.as_bytes().starts_with(b"TMPDIR="));
+    Ok(Program {
+        command: command_of_server(launch, identity)?,
+        others: Vec::new(),
+        environment,
+        rlimits: rlimits(launch, context.launching.descriptors, |resource| {
+            context.limit_most(resource)
+        }),
+        identity: None,
+    })
+}
+
+/// The first word is the user; those of the launch follow, which are checked by that user's rights.
+/// Files that the user names would be opened with the rights of the keeper: there are none.
+fn command_of_server(launch: &Launch, identity: Option<&Identity>) -> Result<Command, Refusal> {
+    if !matches!(launch.spec.stdio, Stdio::FrontEnd { .. }) {
+        return Err(Refusal::new("what serves a job has the streams of a front end".into()));
+    }
+    let user = word_of(identity.map(|_| &launch.credentials));
+    let mut argv: Vec<CString> = [c"tutti", c"pvm-node", c"--"].map(CString::from).into();
+    argv.push(without_zero_byte("the user", user.as_bytes())?);
+    for word in launch.spec.argv.iter().skip(1) {
+        argv.push(without_zero_byte("an argument", word)?);
+    }
+    let candidates = vec![CString::new(RUNNING).unwrap_or_default()];
+    Ok(Command { argv, candidates, directory: CString::from(c"/") })
 }
 
 /// The programs of tasks that others have spawned.
@@ -263,6 +308,29 @@ fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tutti_wire::launch::InputTo;
+
+    #[test]
+    fn what_serves_a_job_becomes_its_user_by_itself_and_opens_no_file_of_it() {
+        let mut launch = crate::fixture::launch(1, 1, &["anything", "-s"]);
+        launch.credentials = Credentials { uid: 1000, gid: 100, groups: vec![7, 8] };
+        launch.spec.stdio = Stdio::FrontEnd { input: InputTo::All };
+        let words = |launch: &Launch, uid| {
+            let user = identity(&launch.credentials, uid).unwrap();
+            let argv = command_of_server(launch, user.as_ref()).ok()?.argv;
+            Some(argv.iter().map(|it| it.to_str().unwrap().to_owned()).collect::<Vec<_>>())
+        };
+        let by_root = words(&launch, 0).unwrap();
+        assert_eq!(by_root, ["tutti", "pvm-node", "--", "1000:100:7,8", "-s"]);
+        assert_eq!(words(&launch, 1000).unwrap()[3], "-");
+        launch.spec.stdio = Stdio::Files {
+            input: None,
+            output: b"/etc/passwd".to_vec().into(),
+            error: None,
+            mode: Default::default(),
+        };
+        assert_eq!(words(&launch, 0), None);
+    }
 
     #[test]
     fn tasks_get_no_higher_limits_than_their_keeper_can_give() {

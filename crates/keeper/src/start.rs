@@ -172,7 +172,11 @@ impl Job {
                 (Some(group), None) => companions_of(group),
             },
             environment,
-            processors: self.launch.share.tasks[index].processors.iter().collect(),
+            // A server has all that its group has.
+            processors: match self.launch.serves {
+                true => Vec::new(),
+                false => self.launch.share.tasks[index].processors.iter().collect(),
+            },
             complaint: self.complaint(index),
         })
     }

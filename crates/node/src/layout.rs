@@ -6,6 +6,7 @@
 //!     rank-3      a task; has its limits, and its own processors
 //! pmix-7-1-0      the PMIx server of launch 1 of job 7, step 0; is never suspended
 //! notify-41-0     the first way in which the notification of event 41 is delivered
+//! server-7-1-3    step 3 of launch 1 of job 7, which serves its other tasks; likewise
 //! ```
 //!
 //! What is to run on while a job is suspended lies beside the job's group, not in it. Earlier
@@ -26,6 +27,8 @@ const PMIX: &str = "pmix-";
 
 /// How those of notifications do.
 const NOTIFY: &str = "notify-";
+/// How those of steps do that serve the other tasks of their job.
+const SERVER: &str = "server-";
 
 /// The group of the tasks that a job begins with.
 pub const FIRST_STEP: &str = "step-0";
@@ -56,9 +59,14 @@ pub fn group_of_pmix(launch: LaunchId) -> String {
     format!("{PMIX}{}-{}-{}", launch.job, launch.number, launch.step)
 }
 
+/// The name of the group of a step that serves the other tasks of its job.
+pub fn group_of_server(launch: LaunchId) -> String {
+    format!("{SERVER}{}-{}-{}", launch.job, launch.number, launch.step)
+}
+
 /// Whether the group of a process that serves a job has this name.
 pub fn is_of_a_helper(name: &str) -> bool {
-    name.starts_with(PMIX)
+    name.starts_with(PMIX) || name.starts_with(SERVER)
 }
 
 /// The name of the group of a notification's delivery: the number of its event, and which of the
@@ -98,6 +106,9 @@ mod tests {
         let launch = LaunchId { job: JobId(7), number: 1, step: StepId(2) };
         let name = group_of_pmix(launch);
         assert_eq!(name, "pmix-7-1-2");
+        assert!(is_of_a_helper(&name) && !is_of_a_job(&name));
+        let name = group_of_server(launch);
+        assert_eq!(name, "server-7-1-2");
         assert!(is_of_a_helper(&name) && !is_of_a_job(&name));
         assert!(!is_of_a_helper(&group_of_job(7)));
         let name = group_of_notification(41, 0);

@@ -434,6 +434,17 @@ impl Place {
         Ok(self.read::<Register>("register.json")?.unwrap_or_default())
     }
 
+    /// Gives a client machine other users; whether there is one of this name.
+    ///
+    /// # Errors
+    /// If it can't be written down.
+    pub fn set_users(&self, name: &str, users: Users) -> anyhow::Result<bool> {
+        self.with_register(|register| {
+            let known = register.clients.get_mut(name);
+            Ok(known.map(|known| *known = users).is_some())
+        })
+    }
+
     /// A machine belongs to the cluster no more; whether it did.
     pub fn expel(&self, name: &str) -> anyhow::Result<bool> {
         if self.membership()?.is_none() {

@@ -190,6 +190,8 @@ pub struct HeldJob {
     pub vacate: Option<Nanos>,
     /// Whether there is an image of its processes, made while they went on.
     pub has_image: bool,
+    /// See [`crate::launch::Launch::serves`].
+    pub serves: bool,
     /// Whether nothing of it is left, and what it used.
     pub cleared: Option<Usage>,
 }

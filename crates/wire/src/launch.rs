@@ -268,6 +268,9 @@ pub struct Launch {
     pub resumes: u32,
     /// Whether its processes can be saved to an image; with `resumes`, they are restored from one.
     pub saves_image: bool,
+    /// Whether the only task of this step serves the job's other tasks. It is a program of ours, in
+    /// a group beside that of the job. So it is not suspended with the job.
+    pub serves: bool,
 }
 
 impl Launch {
@@ -489,6 +492,7 @@ mod tests {
             joins: false,
             resumes: 0,
             saves_image: false,
+            serves: false,
         }
         .written()
     }

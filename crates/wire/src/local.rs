@@ -701,6 +701,8 @@ pub struct StepRequest {
     pub spawned: Option<Spawned>,
     /// A list with one node of the job, which all of its tasks are to be on; `None`: any.
     pub node: Option<String>,
+    /// See [`crate::launch::Launch::serves`].
+    pub serves: bool,
 }
 
 /// Where a front end finds a keeper.

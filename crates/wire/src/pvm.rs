@@ -41,6 +41,7 @@ pub mod tag {
     #![allow(missing_docs, reason = "they are explained at the values that they carry")]
     pub const TM_CONNECT: u32 = 0x8001_0001;
     pub const TM_CONN2: u32 = 0x8001_0002;
+    pub const TM_DELHOST: u32 = 0x8001_0005;
     pub const TM_SCHED: u32 = 0x8001_0011;
     pub const TM_TASKER: u32 = 0x8001_0012;
     pub const TM_HOSTER: u32 = 0x8001_0013;
@@ -176,6 +177,13 @@ impl Incoming {
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The bytes that were not read yet. A message of which a part was read is lost.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.at);
+        self.bytes
     }
 
     /// The next whole message. What is too long, or has no beginning, is left out.

@@ -86,8 +86,8 @@ impl Tree {
                  or at the head"
             ),
             _ => format!(
-                "client machine {name} may not speak for user {uid}: `tutti nodes remove {name}` and \
-                 `tutti invite --client --users ...` at the head give it other users"
+                "client machine {name} may not speak for user {uid}: `tutti nodes clients {name} \
+                 --users ...` at the head gives it other users"
             ),
         })
     }

@@ -9,20 +9,29 @@ use tutti_types::{ProcessorSet, StepId};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{JobNode, Launch};
 
+/// What a step may have that serves the other tasks of its job: it runs outside of the job's group.
+/// It holds messages that wait to be read.
+const SERVER_MEMORY_BYTES: u64 = 256 << 20;
+const SERVER_PROCESSES: u64 = 16;
+
 /// Whether the groups of its tasks have limits of their own.
 pub(crate) const fn is_limited(launch: &Launch) -> bool {
-    launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
+    launch.serves || launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
 }
 
 /// Gives a task's group the limits that its job asks for. A task goes without where nothing holds
 /// it to them: the asker was told.
 pub(super) fn set(group: &Cgroup, launch: &Launch) {
-    if let Some(bytes) = launch.memory_per_task_bytes
+    let (memory, processes) = match launch.serves {
+        true => (Some(SERVER_MEMORY_BYTES), Some(SERVER_PROCESSES)),
+        false => (launch.memory_per_task_bytes, launch.spec.processes_max),
+    };
+    if let Some(bytes) = memory
         && let Err(error) = group.set_memory_limit(bytes)
     {
         warn!(code = %Code::GoesWithout, "memory is not limited: {}", chain(&error));
     }
-    if let Some(most) = launch.spec.processes_max
+    if let Some(most) = processes
         && let Err(error) = group.set_process_limit(most)
     {
         warn!(code = %Code::GoesWithout, "processes are not limited: {}", chain(&error));

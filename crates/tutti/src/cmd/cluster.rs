@@ -121,7 +121,7 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
 }
 
 /// The users that a client machine may speak for, by the head's list of users.
-fn users_of_client(named: &[String]) -> anyhow::Result<Users> {
+pub(super) fn users_of_client(named: &[String]) -> anyhow::Result<Users> {
     if named == [ALL_USERS] {
         return Ok(Users::All);
     }

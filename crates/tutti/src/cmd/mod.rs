@@ -225,6 +225,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     PvmDaemon(pvm::DaemonArgs),
     #[command(hide = true)]
+    PvmNode(pvm::NodeArgs),
+    #[command(hide = true)]
     Supervise(upgrade::SuperviseArgs),
     #[command(hide = true)]
     MakeStartable,
@@ -362,6 +364,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::PmixServer(args) => daemons::pmix_server(&args),
         Verb::PvmManager(args) => pvm::manage(&args),
         Verb::PvmDaemon(args) => pvm::daemon(&args),
+        Verb::PvmNode(args) => pvm::serve_node(&args),
         Verb::Supervise(args) => upgrade::supervise(args),
         Verb::MakeStartable => daemons::make_startable(),
     }

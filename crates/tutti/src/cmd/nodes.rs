@@ -60,6 +60,8 @@ Examples:
 const CLIENTS_EXAMPLES: &str = "\
 Examples:
   tutti nodes clients
+  tutti nodes clients desk1 --users ada,eve
+                                  its users from now on
   tutti nodes remove desk1        take the client machine desk1 out
   tutti invite --client --users ada,bob
                                   let another one join
@@ -138,9 +140,24 @@ enum Order {
         #[arg(long)]
         now: bool,
     },
-    /// Show the client machines: users submit there, and no task runs there
+    /// Show the client machines, or give one other users: they submit there, and no task runs there
     #[command(after_help = CLIENTS_EXAMPLES)]
     Clients {
+        /// The client machine that gets other users
+        #[arg(value_name = "NAME", requires = "users")]
+        name: Option<String>,
+
+        /// Users that it may speak for from now on: names or numbers, or all for every user but
+        /// root; at the head
+        #[arg(
+            long,
+            value_name = "USERS",
+            value_delimiter = ',',
+            requires = "name",
+            conflicts_with = "json"
+        )]
+        users: Vec<String>,
+
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -185,7 +202,10 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
         None => None,
         Some(Order::Set { json, settings }) => return sets(json, &settings),
         Some(Order::Features { json }) => return features(json),
-        Some(Order::Clients { json }) => return clients::execute(json),
+        Some(Order::Clients { name: Some(name), users, .. }) => {
+            return clients::set_users(&name, &users);
+        }
+        Some(Order::Clients { json, .. }) => return clients::execute(json),
         Some(Order::Device { json, node, settings }) => {
             return devices::execute(node.as_deref(), &settings, json);
         }

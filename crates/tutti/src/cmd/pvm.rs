@@ -39,6 +39,13 @@ pub(crate) struct DaemonArgs {
     command: Vec<OsString>,
 }
 
+/// Arguments of the process that has PVM's daemon on another node.
+#[derive(Args, Debug)]
+pub(crate) struct NodeArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
 /// Runs the resource manager beside a job of the options.
 pub(crate) fn execute(args: PvmArgs) -> anyhow::Result<Exit> {
     if crate::pvm::find_daemon().is_none() {
@@ -68,5 +75,11 @@ pub(crate) fn manage(args: &ManagerArgs) -> anyhow::Result<Exit> {
 /// The process that becomes PVM's daemon.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
     crate::pvm::execute_daemon(&args.command)?;
+    Ok(Exit::OK)
+}
+
+/// The process that has PVM's daemon on another node of a job.
+pub(crate) fn serve_node(args: &NodeArgs) -> anyhow::Result<Exit> {
+    crate::pvm::serve_node(&args.words)?;
     Ok(Exit::OK)
 }

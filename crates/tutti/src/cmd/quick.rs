@@ -36,6 +36,7 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Option<(Verb, ColorChoice)
         "spawner" => of_none(words, Verb::Spawner),
         "pmix-server" => of(words, Verb::PmixServer),
         "pvm-manager" => of(words, Verb::PvmManager),
+        "pvm-node" => of(words, Verb::PvmNode),
         "pvm-daemon" => of(words, Verb::PvmDaemon),
         "keeper" => of(words, Verb::Keeper),
         "agent" => of(words, Verb::Agent),

@@ -81,6 +81,10 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, conflicts_with = "outside")]
     only_step: bool,
 
+    /// With --only-step: a task of Tutti's own that serves the others, and runs out of turns, too
+    #[arg(long, hide = true, requires = "only_step")]
+    serves: bool,
+
     /// One task, which waits in slots that steps use
     #[arg(long, hide = true, conflicts_with = "overlap")]
     hold_slots: bool,
@@ -213,9 +217,10 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     };
     let inside = Inside {
         outside: args.outside,
-        overlap: args.overlap,
+        overlap: args.overlap || args.serves,
         only_step: args.only_step,
         spawned: args.spawned,
+        serves: args.serves,
     };
     tutti_client::run(
         request,

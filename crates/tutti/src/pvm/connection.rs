@@ -1,7 +1,6 @@
 //! The connection of the resource manager with the daemon of its host.
 
-use super::daemon::Daemon;
-use super::manager::Host;
+use super::hosts::Host;
 use anyhow::{Context, bail, ensure};
 use nix::poll::{PollFd, PollFlags};
 use std::io::{ErrorKind, Read, Write};
@@ -9,6 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 use tutti_wire::pvm::{
     CONTEXT_DAEMON, DAEMON, Incoming, Message, Pack, TASK_PROTOCOL, Unpack, error, tag,
@@ -36,18 +36,37 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// One through a process that is a task already ([`super::part`]), and says which later.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(super) fn over(stream: UnixStream) -> anyhow::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let (incoming, out) = (Incoming::default(), Vec::new());
+        Ok(Self { stream, incoming, out, me: 0, latest: 0 })
+    }
+
+    /// From now on it sends as this task.
+    pub(super) const fn become_task(&mut self, task: u32) {
+        self.me = task;
+    }
+
+    /// The task that it sends as.
+    pub(super) const fn task(&self) -> u32 {
+        self.me
+    }
+
     /// Becomes a task of the daemon's virtual machine. Each side shows that it may write the
     /// files of the other's user.
     ///
     /// # Errors
     /// If the daemon refuses that, or says what it must not.
-    pub(super) fn open(daemon: &Daemon) -> anyhow::Result<Self> {
-        let stream =
-            UnixStream::connect(daemon.socket()).context("PVM's daemon does not answer")?;
+    pub(super) fn open(socket: &Path, directory: &Path) -> anyhow::Result<Self> {
+        let stream = UnixStream::connect(socket).context("PVM's daemon does not answer")?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let (incoming, out) = (Incoming::default(), Vec::new());
         let mut this = Self { stream, incoming, out, me: 0, latest: 0 };
-        let proof = daemon.directory().join("manager");
+        let proof = directory.join("manager");
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).open(&proof)?;
         let body = Pack::default().int(TASK_PROTOCOL).text(proof.as_os_str().as_bytes());
@@ -71,7 +90,7 @@ impl Connection {
         Ok(this)
     }
 
-    /// Registers as resource manager and tasker. Gives the host, without its name and slots.
+    /// Registers as resource manager, tasker and hoster. Gives the host, without name and slots.
     ///
     /// # Errors
     /// If another process is there already.
@@ -81,14 +100,37 @@ impl Connection {
         let _former = values.int()?;
         let (tid, _name, arch) = (values.number()?, values.text()?, values.text()?);
         let (speed, signature) = (values.int()?, values.int()?);
-        let reply = self.call(tag::TM_TASKER, Pack::default().int(1))?;
-        match Unpack::new(&reply)?.int()? {
-            0 => {}
-            error::ALREADY => bail!("PVM's daemon has another tasker"),
-            code => bail!("PVM's daemon takes no tasker: error {code}"),
-        }
+        self.register_tasker()?;
+        self.register_as(tag::TM_HOSTER, "hoster")?;
         self.stream.set_nonblocking(true)?;
-        Ok(Host { tid, name: String::new(), arch, speed, signature, slots: 0 })
+        let (name, slots, is_ready) = (String::new(), 0, true);
+        Ok(Host { tid, name, arch, speed, signature, slots, is_ready })
+    }
+
+    /// Registers as tasker.
+    ///
+    /// # Errors
+    /// If another process is there already.
+    pub(super) fn register_tasker(&mut self) -> anyhow::Result<()> {
+        self.register_as(tag::TM_TASKER, "tasker")
+    }
+
+    fn register_as(&mut self, tag: u32, what: &str) -> anyhow::Result<()> {
+        let reply = self.call(tag, Pack::default().int(1))?;
+        match Unpack::new(&reply)?.int()? {
+            0 => Ok(()),
+            error::ALREADY => bail!("PVM's daemon has another {what}"),
+            code => bail!("PVM's daemon takes no {what}: error {code}"),
+        }
+    }
+
+    /// Its stream, and the bytes of messages that have come since.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(super) fn into_stream(self) -> anyhow::Result<(UnixStream, Vec<u8>)> {
+        self.stream.set_read_timeout(None)?;
+        Ok((self.stream, self.incoming.into_bytes()))
     }
 
     /// Asks the daemon something, and waits for its answer. Nothing else comes before others can
@@ -138,18 +180,33 @@ impl Connection {
 
     /// Reads what is there, once. Gives whether the connection is open.
     pub(super) fn receive(&mut self) -> bool {
+        let Some(bytes) = self.read() else { return false };
+        self.take_in(&bytes);
+        true
+    }
+
+    /// The bytes that are there; `None`: the connection is closed.
+    pub(super) fn read(&mut self) -> Option<Vec<u8>> {
         if self.out.len() >= UNSENT_MAX {
-            return true;
+            return Some(Vec::new());
         }
         let mut room = vec![0; READ_BYTES];
         match self.stream.read(&mut room) {
-            Ok(0) => false,
+            Ok(0) => None,
             Ok(count) => {
-                self.incoming.push(&room[..count]);
-                true
+                room.truncate(count);
+                Some(room)
             }
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => Some(Vec::new()),
+                _ => None,
+            },
         }
+    }
+
+    /// Takes bytes of messages in.
+    pub(super) fn take_in(&mut self, bytes: &[u8]) {
+        self.incoming.push(bytes);
     }
 
     /// The next message that has come in whole.

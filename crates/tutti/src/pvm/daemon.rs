@@ -10,6 +10,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::{Pid, geteuid, mkdtemp};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
@@ -27,7 +28,7 @@ pub(crate) const NOT_INSTALLED: &str =
     "PVM is not installed: there is no pvmd; on Debian 12: apt-get install pvm";
 
 /// How long the daemon may take to start, and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Maximum length of the path of its socket.
 const SOCKET_BYTES_MAX: usize = 107;
@@ -46,7 +47,23 @@ pub(super) struct Daemon {
 
 /// A directory that is removed with what is in it.
 #[derive(Debug)]
-struct Directory(PathBuf);
+pub(super) struct Directory(PathBuf);
+
+impl Directory {
+    /// Makes one that no other user may enter.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub(super) fn make(within: &Path) -> anyhow::Result<Self> {
+        let made = mkdtemp(&within.join("tutti-pvm-XXXXXX"));
+        Ok(Self(made.context("no directory for PVM")?))
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
 
 impl Drop for Directory {
     fn drop(&mut self) {
@@ -69,21 +86,24 @@ fn in_path(name: &OsStr) -> Option<PathBuf> {
 }
 
 impl Daemon {
-    /// Starts it.
+    /// Starts it. Other daemons are to reach it at this address; without, it is alone.
     ///
     /// # Errors
     /// If PVM is not installed, or the daemon says that it can't start.
-    pub(super) fn start(program: Option<&OsStr>) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        program: Option<&OsStr>,
+        address: Option<Ipv4Addr>,
+    ) -> anyhow::Result<Self> {
         let Some(path) = find() else {
             return Err(coded(Code::BadValue, NOT_INSTALLED));
         };
-        let directory =
-            Directory(mkdtemp("/tmp/tutti-pvm-XXXXXX").context("no directory for PVM")?);
+        let directory = Directory::make(Path::new("/tmp"))?;
         let hosts = directory.0.join("hosts");
         std::fs::write(&hosts, host_file(program))?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("pvm-daemon").arg(path).arg("-n127.0.0.1").arg(&hosts);
-        command.envs(variables(&directory.0));
+        let address = address.unwrap_or(Ipv4Addr::LOCALHOST);
+        command.arg("pvm-daemon").arg(path).arg(format!("-n{address}")).arg(&hosts);
+        command.envs(variables_at(&directory.0));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().context("cannot start PVM's daemon")?;
         let out = child.stdout.take().context("PVM's daemon has no output")?;
@@ -111,7 +131,7 @@ impl Daemon {
 
     /// What its tasks have in their environment.
     pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
-        let mut variables = variables(&self.directory.0);
+        let mut variables = variables_at(&self.directory.0);
         variables.push(("PVMSOCK".into(), self.socket.clone().into_os_string()));
         variables
     }
@@ -154,9 +174,14 @@ pub(crate) fn execute(command: &[OsString]) -> anyhow::Result<()> {
     Err(Command::new(program).args(arguments).exec().into())
 }
 
-/// What the daemon and all tasks have in their environment.
-fn variables(directory: &Path) -> Vec<(OsString, OsString)> {
+/// What the daemon of this directory and its tasks have in their environment.
+pub(super) fn variables_at(directory: &Path) -> Vec<(OsString, OsString)> {
     let root = std::env::var_os("PVM_ROOT").unwrap_or_else(|| ROOT.into());
+    variables_of(root, directory)
+}
+
+/// The same, where PVM's own files are in another directory.
+pub(super) fn variables_of(root: OsString, directory: &Path) -> Vec<(OsString, OsString)> {
     let mut variables =
         vec![("PVM_ROOT".into(), root), ("PVM_TMP".into(), directory.as_os_str().to_owned())];
     if geteuid().is_root() {
@@ -189,7 +214,7 @@ fn host_file(program: Option<&OsStr>) -> Vec<u8> {
 }
 
 /// The first line, without its end.
-fn first_line(mut out: ChildStdout) -> anyhow::Result<Vec<u8>> {
+pub(super) fn first_line(mut out: ChildStdout) -> anyhow::Result<Vec<u8>> {
     let until = Instant::now() + PATIENCE;
     let mut line = Vec::new();
     let mut byte = [0];

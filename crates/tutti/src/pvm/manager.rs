@@ -5,9 +5,10 @@
 //! the tasks. A daemon asks its tasker, which is the manager again, to start their processes. The
 //! tasks that a spawn has on one host start together, as one step of the job.
 
+use super::hosts::{self, Host, Hosts, is_daemon_of, is_name_of};
 use super::notices::Notices;
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tutti_wire::pvm::{
     DAEMON, Exec, HOST_BITS, Heard, LOCAL_BITS, Message, Notify, Pack, Spawn, Start, TASK_PROTOCOL,
     error, tag,
@@ -37,23 +38,6 @@ const GROUP_SERVER: &[u8] = b"pvmgs";
 /// The variable that names the directory of spawned tasks.
 const DIRECTORY: &[u8] = b"PVMSPAWNWD=";
 
-/// A host of the virtual machine.
-#[derive(Clone, Debug)]
-pub(super) struct Host {
-    /// Its number.
-    pub(super) tid: u32,
-    /// The name of its node.
-    pub(super) name: String,
-    /// Its architecture, in PVM's words.
-    pub(super) arch: ByteBuf,
-    /// Its speed, as the daemon says.
-    pub(super) speed: i32,
-    /// How it stores numbers, as the daemon says.
-    pub(super) signature: i32,
-    /// Slots that the job has there.
-    pub(super) slots: usize,
-}
-
 /// Processes of one host that are to start together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
@@ -76,8 +60,26 @@ pub(super) struct Batch {
 pub(super) enum Order {
     /// Send a message.
     Send(Message),
+    /// Send a message as the tasker of a host.
+    Report {
+        /// The host.
+        host: u32,
+        /// The message.
+        message: Message,
+    },
     /// Start processes.
     Start(Batch),
+    /// Start a daemon.
+    StartHost {
+        /// The number of its host.
+        host: u32,
+        /// The name of its node.
+        node: String,
+        /// Its arguments.
+        command: Vec<String>,
+    },
+    /// End what runs on a host that is gone.
+    EndHost(u32),
 }
 
 /// A task that daemons know.
@@ -123,7 +125,10 @@ struct Made {
 /// The resource manager.
 #[derive(Debug)]
 pub(super) struct Manager {
-    hosts: Vec<Host>,
+    hosts: Hosts,
+    /// The host of the program.
+    home: u32,
+    taskers: BTreeSet<u32>,
     tasks: BTreeMap<u32, Task>,
     processes: BTreeMap<u32, Process>,
     spawns: BTreeMap<u32, Pending>,
@@ -135,23 +140,82 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Of these hosts, on the first of which the user's program has a slot.
-    pub(super) fn new(hosts: Vec<Host>) -> Self {
-        let mut processes = BTreeMap::new();
-        if let Some(first) = hosts.first() {
-            processes.insert(first.tid, Process { has_slot: true });
-        }
+    /// Of these hosts, the first of which has its own daemon.
+    pub(super) const fn new(hosts: Hosts) -> Self {
+        let processes = BTreeMap::new();
         Self {
             hosts,
+            home: 0,
+            taskers: BTreeSet::new(),
             tasks: BTreeMap::new(),
             processes,
             spawns: BTreeMap::new(),
             parts: BTreeMap::new(),
             starts: BTreeMap::new(),
             made: Vec::new(),
-            notices: Notices::default(),
+            notices: Notices::new(),
             next: 1,
         }
+    }
+
+    /// Has all nodes of the job become hosts.
+    pub(super) fn begin(&mut self) -> Vec<Order> {
+        let (names, wait) = (self.hosts.others(), self.number());
+        self.hosts.add(None, &names, wait)
+    }
+
+    /// Whether no node is becoming a host.
+    pub(super) const fn is_settled(&self) -> bool {
+        !self.hosts.are_joining()
+    }
+
+    /// The nodes of the job that are no hosts.
+    pub(super) fn nodes_without(&self) -> Vec<String> {
+        let names = self.hosts.others().into_iter();
+        names.map(|name| String::from_utf8_lossy(&name).into_owned()).collect()
+    }
+
+    /// Whether a host is the one with the manager's daemon.
+    pub(super) fn is_first(&self, host: u32) -> bool {
+        self.hosts.first().is_some_and(|first| first.tid == host)
+    }
+
+    /// The host on which the user's program is to start, by the name of its node. It has a slot.
+    pub(super) fn start_program(&mut self, name: &str) -> Option<u32> {
+        let host = self.hosts.iter().find(|host| is_name_of(host, name.as_bytes()))?;
+        self.home = host.tid;
+        self.processes.insert(host.tid, Process { has_slot: true });
+        Some(host.tid)
+    }
+
+    /// What a message to the tasker of another host calls for.
+    pub(super) fn on_message_of(&mut self, host: u32, message: &Message) -> Vec<Order> {
+        match Heard::read(message) {
+            Ok(Heard::Start(start)) if is_daemon_of(message.peer, host) => self.on_start(start),
+            Ok(Heard::Connect) => vec![Order::Report { host, message: no_connection(message) }],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The daemon of a host has said how others reach it; `None`: it could not be started.
+    pub(super) fn on_line(&mut self, host: u32, line: Option<Vec<u8>>) -> Vec<Order> {
+        self.hosts.on_line(host, line)
+    }
+
+    /// The tasker of a host serves. It is no task that others see.
+    pub(super) fn on_ready(&mut self, tasker: u32) -> Vec<Order> {
+        self.tasks.remove(&tasker);
+        self.taskers.insert(tasker);
+        self.hosts.on_ready(tasker & HOST_BITS)
+    }
+
+    /// What serves a host has ended. Daemons would take minutes to find that out.
+    pub(super) fn on_end_of_host(&mut self, host: u32) -> Vec<Order> {
+        let name = self.hosts.iter().find(|it| it.tid == host).map(|it| it.name.clone());
+        let mut orders = self.on_host_lost(host);
+        let names = name.map(|name| ByteBuf::from(name.into_bytes()));
+        orders.extend(names.map(|name| Order::Send(hosts::remove(&[name], 0))));
+        orders
     }
 
     /// What a message calls for. One that can't be read is answered where an answer is waited for.
@@ -171,28 +235,71 @@ impl Manager {
             Heard::Spawn(spawn) => self.on_spawn(message, spawn),
             Heard::Made(made) => self.on_made(&message, &made),
             Heard::List(place) => answer(self.list(place)),
-            Heard::Hosts => answer(self.list_hosts()),
-            Heard::Add(names) => answer(self.refuse_hosts(&names)),
+            Heard::Hosts => answer(self.hosts.list()),
+            Heard::Add(names) => {
+                let wait = self.number();
+                self.hosts.add(Some(message), &names, wait)
+            }
             Heard::Remove(names) => {
-                let pack = Pack::default().count(names.len());
-                answer(names.iter().fold(pack, |pack, _| pack.int(error::DENIED)))
+                let wait = self.number();
+                self.hosts.ask_to_remove(message, &names, wait).into_iter().collect()
             }
+            _ if message.peer & DAEMON != 0 => self.on_message_of_daemon(message, heard),
             Heard::Notify(wish) => self.on_notify(&message, &wish),
-            Heard::Ended { task, .. } => self.on_end_of_task(task),
             Heard::Successor => answer(Pack::default().int(error::ALREADY)),
-            Heard::Start(start) if message.peer & DAEMON != 0 => self.on_start(start),
-            Heard::Connect => {
-                // Only over the daemons: this process has one connection.
-                let denied = Pack::default().int(TASK_PROTOCOL).int(1).text(b"");
-                let reply = Message { tag: tag::TC_CONACK, ..message.answer(denied) };
-                vec![Order::Send(reply)]
-            }
-            Heard::Start(_)
-            | Heard::Added(_)
-            | Heard::HostLost(_)
-            | Heard::StartHosts(_)
-            | Heard::Other => Vec::new(),
+            Heard::Connect => vec![Order::Send(no_connection(&message))],
+            _ => Vec::new(),
         }
+    }
+
+    /// What only daemons say.
+    fn on_message_of_daemon(&mut self, message: Message, heard: Heard) -> Vec<Order> {
+        match heard {
+            Heard::Ended { task, .. } => self.on_end_of_task(task),
+            Heard::Start(start) => self.on_start(start),
+            Heard::StartHosts(wanted) => self.hosts.start(message, wanted),
+            Heard::Added(added) => self.hosts.on_added(&message, added, &mut self.notices),
+            Heard::Removed(codes) => self.hosts.on_removed(&message, &codes).into_iter().collect(),
+            Heard::HostLost(host) => self.on_host_lost(host & HOST_BITS),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A host is gone, and all of its tasks.
+    fn on_host_lost(&mut self, host: u32) -> Vec<Order> {
+        if self.hosts.first().is_some_and(|first| first.tid == host) {
+            return Vec::new();
+        }
+        let (was_there, mut orders) = self.hosts.remove(host);
+        if !was_there {
+            return orders;
+        }
+        let is_there = |task: u32| task & HOST_BITS == host && task & LOCAL_BITS != 0;
+        let parts: Vec<u32> = self
+            .parts
+            .iter()
+            .filter(|(_, part)| part.host == host)
+            .map(|(&wait, _)| wait)
+            .collect();
+        for wait in parts {
+            let Some(part) = self.parts.remove(&wait) else { continue };
+            if let Some(spawn) = self.spawns.get_mut(&part.spawn) {
+                for place in part.places {
+                    spawn.made[place] = error::HOST_FAIL;
+                }
+                spawn.parts -= 1;
+                orders.extend(self.answer_if_whole(part.spawn));
+            }
+        }
+        orders.push(Order::EndHost(host));
+        let ended: Vec<u32> = self.tasks.keys().copied().filter(|&task| is_there(task)).collect();
+        for task in ended {
+            orders.extend(self.on_end_of_task(task));
+        }
+        self.processes.retain(|&task, _| !is_there(task));
+        self.taskers.retain(|&task| !is_there(task));
+        orders.extend(self.notices.on_end(host).into_iter().map(Order::Send));
+        orders
     }
 
     /// A process has ended, with a status as `wait` gives it.
@@ -200,14 +307,13 @@ impl Manager {
         self.processes.remove(&task);
         let daemon = DAEMON | (task & HOST_BITS);
         let body = Pack::default().number(task).int(status).int(0).int(0).int(0).int(0);
-        vec![Order::Send(Message::new(daemon, tag::SM_TASKX, body))]
+        let message = Message::new(daemon, tag::SM_TASKX, body);
+        vec![Order::Report { host: task & HOST_BITS, message }]
     }
 
     /// The user's program has ended: its slot is free.
     pub(super) fn on_end_of_program(&mut self) {
-        if let Some(first) = self.hosts.first() {
-            self.processes.remove(&first.tid);
-        }
+        self.processes.remove(&self.home);
     }
 
     fn on_spawn(&mut self, request: Message, mut spawn: Spawn) -> Vec<Order> {
@@ -251,7 +357,7 @@ impl Manager {
         let mut free: Vec<(u32, i64)> = self
             .hosts
             .iter()
-            .filter(|host| is_wanted(host, spawn, parent))
+            .filter(|host| host.is_ready && is_wanted(host, spawn, parent))
             .map(|host| (host.tid, self.free_slots(host)))
             .collect();
         let code = if free.is_empty() { error::NO_HOST } else { error::OUT_OF_RES };
@@ -321,7 +427,8 @@ impl Manager {
     }
 
     fn note(&mut self, number: u32, task: Task) {
-        if self.tasks.len() < TASKS_MAX && number & LOCAL_BITS != 0 && number & DAEMON == 0 {
+        let is_hidden = self.taskers.contains(&number) || self.tasks.len() >= TASKS_MAX;
+        if !is_hidden && number & LOCAL_BITS != 0 && number & DAEMON == 0 {
             self.tasks.insert(number, task);
         }
     }
@@ -395,7 +502,7 @@ impl Manager {
     fn on_notify(&mut self, message: &Message, wish: &Notify) -> Vec<Order> {
         let (tasks, hosts) = (&self.tasks, &self.hosts);
         let is_there = |number: u32| match number & LOCAL_BITS {
-            0 => hosts.iter().any(|host| host.tid == number & HOST_BITS),
+            0 => hosts.has(number & HOST_BITS),
             _ => tasks.contains_key(&number),
         };
         let sent = self.notices.on_wish(message, wish, is_there);
@@ -403,7 +510,7 @@ impl Manager {
     }
 
     fn list(&self, place: u32) -> Pack {
-        if place != 0 && self.hosts.iter().all(|host| host.tid != place & HOST_BITS) {
+        if place != 0 && !self.hosts.has(place & HOST_BITS) {
             return Pack::default().int(error::NO_HOST);
         }
         let is_asked = |task: u32| match (place, place & LOCAL_BITS) {
@@ -418,27 +525,6 @@ impl Manager {
             pack.int(task.flags).text(&task.file).int(0)
         })
     }
-
-    fn list_hosts(&self) -> Pack {
-        let mut architectures: Vec<&ByteBuf> = self.hosts.iter().map(|host| &host.arch).collect();
-        architectures.sort();
-        architectures.dedup();
-        let pack = Pack::default().count(self.hosts.len()).count(architectures.len());
-        self.hosts.iter().fold(pack, |pack, host| {
-            let pack = pack.number(host.tid).text(host.name.as_bytes()).text(&host.arch);
-            pack.int(host.speed).int(host.signature)
-        })
-    }
-
-    /// The hosts are the nodes of the job.
-    fn refuse_hosts(&self, names: &[ByteBuf]) -> Pack {
-        let pack = Pack::default().count(names.len()).int(1);
-        names.iter().fold(pack, |pack, name| {
-            let is_there = self.hosts.iter().any(|host| is_name_of(host, name));
-            let code = if is_there { error::DUP_HOST } else { error::DENIED };
-            pack.int(code).text(b"").text(b"").int(0).int(0)
-        })
-    }
 }
 
 impl Task {
@@ -448,8 +534,10 @@ impl Task {
     }
 }
 
-fn is_name_of(host: &Host, name: &[u8]) -> bool {
-    host.name.as_bytes().eq_ignore_ascii_case(name)
+/// The answer to a task that would connect without the daemons between: there is one connection.
+fn no_connection(message: &Message) -> Message {
+    let denied = Pack::default().int(TASK_PROTOCOL).int(1).text(b"");
+    Message { tag: tag::TC_CONACK, ..message.answer(denied) }
 }
 
 /// Whether a spawn may have tasks on a host.

@@ -9,6 +9,7 @@ const WISHES_MAX: usize = 64 << 10;
 /// What a wish is about, in its lowest byte.
 const ENDS: i32 = 1;
 const LOST_HOSTS: i32 = 2;
+const NEW_HOSTS: i32 = 3;
 
 /// The bit that cancels an earlier wish: its messages are sent at once.
 const CANCEL: i32 = 256;
@@ -23,13 +24,46 @@ struct Wish {
 }
 
 /// All wishes, by the task or host that they are about.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Notices {
     wishes: BTreeMap<u32, Vec<Wish>>,
     count: usize,
+    /// Those about new hosts, each with the number of its messages that are left; below 0: all.
+    new_hosts: Vec<(Wish, i32)>,
 }
 
 impl Notices {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self { wishes: BTreeMap::new(), count: 0, new_hosts: Vec::new() }
+    }
+
+    /// Notes, changes or ends the wish of a task to hear of new hosts.
+    fn wish_for_new(&mut self, message: &Message, notify: &Notify) {
+        let (to, wait) = (message.peer, message.wait);
+        self.new_hosts.retain(|(wish, _)| (wish.to, wish.tag) != (to, notify.tag));
+        let is_wanted = notify.count != 0 && notify.flags & CANCEL == 0;
+        if is_wanted && self.new_hosts.len() < WISHES_MAX {
+            let wish = Wish { to, context: notify.context, tag: notify.tag, wait };
+            self.new_hosts.push((wish, notify.count));
+        }
+    }
+
+    /// What is sent since there are new hosts.
+    pub(super) fn on_new(&mut self, hosts: &[u32]) -> Vec<Message> {
+        if hosts.is_empty() {
+            return Vec::new();
+        }
+        let mut sent = Vec::new();
+        for (wish, left) in &mut self.new_hosts {
+            let pack = Pack::default().count(hosts.len());
+            sent.push(wish.message(hosts.iter().fold(pack, |pack, &host| pack.number(host))));
+            *left -= i32::from(*left > 0);
+        }
+        self.new_hosts.retain(|(_, left)| *left != 0);
+        sent
+    }
+
     /// Notes a wish, or cancels it. What is about something that is not there is sent at once.
     pub(super) fn on_wish(
         &mut self,
@@ -38,6 +72,10 @@ impl Notices {
         is_there: impl Fn(u32) -> bool,
     ) -> Vec<Message> {
         let mut sent = Vec::new();
+        if notify.flags & 0xff == NEW_HOSTS {
+            self.wish_for_new(message, notify);
+            return sent;
+        }
         if ![ENDS, LOST_HOSTS].contains(&(notify.flags & 0xff)) {
             return sent;
         }
@@ -46,10 +84,10 @@ impl Notices {
         for &about in &notify.about {
             if notify.flags & CANCEL != 0 {
                 if self.cancel(about, wish) {
-                    sent.push(wish.message(about));
+                    sent.push(wish.message(Pack::default().number(about)));
                 }
             } else if !is_there(about) {
-                sent.push(wish.message(about));
+                sent.push(wish.message(Pack::default().number(about)));
             } else if self.count < WISHES_MAX {
                 self.wishes.entry(about).or_default().push(wish);
                 self.count += 1;
@@ -62,7 +100,7 @@ impl Notices {
     pub(super) fn on_end(&mut self, about: u32) -> Vec<Message> {
         let wishes = self.wishes.remove(&about).unwrap_or_default();
         self.count -= wishes.len();
-        wishes.iter().map(|wish| wish.message(about)).collect()
+        wishes.iter().map(|wish| wish.message(Pack::default().number(about))).collect()
     }
 
     /// Forgets the wishes of a task that is gone.
@@ -74,6 +112,7 @@ impl Notices {
             !wishes.is_empty()
         });
         self.count = count;
+        self.new_hosts.retain(|(wish, _)| wish.to != to);
     }
 
     fn cancel(&mut self, about: u32, wish: Wish) -> bool {
@@ -87,8 +126,8 @@ impl Notices {
 }
 
 impl Wish {
-    fn message(self, about: u32) -> Message {
-        let message = Message::new(self.to, self.tag, Pack::default().number(about));
+    fn message(self, body: Pack) -> Message {
+        let message = Message::new(self.to, self.tag, body);
         Message { context: self.context, wait: self.wait, ..message }
     }
 }

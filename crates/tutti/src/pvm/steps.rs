@@ -1,7 +1,6 @@
 //! Front ends of what runs in a virtual machine: `tutti run` inside the job, for the user's program
 //! and for each batch of spawned tasks.
 
-use super::daemon::Daemon;
 use super::manager::Batch;
 use anyhow::Context;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
@@ -28,12 +27,22 @@ const OWN: &str = "PVM_OF_TASKS";
 const SETS_OWN: &str = "n=0; for own in $PVM_OF_TASKS; do [ $n = $TUTTI_RANK ] && export \"$own\"; \
     n=$((n + 1)); done; unset PVM_OF_TASKS n own; exec \"$0\" \"$@\"";
 
-/// The user's program.
-pub(super) struct Program<'a> {
-    /// Its path and arguments.
-    pub(super) command: &'a [OsString],
-    /// The daemon of its host.
-    pub(super) daemon: &'a Daemon,
+/// Where tasks start.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    /// The node; `None`: the job has no other.
+    pub(super) node: Option<String>,
+    /// The variables by which they find the daemon there.
+    pub(super) variables: Vec<(OsString, OsString)>,
+}
+
+impl Spot {
+    fn apply(&self, front: &mut Command) {
+        if let Some(node) = &self.node {
+            front.arg("-w").arg(node);
+        }
+        front.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
 }
 
 /// Spawned tasks that run.
@@ -44,6 +53,8 @@ pub(super) struct Step {
     text: Vec<u8>,
     /// By rank; `None`: it has ended.
     tasks: Vec<Option<u32>>,
+    /// The host on which they are.
+    pub(super) host: u32,
     is_server: bool,
     is_open: bool,
 }
@@ -52,10 +63,11 @@ pub(super) struct Step {
 ///
 /// # Errors
 /// If there can be no further process.
-pub(super) fn start_program(program: &Program<'_>) -> anyhow::Result<Child> {
+pub(super) fn start_program(command: &[OsString], spot: &Spot) -> anyhow::Result<Child> {
     let mut front = Command::new(std::env::current_exe()?);
-    front.args(["run", "--only-step", "-n", "1", "--"]).args(program.command);
-    front.envs(program.daemon.variables());
+    front.args(["run", "--only-step", "-n", "1"]);
+    spot.apply(&mut front);
+    front.arg("--").args(command);
     spawn(&mut front)
 }
 
@@ -63,7 +75,7 @@ pub(super) fn start_program(program: &Program<'_>) -> anyhow::Result<Child> {
 ///
 /// # Errors
 /// If there can be no further process, or arguments and environment are too long.
-pub(super) fn start(batch: &Batch, daemon: &Daemon) -> anyhow::Result<Step> {
+pub(super) fn start(batch: &Batch, spot: &Spot) -> anyhow::Result<Step> {
     let (ends, theirs) = UnixStream::pair()?;
     ends.set_nonblocking(true)?;
     let path = batch.argv.first().context("no program")?;
@@ -72,12 +84,12 @@ pub(super) fn start(batch: &Batch, daemon: &Daemon) -> anyhow::Result<Step> {
     front.args(["run", "--only-step", "--tell-ends", "--keep-going", "-n"]);
     front.arg(batch.tasks.len().to_string());
     front.args(batch.is_server.then_some("--overlap"));
+    spot.apply(&mut front);
     if let Some(directory) = &batch.directory {
         front.arg("-D").arg(OsStr::from_bytes(directory));
     }
     front.arg("--name").arg(OsStr::from_bytes(name)).args(["--", "/bin/sh", "-c", SETS_OWN]);
     front.args(batch.argv.iter().map(|word| OsStr::from_bytes(word)));
-    front.envs(daemon.variables());
     front.envs(batch.environment.iter().filter_map(variable));
     let own: Vec<&[u8]> = batch.tasks.iter().map(|(_, own)| own.as_slice()).collect();
     front.env(OWN, OsStr::from_bytes(&own.join(&b' ')));
@@ -91,6 +103,7 @@ pub(super) fn start(batch: &Batch, daemon: &Daemon) -> anyhow::Result<Step> {
         ends,
         text: Vec::new(),
         tasks: batch.tasks.iter().map(|(task, _)| Some(*task)).collect(),
+        host: batch.host,
         is_server: batch.is_server,
         is_open: true,
     })
@@ -103,7 +116,10 @@ fn variable(text: &ByteBuf) -> Option<(&OsStr, &OsStr)> {
 }
 
 /// Starts a process that has no signals held, which this one reads instead.
-fn spawn(command: &mut Command) -> anyhow::Result<Child> {
+///
+/// # Errors
+/// If there can be no further process.
+pub(super) fn spawn(command: &mut Command) -> anyhow::Result<Child> {
     let mut held = SigSet::empty();
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), Some(&mut held))?;
     let child = command.spawn();

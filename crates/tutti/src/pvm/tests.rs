@@ -1,4 +1,5 @@
-use super::manager::{Batch, Host, Manager, Order, SPAWN_TASKS_MAX};
+use super::hosts::{Host, Hosts, Node};
+use super::manager::{Batch, Manager, Order, SPAWN_TASKS_MAX};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use tutti_wire::pvm::{DAEMON, Incoming, Message, Pack, Unpack, error, tag};
@@ -9,11 +10,20 @@ const MASTER: u32 = A | 2;
 
 fn host(tid: u32, name: &str, slots: usize) -> Host {
     let arch = ByteBuf::from(*b"LINUX64");
-    Host { tid, name: name.into(), arch, speed: 1000, signature: 0x40_8c41, slots }
+    let is_ready = true;
+    Host { tid, name: name.into(), arch, speed: 1000, signature: 0x40_8c41, slots, is_ready }
 }
 
 fn manager() -> Manager {
-    Manager::new(vec![host(A, "a", 3), host(B, "b", 2)])
+    let node = |name: &str, address: &str, slots| Node {
+        name: name.into(),
+        address: address.into(),
+        slots,
+    };
+    let nodes = vec![node("b", "10.0.0.2", 2), node("c", "10.0.0.3", 4)];
+    let mut manager = Manager::new(Hosts::new(vec![host(A, "a", 3), host(B, "b", 2)], nodes));
+    assert_eq!(manager.start_program("a"), Some(A));
+    manager
 }
 
 fn from(peer: u32, tag: u32, body: Pack) -> Message {
@@ -29,8 +39,8 @@ fn spawn(count: i32, flags: i32, place: &str) -> Message {
 
 fn sent(orders: &[Order]) -> Vec<&Message> {
     let messages = orders.iter().filter_map(|order| match order {
-        Order::Send(message) => Some(message),
-        Order::Start(_) => None,
+        Order::Send(message) | Order::Report { message, .. } => Some(message),
+        Order::Start(_) | Order::StartHost { .. } | Order::EndHost(_) => None,
     });
     messages.collect()
 }
@@ -38,7 +48,7 @@ fn sent(orders: &[Order]) -> Vec<&Message> {
 fn batches(orders: Vec<Order>) -> Vec<Batch> {
     let batches = orders.into_iter().filter_map(|order| match order {
         Order::Start(batch) => Some(batch),
-        Order::Send(_) => None,
+        _ => None,
     });
     batches.collect()
 }
@@ -84,6 +94,7 @@ fn tasks_of_a_spawn_go_where_slots_are_free_and_start_as_one_batch() {
     assert_eq!(started[0].directory, Some(own("/tmp")));
     // A process that has ended leaves its slot, and its daemon hears of it.
     let ended = manager.on_end_of_process(A | 3, 256);
+    assert!(matches!(ended[0], Order::Report { host: A, .. }), "its own tasker tells the daemon");
     assert_eq!((sent(&ended)[0].peer, sent(&ended)[0].tag), (DAEMON | A, tag::SM_TASKX));
     assert_eq!(sent(&manager.on_message(spawn(1, 0, "")))[0].tag, tag::SM_EXEC);
 }
@@ -171,25 +182,161 @@ fn hosts_and_tasks_are_listed_as_the_daemons_would() {
     assert_eq!(ints(sent(&nowhere)[0]), [error::NO_HOST]);
 }
 
+const C: u32 = 3 << 18;
+
+fn names(tag: u32, names: &[&str]) -> Message {
+    let names: Vec<ByteBuf> = names.iter().map(|name| ByteBuf::from(name.as_bytes())).collect();
+    from(MASTER, tag, Pack::default().texts(&names))
+}
+
+/// Has the daemon start one on node c. The part there says how that is reached.
+fn start_c(manager: &mut Manager, add: &Message) {
+    let command = b"/usr/bin/pvmd -s -d0x0 -nc 1 0a000001:1111 4080 3 0a000003:0000";
+    let wanted = Pack::default().int(1).number(C).text(b"").text(b"10.0.0.3").text(command);
+    let wanted = wanted.text(b"").text(b"");
+    let wanted = Message { wait: 5, ..Message::new(DAEMON | A, tag::SM_STHOST, wanted) };
+    let started = manager.on_message(wanted);
+    let words = ["-s", "-d0x0", "-nc", "1", "0a000001:1111", "4080", "3", "0a000003:0000"];
+    let command = words.map(str::to_owned).to_vec();
+    assert_eq!(started, [Order::StartHost { host: C, node: "c".into(), command }]);
+    let told = manager.on_line(C, Some(b"ddpro<2316> ...".to_vec()));
+    let told = sent(&told)[0];
+    assert_eq!((told.tag, told.wait, told.peer), (tag::SM_STHOSTACK, 5, DAEMON | A));
+    let mut values = Unpack::new(told).unwrap();
+    assert_eq!(values.int(), Ok(1));
+    assert_eq!((values.number(), values.text()), (Ok(C), Ok(ByteBuf::from(*b"ddpro<2316> ..."))));
+    let host = Pack::default().int(1).int(1).number(C).text(b"c").text(b"LINUX64").int(9).int(8);
+    let added = Message { wait: add.wait, ..Message::new(DAEMON | A, tag::SM_ADDACK, host) };
+    assert!(sent(&manager.on_message(added)).iter().all(|it| it.tag != tag::SM_ADDHOST));
+}
+
+#[test]
+fn a_node_of_the_job_becomes_a_host_and_has_tasks_once_its_tasker_serves() {
+    let mut manager = manager();
+    let wish = Pack::default().int(3).number(9).number(11).int(-1);
+    assert!(manager.on_message(from(MASTER, tag::SM_NOTIFY, wish)).is_empty());
+    let asked = manager.on_message(names(tag::SM_ADDHOST, &["c ep=/x", "b", "strange", "C"]));
+    let add = sent(&asked)[0].clone();
+    let mut values = Unpack::new(&add).unwrap();
+    assert_eq!(add.tag, tag::SM_ADD);
+    assert_eq!(values.texts(), Ok(vec![ByteBuf::from(*b"c ip=10.0.0.3")]));
+    // Another request does not wait.
+    let refused = manager.on_message(names(tag::SM_ADDHOST, &["c"]));
+    assert_eq!(ints(sent(&refused)[0])[..3], [1, 1, error::ALREADY]);
+    start_c(&mut manager, &add);
+    let nowhere = manager.on_message(spawn(1, 1, "c"));
+    assert_eq!(ints(sent(&nowhere)[0]), [1, error::NO_HOST], "it has no tasker yet");
+    let own = Message::new(DAEMON | C, tag::SM_EXECACK, Pack::default().int(1).number(C | 1));
+    manager.on_message(own);
+    let answer = manager.on_ready(C | 1);
+    let mut values = Unpack::new(sent(&answer)[0]).unwrap();
+    assert_eq!((values.int(), values.int(), values.number()), (Ok(4), Ok(1), Ok(C)));
+    for code in [error::DUP_HOST, error::DENIED, error::DUP_HOST] {
+        let _ = (values.text(), values.text(), values.int(), values.int());
+        assert_eq!(values.int(), Ok(code));
+    }
+    let listed = manager.on_message(from(MASTER, tag::SM_TASK, Pack::default().number(0)));
+    assert_eq!(ints(sent(&listed)[0]), [0], "a tasker is no task");
+    assert_eq!(sent(&manager.on_message(spawn(1, 1, "c")))[0].peer, DAEMON | C);
+}
+
+#[test]
+fn a_lost_host_takes_its_tasks_with_it_and_those_who_wait_hear_of_both() {
+    let mut manager = manager();
+    let asked = manager.on_message(spawn(2, 1, "b"));
+    manager.on_message(made(sent(&asked)[0], &[B | 3, B | 4]));
+    let unanswered = manager.on_message(spawn(1, 0, ""));
+    assert_eq!(sent(&unanswered)[0].peer, DAEMON | A);
+    for (flags, about) in [(1, B | 3), (2, B)] {
+        let wish = Pack::default().int(flags).number(9).number(11).int(1).number(about);
+        assert!(manager.on_message(from(MASTER, tag::SM_NOTIFY, wish)).is_empty());
+    }
+    let lost = manager.on_end_of_host(B);
+    assert!(lost.contains(&Order::EndHost(B)));
+    let told: Vec<&Message> = sent(&lost);
+    let about: Vec<Vec<i32>> = told[..2].iter().map(|message| ints(message)).collect();
+    assert_eq!(about, [vec![(B | 3) as i32], vec![B as i32]]);
+    assert_eq!(told[2].tag, tag::TM_DELHOST, "the daemons would take minutes");
+    assert!(manager.on_end_of_host(B).is_empty(), "a host is lost once");
+    let hosts = manager.on_message(from(MASTER, tag::SM_CONFIG, Pack::default()));
+    assert_eq!(ints(sent(&hosts)[0])[0], 1);
+    assert_eq!(manager.nodes_without(), ["b", "c"]);
+    // The first has the manager: without it there is no virtual machine.
+    let first = Message::new(DAEMON | A, tag::SM_HOSTX, Pack::default().number(DAEMON | A));
+    assert!(manager.on_message(first).is_empty());
+}
+
+#[test]
+fn a_spawn_on_a_host_that_is_lost_meanwhile_is_answered() {
+    let mut manager = manager();
+    let asked = manager.on_message(spawn(4, 0, ""));
+    let execs: Vec<Message> = sent(&asked).into_iter().cloned().collect();
+    assert!(manager.on_message(made(&execs[0], &[A | 3, A | 5])).is_empty());
+    let lost = Message::new(DAEMON | A, tag::SM_HOSTX, Pack::default().number(DAEMON | B));
+    let answer = manager.on_message(lost);
+    let codes = ints(sent(&answer)[0]);
+    assert_eq!(codes.iter().filter(|&&code| code == error::HOST_FAIL).count(), 2, "{codes:?}");
+}
+
+#[test]
+fn hosts_are_removed_by_the_first_daemon_and_that_of_the_manager_never() {
+    let mut manager = manager();
+    let asked = manager.on_message(names(tag::SM_DELHOST, &["b", "a", "x"]));
+    let order = sent(&asked)[0].clone();
+    assert_eq!((order.tag, order.peer), (tag::TM_DELHOST, DAEMON));
+    let codes = Pack::default().int(1).int(0);
+    let done = Message { wait: order.wait, ..Message::new(DAEMON | A, tag::TM_DELHOST, codes) };
+    let answer = manager.on_message(done);
+    assert_eq!(sent(&answer)[0].tag, tag::SM_DELHOST);
+    assert_eq!(ints(sent(&answer)[0]), [3, 0, error::BAD_PARAM, error::NO_HOST]);
+    let none = manager.on_message(names(tag::SM_DELHOST, &["a"]));
+    assert_eq!(ints(sent(&none)[0]), [1, error::BAD_PARAM]);
+}
+
+#[test]
+fn nodes_whose_daemons_do_not_start_are_left_out() {
+    let mut manager = manager();
+    let asked = manager.begin();
+    let add = sent(&asked)[0].clone();
+    assert!(!manager.is_settled());
+    let wanted = Pack::default().int(1).number(C).text(b"").text(b"10.0.0.3").text(b"pvmd -s");
+    let wanted = wanted.text(b"").text(b"");
+    manager.on_message(Message::new(DAEMON | A, tag::SM_STHOST, wanted));
+    // Its front end has ended.
+    let told = manager.on_end_of_host(C);
+    let mut values = Unpack::new(sent(&told)[0]).unwrap();
+    assert_eq!(values.int(), Ok(1));
+    assert_eq!((values.number(), values.text()), (Ok(C), Ok(ByteBuf::from(*b"PvmCantStart"))));
+    let failed = Pack::default().int(1).int(1).int(error::HOST_FAIL).text(b"").text(b"");
+    let body = failed.int(0).int(0);
+    let added = Message { wait: add.wait, ..Message::new(DAEMON | A, tag::SM_ADDACK, body) };
+    assert!(manager.on_message(added).is_empty());
+    assert!(manager.is_settled());
+    assert_eq!(manager.nodes_without(), ["c"]);
+}
+
 proptest! {
     #[test]
     fn any_messages_are_answered_within_bounds(
         messages in proptest::collection::vec(
-            (0u32..17, prop_oneof![Just(MASTER), Just(DAEMON | A), any::<u32>()], 0u32..8,
+            (prop_oneof![4 => tag::SM_SPAWN..tag::SM_SPAWN + 17, 1 => Just(tag::TM_DELHOST)],
+             prop_oneof![Just(MASTER), Just(DAEMON | A), any::<u32>()], 0u32..8,
              proptest::collection::vec(
                 prop_oneof![0u32..9, Just(u32::MAX), Just(i32::MAX as u32), (A..A + 9)], 0..40)),
             0..40),
     ) {
         let mut manager = manager();
         let mut processes = Vec::new();
-        for (number, peer, wait, words) in messages {
+        for (tag, peer, wait, words) in messages {
             let body: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
-            let tag = tag::SM_SPAWN + number;
             let message = Message { peer, tag, wait, is_xdr: true, body, ..Message::default() };
             for order in manager.on_message(message) {
                 match order {
-                    Order::Send(message) => prop_assert!(message.body.len() < 1 << 20),
+                    Order::Send(message) | Order::Report { message, .. } => {
+                        prop_assert!(message.body.len() < 1 << 20);
+                    }
                     Order::Start(batch) => processes.extend(batch.tasks),
+                    Order::StartHost { .. } | Order::EndHost(_) => {}
                 }
             }
         }

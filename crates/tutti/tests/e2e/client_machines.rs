@@ -138,6 +138,18 @@ fn a_client_machine_has_no_rights_but_those_of_its_users() {
         let refused = start_as(&bed, UNNAMED, args).wait().expect(code);
         refused.says("may not speak for user 2").says("[T020]");
     }
+    // The administrator gives it other users, and takes them away.
+    let set = |users: &str| bed.tutti(1, &["nodes", "clients", "desk", "--users", users]);
+    let told = set("nobody,bin").expect(0).text();
+    assert!(told.contains("client machine desk speaks for nobody, bin from now on"), "{told}");
+    start_as(&bed, UNNAMED, &["ps"]).wait().expect(0);
+    set("root").expect(1).says("never root");
+    set("nobody").expect(0);
+    start_as(&bed, UNNAMED, &["ps"]).wait().expect(1).says("may not speak for user 2");
+    let strange = ["nodes", "clients", "n2", "--users", "nobody"];
+    bed.tutti(1, &strange).expect(1).says("there is no client machine n2");
+    bed.tutti(2, &["nodes", "clients", "desk", "--users", "bin"]).expect(1).says("at the head");
+    bed.tutti(1, &["nodes", "clients", "desk"]).expect(2).says("--users");
     // Its users are ordinary ones.
     let job =
         bed.tutti(1, &["submit", "--parsable", "-o", "/dev/null", "--", "sleep", &bed.audit.nap]);

@@ -80,6 +80,7 @@ mod port;
 mod priority;
 mod private;
 mod pvm;
+mod pvm_nodes;
 mod python;
 mod queues;
 mod reboot;

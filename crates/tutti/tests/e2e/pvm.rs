@@ -12,16 +12,18 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// A master and a worker, where PVM is installed.
-fn programs() -> Option<&'static (String, String)> {
+pub(crate) fn programs() -> Option<&'static (String, String)> {
     static BUILT: OnceLock<Option<(String, String)>> = OnceLock::new();
-    let build = |name: &str| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/pvm");
-        let source = source.join(format!("{name}.c"));
-        let options = ["-Wl,--no-as-needed", "-lpvm3"];
-        compile_with(&options, "cc", &source, &format!("pvm-{name}")).display().to_string()
-    };
     let is_there = || Path::new("/usr/include/pvm3.h").exists();
-    BUILT.get_or_init(|| is_there().then(|| (build("master"), build("worker")))).as_ref()
+    BUILT.get_or_init(|| is_there().then(|| (built("master"), built("worker")))).as_ref()
+}
+
+/// One of the programs here.
+pub(crate) fn built(name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/pvm");
+    let source = source.join(format!("{name}.c"));
+    let options = ["-Wl,--no-as-needed", "-lpvm3"];
+    compile_with(&options, "cc", &source, &format!("pvm-{name}")).display().to_string()
 }
 
 /// The daemons of virtual machines that a process has started, which are known by its directory.

@@ -67,6 +67,7 @@ fn launch() -> Launch {
         joins: false,
         resumes: 0,
         saves_image: false,
+        serves: false,
     }
 }
 

@@ -120,8 +120,10 @@ pub enum Heard {
     Add(Vec<ByteBuf>),
     /// Remove hosts (`SM_DELHOST`).
     Remove(Vec<ByteBuf>),
-    /// Hosts were added (`SM_ADDACK`).
-    Added(Vec<Added>),
+    /// Hosts were added, or why not one was (`SM_ADDACK`).
+    Added(Result<Vec<Added>, i32>),
+    /// Hosts are being removed, with a code for each (`TM_DELHOST`).
+    Removed(Vec<i32>),
     /// Send messages when something happens (`SM_NOTIFY`).
     Notify(Notify),
     /// A task has ended (`SM_TASKX`).
@@ -169,6 +171,11 @@ impl Heard {
             tag::SM_ADDHOST => Self::Add(values.texts()?),
             tag::SM_DELHOST => Self::Remove(values.texts()?),
             tag::SM_ADDACK => Self::Added(added(values)?),
+            tag::TM_DELHOST => {
+                let count = values.int()?;
+                let codes = values.numbers(count)?;
+                Self::Removed(codes.into_iter().map(u32::cast_signed).collect())
+            }
             tag::SM_NOTIFY => Self::Notify(notify(values)?),
             tag::SM_TASKX => Self::Ended { task: values.number()?, status: values.int()? },
             tag::SM_HOSTX => Self::HostLost(values.number()?),
@@ -222,14 +229,23 @@ fn hosts_to_start(values: &mut Unpack<'_>) -> Result<Vec<HostToStart>, Malformed
             host: values.number()?,
             options: values.text()?,
             login: values.text()?,
-            command: values.text()?,
+            command: {
+                let command = values.text()?;
+                // The same for Windows, and the name of the virtual machine.
+                let _others = (values.text()?, values.text()?);
+                command
+            },
         })
     };
     (0..count).map(|_| one(values)).collect()
 }
 
-fn added(values: &mut Unpack<'_>) -> Result<Vec<Added>, Malformed> {
-    let (count, _architectures) = (values.int()?, values.int()?);
+fn added(values: &mut Unpack<'_>) -> Result<Result<Vec<Added>, i32>, Malformed> {
+    let count = values.int()?;
+    if count < 0 {
+        return Ok(Err(count));
+    }
+    let _architectures = values.int()?;
     let one = |values: &mut Unpack<'_>| {
         Ok(Added {
             host: values.int()?,
@@ -239,5 +255,5 @@ fn added(values: &mut Unpack<'_>) -> Result<Vec<Added>, Malformed> {
             signature: values.int()?,
         })
     };
-    (0..count).map(|_| one(values)).collect()
+    (0..count).map(|_| one(values)).collect::<Result<_, _>>().map(Ok)
 }

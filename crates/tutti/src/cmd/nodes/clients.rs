@@ -1,9 +1,14 @@
 //! The client machines of a cluster.
 
+use super::super::cluster::{membership_of_head, users_of_client};
 use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, Table, print, print_json, print_table};
+use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
+use tutti_node::membership::Place;
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::ClientReport;
 
@@ -13,6 +18,18 @@ pub(super) fn execute(json: bool) -> anyhow::Result<Exit> {
         true => print_json(&clients)?,
         false => print_table(&table(&clients))?,
     }
+    Ok(Exit::OK)
+}
+
+/// Gives a client machine other users. Streams that are open stay.
+pub(super) fn set_users(name: &str, users: &[String]) -> anyhow::Result<Exit> {
+    let place = Place::of(&Instance::locate());
+    membership_of_head(&place, "users of client machines change")?;
+    if !place.set_users(name, users_of_client(users)?)? {
+        let reason = format!("there is no client machine {name}; `tutti nodes clients` shows all");
+        return Err(coded(Code::NoSuchNodes, reason));
+    }
+    print(&format!("client machine {name} speaks for {} from now on\n", users.join(", ")))?;
     Ok(Exit::OK)
 }
 
