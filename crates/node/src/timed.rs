@@ -35,6 +35,22 @@ pub fn latest_moment(when: When, from_ms: u64, until_ms: u64) -> Option<Occurren
     latest_in(when, from_ms, until_ms, &TimeZone::system())
 }
 
+/// All moments after that one in a time zone, in milliseconds since 1970; `None`: the zone is not
+/// known here.
+#[must_use]
+pub fn moments_in(
+    when: When,
+    after_ms: u64,
+    zone: &str,
+) -> Option<impl Iterator<Item = u64> + use<>> {
+    let zone = TimeZone::get(zone).ok()?;
+    let mut after_ms = after_ms;
+    Some(std::iter::from_fn(move || {
+        after_ms = next_in(when, after_ms, &zone)?.unix_ms;
+        Some(after_ms)
+    }))
+}
+
 fn next_in(when: When, after_ms: u64, zone: &TimeZone) -> Option<Occurrence> {
     let after = Timestamp::from_millisecond(i64::try_from(after_ms).ok()?).ok()?;
     let is_after = |it: &Occurrence| it.unix_ms > after_ms;

@@ -1,12 +1,13 @@
 //! The loop: what happens next, tell the core, do what it says.
 //!
-//! Four things can happen: a job is submitted, a job is done, a preempted one has left or is
-//! back, and the time comes at which the core wanted to be woken. At one moment, first of all those
-//! jobs are gone that have reached their limits, all in one event: that they would be was known,
-//! and all that was promised counts on it. Next arrive those that leave their processors or come
-//! back ([`MoveCost`]). Then come the jobs that are submitted, in the order of the workload, then
-//! those that are done earlier than they had to be, in the order in which they started (or
-//! otherwise: [`Order`]); each is an event by itself, on which the core decides before the next.
+//! Five things can happen: a job is submitted, a job is done, a preempted one has left or is back,
+//! and the time comes at which the core wanted to be woken, or something changes. At one moment,
+//! first of all those jobs are gone that have reached their limits, all in one event: that they
+//! would be was known, and all that was promised counts on it. Next arrive those that leave their
+//! processors or come back ([`MoveCost`]). Then come the jobs that are submitted, in the order of
+//! the workload, then those that are done earlier than they had to be, in the order in which they
+//! started (or otherwise: [`Order`]); each is an event by itself, on which the core decides before
+//! the next.
 
 use crate::error::SimError;
 use crate::feedback::{Arrival, Feedback, Waiting};
@@ -20,6 +21,7 @@ use crate::outside::Outside;
 use crate::pace::Pace;
 use crate::site::Site;
 use crate::slots::SlotBySlot;
+use crate::timed::{self, ChangeAtTimes, Timed};
 use crate::uneven::Uneven;
 use tutti_core::{Action, Core, Event, JobState, SubmitOptions, WaitReason, check};
 use tutti_types::{
@@ -49,6 +51,8 @@ pub struct Settings {
     /// What people's clocks say, and when they are put forward or back: moments in their order,
     /// each with how much of the week has passed then. Empty: unknown, and no period holds.
     pub calendar: Vec<(ClusterTime, Nanos)>,
+    /// What changes at times.
+    pub timed: Vec<ChangeAtTimes>,
     /// The users' allowances of processor time.
     pub bank: Vec<(BankAccount, ProcessorTime)>,
     /// Queues, weights, counted resources.
@@ -189,6 +193,7 @@ impl Settings {
             .chain(self.periods.iter().map(event))
             .chain(self.bank.iter().map(allowance))
             .chain(self.site.events())
+            .chain(timed::events(&self.timed))
     }
 }
 
@@ -209,6 +214,7 @@ struct Simulation<'a, P, O> {
     wake: ClusterTime,
     /// How many moments of the calendar were told.
     told: usize,
+    timed: Timed,
     /// When anything but the time changed.
     busy: ClusterTime,
     submitted: u64,
@@ -244,6 +250,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             now: ClusterTime::default(),
             wake: ClusterTime::NEVER,
             told: 0,
+            timed: Timed::default(),
             busy: ClusterTime::default(),
             submitted: 0,
             started: 0,
@@ -269,7 +276,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             let done = self.progress.next(&self.jobs);
             let tells = self.settings.calendar.get(self.told).map_or(ClusterTime::NEVER, |it| it.0);
             let asks = self.outside.as_ref().map_or(ClusterTime::NEVER, |it| it.due(self.now));
-            let wake = self.wake.min(self.core.next_change()).min(tells).min(asks);
+            let changes = self.timed.next(&self.settings.timed);
+            let wake = self.wake.min(self.core.next_change()).min(tells).min(asks).min(changes);
             let due = submit.min(done).min(wake).min(self.moves.next());
             let horizon = self.settings.horizon.unwrap_or(ClusterTime::NEVER);
             let is_over = submit == ClusterTime::NEVER && self.jobs.len() == 0;
@@ -283,7 +291,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 break;
             }
             // What happens at one moment comes in one round.
-            let is_busy = submit.min(done).min(self.moves.next()).min(tells) <= self.now;
+            let is_busy =
+                submit.min(done).min(self.moves.next()).min(tells).min(changes) <= self.now;
             if asks <= self.now && !is_busy {
                 self.consult()?;
                 continue;
@@ -293,8 +302,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             if limits_first && done == due && self.end_those_at_their_limits()? {
                 continue;
             }
-            if let Some(arrival) = self.moves.arrived(self.now) {
-                self.put(&arrival);
+            // Jobs that come now find what has changed.
+            let changed = self.timed.due(&self.settings.timed, self.now);
+            if let Some(event) = changed.or_else(|| self.moves.arrived(self.now)) {
+                self.put(&event);
                 self.settle()?;
                 continue;
             }

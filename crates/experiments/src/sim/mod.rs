@@ -21,6 +21,7 @@ mod settings;
 mod source;
 mod t3d;
 mod table;
+mod timed;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};

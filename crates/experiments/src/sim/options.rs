@@ -180,6 +180,11 @@ pub(super) struct Options {
     )]
     pub(super) queues: Vec<String>,
 
+    /// Change parameters, or take nodes out of service and in, at times, as `tutti at` does, such
+    /// as "fri 18:00 nodes node[0-3] out" or "mon-fri 08:00 params rows=2"
+    #[arg(long = "at", value_name = "TIME CHANGE", help_heading = "Scheduler")]
+    pub(super) at: Vec<String>,
+
     /// Time of the week at which the workload begins, such as "mon 08:00" [default: the trace's
     /// UnixStartTime and TimeZoneString]
     #[arg(long, value_name = "DAY HH:MM", help_heading = "Scheduler")]

@@ -10,6 +10,7 @@ use super::program::{SimulatedPolicy, is_program};
 use super::progress::Progress;
 use super::settings::Scheduler;
 use super::source::Origin;
+use super::timed::changes;
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -110,6 +111,8 @@ impl<'a> Setup<'a> {
         };
         let site = site(&scheduler, &nodes)?;
         let bank = scheduler.site.allowances().collect();
+        let timed =
+            changes(&options.at, (&scheduler.site.settings, &nodes), || origin.beginning(options))?;
         let tutti_types::Settings { params, classes: class_rules, periods } =
             scheduler.site.settings;
         let settings = Settings {
@@ -122,6 +125,7 @@ impl<'a> Setup<'a> {
             class_rules,
             periods,
             calendar,
+            timed,
             bank,
             site,
             order: match options.order {

@@ -5,6 +5,7 @@ use super::model::Model;
 use super::options::Options;
 use super::passed_over::PassedOver;
 use super::progress::{Counted, Progress};
+use super::timed::Beginning;
 use anyhow::{Context, anyhow, bail};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,6 +18,9 @@ use tutti_trace::{
     Tolerance, TraceError,
 };
 use tutti_types::{ClusterTime, Nanos};
+
+/// A Monday at midnight, in seconds since 1970: for workloads that know no date.
+const A_MONDAY_S: u64 = 1_704_067_200;
 
 /// What is simulated.
 #[derive(Clone, Debug)]
@@ -139,6 +143,28 @@ impl Origin {
                 self.name()
             ),
         }
+    }
+
+    /// When the workload began, by people's clocks.
+    ///
+    /// # Errors
+    /// If nothing tells.
+    pub(super) fn beginning(&self, options: &Options) -> anyhow::Result<Beginning> {
+        if options.begins.is_none()
+            && let Self::File(_) = self
+        {
+            let source = self.open(options, &Progress::none(), 0)?;
+            let known = source.header.unix_start_time_s().zip(source.header.time_zone());
+            if let Some((unix_s, zone)) = known {
+                return Ok(Beginning { unix_s, zone, has_date: true });
+            }
+        }
+        let week = self.calendar(options)?.first().map_or(Nanos::ZERO, |&(_, week)| week);
+        Ok(Beginning {
+            unix_s: A_MONDAY_S + week.0 / Nanos::from_secs(1).0,
+            zone: "UTC".into(),
+            has_date: false,
+        })
     }
 
     /// Opens it. `processors` is the machine's size, which models are made for.

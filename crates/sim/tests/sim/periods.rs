@@ -1,8 +1,11 @@
 //! Parameters of some hours, in a simulation.
 
-use crate::scenario::{S, ends, gang, job};
-use tutti_sim::Settings;
-use tutti_types::{ClusterTime, Overrides, parse_week};
+use crate::scenario::{S, ends, gang, job, settings};
+use tutti_sim::{ChangeAtTimes, Machine, Settings};
+use tutti_types::{
+    ClusterTime, NamedNodes, Nanos, NodeId, Overrides, Params, TimedChange, default_classes,
+    parse_week,
+};
 
 const HOUR: u64 = 3600 * S;
 
@@ -38,4 +41,45 @@ fn a_simulation_whose_hours_change_for_ever_ends_all_the_same() {
     let settings = by_night(2, "mon 00:00");
     let jobs = [job(0, S, 1)];
     assert_eq!(ends(&settings, &jobs), [S]);
+}
+
+/// A change at these hours after the beginning.
+fn at(hours: &[u64], change: TimedChange) -> ChangeAtTimes {
+    let moments = hours.iter().map(|hours| (ClusterTime(hours * HOUR), hours * 3_600_000));
+    let settings = tutti_types::Settings::new(Params::default(), default_classes());
+    ChangeAtTimes::new(("00:00".parse().unwrap(), change), moments, &settings).unwrap()
+}
+
+fn node_0() -> NamedNodes {
+    NamedNodes { list: "node0".into(), nodes: [NodeId(0)].into(), sets: [].into() }
+}
+
+#[test]
+fn a_node_that_goes_out_at_a_time_takes_no_job_that_may_last_longer() {
+    let timed = vec![
+        at(&[2], TimedChange::Out { nodes: node_0(), ahead: None }),
+        at(&[5], TimedChange::In { nodes: node_0() }),
+    ];
+    let of_two = Settings { machine: Machine::new(2, 1).unwrap(), ..settings(1, "space:fcfs") };
+    let changed = Settings { timed, ..of_two.clone() };
+    // Two short ones fill both nodes; one that is too long for the first waits for the second.
+    let jobs = [job(0, HOUR, 1), job(0, HOUR, 1), job(0, 3 * HOUR, 1), job(0, 3 * HOUR, 1)];
+    assert_eq!(ends(&of_two, &jobs), [HOUR, HOUR, 4 * HOUR, 4 * HOUR]);
+    // The last one has the second node after the third, before the first comes back.
+    assert_eq!(ends(&changed, &jobs), [HOUR, HOUR, 4 * HOUR, 7 * HOUR]);
+    // Whatever is to come, nothing is waited for once all jobs have ended.
+    let back = TimedChange::In { nodes: node_0() };
+    let ended = Settings { timed: vec![at(&[90], back)], ..of_two };
+    assert_eq!(ends(&ended, &jobs[..1]), [HOUR]);
+}
+
+#[test]
+fn parameters_change_at_a_time_of_a_simulation() {
+    let rows = [("rows".to_owned(), 2)].into();
+    let overrides = Overrides { params: rows, ..Overrides::default() };
+    let set = at(&[1], TimedChange::Set(overrides));
+    let settings = Settings { timed: vec![set], ..gang(2, 1, 60 * S) };
+    let jobs = [job(0, 3 * HOUR, 2), job(0, HOUR, 2)];
+    let turn = Nanos::from_secs(60).0;
+    assert_eq!(ends(&settings, &jobs)[1], 3 * HOUR - turn);
 }

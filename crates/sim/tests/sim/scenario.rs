@@ -25,6 +25,7 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         class_rules,
         periods: Vec::new(),
         calendar: Vec::new(),
+        timed: Vec::new(),
         order: Order::SubmitFirst,
         hosts: Vec::new(),
         weights: None,
