@@ -27,6 +27,7 @@ const PMIX: &str = "pmix-";
 
 /// How those of notifications do.
 const NOTIFY: &str = "notify-";
+
 /// How those of steps do that serve the other tasks of their job.
 const SERVER: &str = "server-";
 
