@@ -19,6 +19,18 @@ Tutti sends a line of JSON for each round, and the policy answers it with one li
 the methods `on_...` for what is new, then `decide`. All orders that are given meanwhile are the
 answer. `docs/reference/policy-protocol.md` describes the lines.
 
+A policy may have a part on each node: another process of the same program, or of another one.
+
+    class OnNode(policy.NodePolicy):
+        def decide(self):
+            for slot in self.slots:          # the youngest jobs first
+                self.arrange(slot, sorted(slot.candidates, key=lambda it: -it.job))
+
+    if __name__ == "__main__":
+        policy.run(Mine(), OnNode())
+
+(`tutti params policy=./mine.py policy_node=./mine.py`, `--policy ./mine.py,policy-node=./mine.py`.)
+
 Print to standard error only: standard output belongs to the protocol, so `print` writes to
 standard error while `run` is at work.
 """
@@ -29,7 +41,7 @@ import json
 import sys
 from typing import Any, BinaryIO, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
-__all__ = ["Job", "Node", "Policy", "SECOND", "run"]
+__all__ = ["Candidate", "Job", "Node", "NodePolicy", "Policy", "SECOND", "Slot", "run"]
 
 #: A second, in the unit of all times here.
 SECOND = 1_000_000_000
@@ -160,6 +172,12 @@ class Policy:
     def on_timer(self, tag: str) -> None:
         """A timer has come."""
 
+    def on_message(self, node: int, text: str) -> None:
+        """The part on a node has sent a message."""
+
+    def on_messages_lost(self, count: int) -> None:
+        """So many messages did not come, since there were too many."""
+
     def on_refused(self, job: Optional[int], reason: str) -> None:
         """An order was not done."""
 
@@ -243,6 +261,10 @@ class Policy:
         """Has `on_timer` called after so long, at least a millisecond."""
         self._orders.append({"order": "timer", "after_ns": max(0, int(after_ns)), "tag": tag})
 
+    def send(self, text: str, node: Optional[int] = None) -> None:
+        """Sends a message of at most 1,024 bytes to the part on a node, or to all parts."""
+        self._orders.append({"order": "message", "node": node, "text": text})
+
     def yield_charge(self) -> None:
         """Has the built-in policy go on until `take_charge`."""
         self._orders.append({"order": "yield"})
@@ -308,6 +330,10 @@ class Policy:
             self.nodes.pop(news["node"], None)
         elif event == "timer":
             self.on_timer(news["tag"])
+        elif event == "message":
+            self.on_message(news["node"], news["text"])
+        elif event == "messages_lost":
+            self.on_messages_lost(news["count"])
         elif event == "refused":
             self._refused(news)
 
@@ -335,6 +361,138 @@ class Policy:
         self.on_refused(number, news["reason"])
 
 
+class Candidate:
+    """A job that may run in a slot on a node."""
+
+    __slots__ = ("job", "processors", "hold")
+
+    def __init__(self, news: Mapping[str, Any]) -> None:
+        #: The job's number.
+        self.job: int = news["job"]
+        #: Its processors there, such as `0-3`.
+        self.processors: str = news["processors"]
+        #: Whether its processors stay idle when it is absent; otherwise candidates below get them.
+        self.hold: bool = news["if_absent"] == "hold"
+
+    def __repr__(self) -> str:
+        return f"Candidate({self.job}, {self.processors!r}, hold={self.hold})"
+
+
+class Slot:
+    """A slot of a node's timetable. Slots take turns, in their order."""
+
+    __slots__ = ("row", "length_ns", "candidates")
+
+    def __init__(self, news: Mapping[str, Any]) -> None:
+        #: The row that it is of.
+        self.row: int = news["row"]
+        self.length_ns: int = news["length_ns"]
+        #: The jobs that may run in it. Each one that is present runs, unless one before it has its
+        #: processors.
+        self.candidates: List[Candidate] = [Candidate(it) for it in news["candidates"]]
+
+
+class NodePolicy:
+    """The part of a policy on a node. Override `decide`, and what else it needs."""
+
+    def __init__(self) -> None:
+        #: Now, in nanoseconds of cluster time.
+        self.now_ns = 0
+        #: `live` or `simulation`.
+        self.mode = ""
+        #: The node, as number and name.
+        self.node = 0
+        self.name = ""
+        #: The node's timetable, with what was arranged.
+        self.slots: List[Slot] = []
+        self._orders: List[Dict[str, Any]] = []
+
+    # ------------------------------------------------------------------ what happens
+
+    def on_hello(self, hello: Mapping[str, Any]) -> None:
+        """The program was started."""
+
+    def on_timetable(self) -> None:
+        """The node has another timetable, in `slots`."""
+
+    def on_tasks_ended(self, job: int, count: int, ranks: List[int]) -> None:
+        """Some tasks of a job have ended on this node."""
+
+    def on_message(self, text: str) -> None:
+        """The program at the controller has sent a message."""
+
+    def on_messages_lost(self, count: int) -> None:
+        """So many messages did not come, since there were too many."""
+
+    def on_timer(self, tag: str) -> None:
+        """A timer has come."""
+
+    def on_refused(self, reason: str) -> None:
+        """An order was not done."""
+
+    def decide(self) -> None:
+        """Gives orders, with all news taken in."""
+
+    # ------------------------------------------------------------------ orders
+
+    def arrange(self, slot: Slot, candidates: Iterable[Candidate]) -> None:
+        """Has these candidates of a slot come first on this node, in this order, with what they
+        say of their empty time. Jobs of several nodes come before all others in any case. With no
+        candidates, the built-in order holds again."""
+        given = [
+            {"job": it.job, "if_absent": "hold" if it.hold else "down"} for it in candidates
+        ]
+        self._orders.append({"order": "arrange", "row": slot.row, "candidates": given})
+
+    def reset(self) -> None:
+        """The built-in order holds again in all slots."""
+        self._orders.append({"order": "arrange", "row": None, "candidates": []})
+
+    def send(self, text: str) -> None:
+        """Sends a message of at most 1,024 bytes to the program at the controller."""
+        self._orders.append({"order": "message", "text": text})
+
+    def timer(self, after_ns: int, tag: str = "") -> None:
+        """Has `on_timer` called after so long, at least a millisecond."""
+        self._orders.append({"order": "timer", "after_ns": max(0, int(after_ns)), "tag": tag})
+
+    # ------------------------------------------------------------------ the protocol
+
+    def _hello(self, hello: Mapping[str, Any]) -> Dict[str, Any]:
+        if hello["protocol"] != _PROTOCOL:
+            raise SystemExit(f"version {hello['protocol']} of the protocol is unknown")
+        self.mode = hello["mode"]
+        self.now_ns = hello["now_ns"]
+        self.node, self.name = hello["node"], hello["name"]
+        self.on_hello(hello)
+        return {"protocol": _PROTOCOL}
+
+    def _round(self, round_: Mapping[str, Any]) -> Dict[str, Any]:
+        self.now_ns = round_["now_ns"]
+        self._orders = []
+        timetable = round_.get("timetable")
+        if timetable is not None:
+            self.slots = [Slot(slot) for slot in timetable["slots"]]
+            self.on_timetable()
+        for news in round_["events"]:
+            self._take(news)
+        self.decide()
+        return {"round": round_["round"], "orders": self._orders}
+
+    def _take(self, news: Mapping[str, Any]) -> None:
+        event = news["event"]
+        if event == "tasks_ended":
+            self.on_tasks_ended(news["job"], news["count"], news["ranks"])
+        elif event == "message":
+            self.on_message(news["text"])
+        elif event == "messages_lost":
+            self.on_messages_lost(news["count"])
+        elif event == "timer":
+            self.on_timer(news["tag"])
+        elif event == "refused":
+            self.on_refused(news["reason"])
+
+
 def expand(processors: str) -> List[int]:
     """The numbers of a list such as `0-3,8`."""
     numbers: List[int] = []
@@ -345,9 +503,13 @@ def expand(processors: str) -> List[int]:
 
 
 def run(
-    policy: Policy, reads: Optional[BinaryIO] = None, writes: Optional[BinaryIO] = None
+    policy: Union[Policy, NodePolicy],
+    on_node: Optional[NodePolicy] = None,
+    reads: Optional[BinaryIO] = None,
+    writes: Optional[BinaryIO] = None,
 ) -> None:
-    """Speaks with Tutti until it has nothing more to say."""
+    """Speaks with Tutti until it has nothing more to say. In a process that Tutti starts as a part
+    on a node, `on_node` is at work, if it is given."""
     reads = sys.stdin.buffer if reads is None else reads
     writes = sys.stdout.buffer if writes is None else writes
     printed, sys.stdout = sys.stdout, sys.stderr
@@ -356,6 +518,8 @@ def run(
         for line in reads:
             message = json.loads(line)
             kind = message["message"]
+            if kind == "hello" and message.get("part") == "node" and on_node is not None:
+                policy = on_node
             answer = policy._hello(message) if kind == "hello" else policy._round(message)
             writes.write(encode(answer).encode() + b"\n")
             writes.flush()

@@ -12,6 +12,7 @@ use super::load::LoadReports;
 use super::measuring::{MEASURED, Measuring};
 use super::orders::Order;
 use super::output::OutputReaders;
+use super::policy::{POLICY, Part};
 use super::steps::Step;
 use super::subtree_control::Ending;
 use super::swap::Swaps;
@@ -40,7 +41,8 @@ use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::{hardware, time as clock, ways};
 use tutti_node::signal_origin::answers_for;
 use tutti_types::{
-    ClockSource, ClusterTime, Device, JobId, LaunchId, Nanos, NodeSpec, Orphans, StepKey, Traversal,
+    ClockSource, ClusterTime, Device, JobId, LaunchId, Nanos, NodeId, NodeSpec, Orphans, StepKey,
+    Traversal,
 };
 use tutti_wire::Role;
 use tutti_wire::code::Code;
@@ -154,6 +156,8 @@ pub(super) struct Processes {
     pub(super) measuring: Option<Measuring>,
     /// Memory of jobs that is moved out or back.
     pub(super) swaps: Swaps,
+    /// The part of the site's policy on this node.
+    pub(super) policy: Option<Box<Part>>,
 }
 
 /// The connection to the keeper, and what the keeper has reported.
@@ -180,6 +184,8 @@ pub(super) struct Keeping {
 /// How far the agent is in service: joined, stopping, upgrading.
 pub(super) struct Service {
     pub(super) welcomed: bool,
+    /// The number of the node, once it has joined.
+    pub(super) node: NodeId,
     /// The launches that were here when it last asked to join.
     joined_with: Vec<LaunchId>,
     /// Why the parent was lost, when that was last said.
@@ -298,6 +304,7 @@ impl Agent {
                 vacate: None,
                 measuring: None,
                 swaps: Swaps::new(hierarchy.as_ref()),
+                policy: None,
             },
             groups: Groups { hierarchy, no_cgroup, emptied: Vec::new() },
             settings: first_settings(),
@@ -321,6 +328,7 @@ impl Agent {
                 retry_ns: RETRY_MIN_NS,
             },
             service: Service {
+                node: NodeId(0),
                 joined_with: Vec::new(),
                 welcomed: false,
                 loss: String::new(),
@@ -397,6 +405,8 @@ impl Agent {
                 SIGNALS => self.on_signals(),
                 DONE => self.on_done_beside(),
                 MEASURED => self.on_measured(),
+                // What it has for us is taken below.
+                POLICY => {}
                 OTHERS => self.external.taken.on_changes(began_ns),
                 EVENTS => self.processes.tracker.on_ready(&self.poller, EVENTS),
                 token => {
@@ -416,6 +426,7 @@ impl Agent {
         self.watch_lease();
         self.confirm_lease();
         self.watch_former();
+        self.follow_policy_part();
         if self.service.leaves_by_ns.is_some_and(|by| by <= now_ns) {
             self.close_down();
         }
@@ -441,6 +452,7 @@ impl Agent {
             self.external.taken.due_ns(),
             self.processes.tracker.due_ns(),
             self.processes.affinity.due_ns(),
+            self.policy_due_ns(),
             self.tree.due_ns(),
             self.processes.endings.iter().map(|ending| ending.due_ns).min(),
         ];
@@ -603,7 +615,10 @@ impl Agent {
 
     fn on_order(&mut self, order: ToAgent) {
         match order {
-            ToAgent::Welcome { clock_ahead_ns, settings, known, .. } => {
+            ToAgent::Welcome { node, clock_ahead_ns, settings, known } => {
+                self.service.node = node;
+                // The controller says again which is to run.
+                self.end_policy_part();
                 self.tree.learn_time(clock_ahead_ns);
                 self.on_welcome(settings, &known);
             }
@@ -614,6 +629,7 @@ impl Agent {
                 let timetable = self.timetable_parts.complete(timetable);
                 self.external.taken.timetable(&timetable, clock::monotonic_ns());
                 self.follow(&timetable);
+                self.tell_policy_of_timetable(&timetable);
                 self.switch.timetable(timetable);
             }
             ToAgent::Launch { mut launch, shares } => {
@@ -640,6 +656,8 @@ impl Agent {
             ToAgent::Measure => self.measure(),
             ToAgent::Swap { launch, order, out } => self.on_swap(launch, order, out),
             ToAgent::KeepImages { jobs } => self.tell_keeper(&ToKeeper::KeepImages { jobs }),
+            ToAgent::PolicyPart(part) => self.on_policy_part(part),
+            ToAgent::PolicyNews(news) => self.on_policy_news(news),
         }
     }
 

@@ -184,6 +184,7 @@ impl Agent {
         (status, detail, mut usage): (TaskStatus, String, Usage),
     ) {
         let (job, task) = (launch.job, (launch.key(), rank));
+        self.tell_policy_of_end(job, rank);
         self.processes.tracker.end_task(task).put_into(&mut usage);
         if launch.is_further() {
             return self.step_task_has_ended(launch, rank, (status, detail, usage));

@@ -36,6 +36,7 @@ mod node_queries;
 mod orders;
 mod output;
 mod peer;
+mod policy;
 mod process_report;
 mod processor_time;
 mod routes;

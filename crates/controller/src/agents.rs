@@ -445,6 +445,7 @@ impl Driver {
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
             FromAgent::Swapped { .. } => self.on_swapped(node, &report),
             FromAgent::Measured(figures) => self.on_node_measured(node, figures),
+            FromAgent::Policy(report) => self.on_policy_report(node, report),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => {
                 let now = self.now();
@@ -626,6 +627,7 @@ impl Driver {
         let (clock_ahead_ns, settings) = (self.clock.clock_ahead.0, self.agent_settings());
         self.send_order(token, joiner, ToAgent::Welcome { node, clock_ahead_ns, settings, known });
         self.tell_images(node);
+        self.tell_part(node);
         if up {
             timetable.into_iter().for_each(|it| self.tell_timetable(node, it));
             self.reconcile(node, &launched, &held, same_keeper);

@@ -44,6 +44,7 @@ mod notify;
 mod offline;
 mod orders;
 mod policy;
+mod policy_parts;
 mod remote_identity;
 mod removal;
 mod report;

@@ -6,58 +6,31 @@
 //! served in between. The program runs as a user of its own, at a worse nice value.
 
 use super::driver::Driver;
+use super::policy_parts::OnNodes;
 use nix::unistd::{Uid, User, geteuid};
 use std::time::Duration;
 use tracing::{info, warn};
 use tutti_core::Event;
-use tutti_linux::spawn::Identity;
 use tutti_node::link::Interest;
-use tutti_policy::{Failure, Mode, Reply, Session, Start, Worker};
+use tutti_policy::{Failure, Life, Mode, Reply, Session, State, Worker, start_of};
 use tutti_types::limits::POLICY_PATH_BYTES_MAX;
-use tutti_types::{ClusterTime, Nanos, PolicyProgram};
+use tutti_types::{ClusterTime, PolicyProgram};
 
 /// Orders that are done before others are served.
 const ORDERS_AT_ONCE: usize = 64;
 
-/// The pause before a program that failed is started again; doubled each time.
-const PAUSE: Nanos = Nanos::from_secs(1);
-const PAUSE_MAX: Nanos = Nanos::from_secs(60);
-
-/// A program that has decided for so long has failed for another reason than before.
-const GOOD_AFTER: Nanos = Nanos::from_secs(60);
-
-/// The nice value of a program: a worse one than the controller's.
-const NICE: i32 = 5;
-
-/// The user that a program of root's instance runs as, unless the site names another.
-const DEFAULT_USER: &str = "nobody";
-
 /// The token of the thread's replies in the poller.
 pub(super) const POLICY: u64 = 2;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// None runs, and none is to.
-    Off,
-    /// It was started, and has yet to answer.
-    Starting,
-    /// It answers, since this time.
-    Up(ClusterTime),
-    /// It failed, and is started again at this time.
-    Down(ClusterTime),
-}
 
 /// The program, as the controller knows it.
 pub(super) struct Outsider {
     worker: Option<Worker>,
-    session: Session,
-    state: State,
+    pub(super) session: Session,
+    life: Life,
     /// What was started.
     program: Option<PolicyProgram>,
-    /// How often it failed in a row.
-    failures: u32,
-    /// Whether the log has said so.
-    has_said: bool,
+    /// Its parts on nodes.
+    pub(super) on_nodes: OnNodes,
 }
 
 impl Outsider {
@@ -65,34 +38,28 @@ impl Outsider {
         Self {
             worker: None,
             session: Session::new(Mode::Live),
-            state: State::Off,
+            life: Life::default(),
             program: None,
-            failures: 0,
-            has_said: false,
+            on_nodes: OnNodes::default(),
         }
     }
 
     /// The core has taken in an event.
     pub(super) fn note(&mut self, core: &tutti_core::Core, event: &Event) {
-        if matches!(self.state, State::Up(_)) {
+        if self.life.is_up() {
             self.session.note(core, event);
         }
     }
 
     /// What becomes of it, in words.
     pub(super) const fn words(&self) -> &'static str {
-        match self.state {
-            State::Off => "does not run",
-            State::Starting => "is starting",
-            State::Up(_) => "answers",
-            State::Down(_) => "has failed, and is started again",
-        }
+        self.life.words()
     }
 }
 
 impl Driver {
     /// Whether a program is to run.
-    fn wants_program(&self) -> bool {
+    pub(super) fn wants_program(&self) -> bool {
         let ends = self.due.stopping.is_some() || self.core.is_stopping();
         self.core.is_external() && self.core.policy_program().is_some() && !ends
     }
@@ -100,13 +67,13 @@ impl Driver {
     /// When something is due for the program.
     pub(super) fn policy_due(&self) -> ClusterTime {
         let now = self.now();
-        let of_state = match self.outsider.state {
+        let of_state = match self.outsider.life.state() {
             State::Off if self.wants_program() => now,
             State::Off | State::Starting => ClusterTime::NEVER,
             State::Down(until) => until,
             State::Up(_) => self.outsider.session.due(now),
         };
-        let has_orders = matches!(self.outsider.state, State::Up(_))
+        let has_orders = self.outsider.life.is_up()
             && !self.outsider.session.is_asked()
             && self.outsider.session.has_items();
         if has_orders { now } else { of_state }
@@ -114,20 +81,19 @@ impl Driver {
 
     /// Does what is due for the program: takes its replies, does its orders, asks it.
     pub(super) fn follow_policy(&mut self) {
-        let other = self.outsider.program.as_ref() != self.core.policy_program();
-        if self.outsider.state != State::Off && (other || !self.wants_program()) {
+        let started = self.outsider.program.as_ref().map(started_by);
+        let other = started != self.core.policy_program().map(started_by);
+        if self.outsider.life.state() != State::Off && (other || !self.wants_program()) {
             self.stop_policy();
         }
-        let now = self.now();
-        match self.outsider.state {
-            State::Off if self.wants_program() => self.start_policy(),
-            State::Down(until) if until <= now => self.start_policy(),
-            State::Off | State::Down(_) | State::Starting | State::Up(_) => {}
+        self.follow_parts();
+        if self.wants_program() && self.outsider.life.is_to_start(self.now()) {
+            self.start_policy();
         }
         while let Some(reply) = self.outsider.worker.as_ref().and_then(Worker::reply) {
             self.take_policy_reply(reply);
         }
-        if !matches!(self.outsider.state, State::Up(_)) || self.outsider.session.is_asked() {
+        if !self.outsider.life.is_up() || self.outsider.session.is_asked() {
             return;
         }
         for _ in 0..ORDERS_AT_ONCE {
@@ -135,6 +101,7 @@ impl Driver {
             let Some(event) = self.outsider.session.next(&self.core, now) else { break };
             self.apply(&event);
         }
+        self.send_to_parts();
         self.ask_policy();
     }
 
@@ -153,18 +120,15 @@ impl Driver {
     }
 
     fn take_policy_reply(&mut self, reply: Reply) {
-        match (reply, self.outsider.state) {
+        let now = self.now();
+        match (reply, self.outsider.life.state()) {
             (Reply::Began(greeting), State::Starting) => {
                 self.outsider.session.begin(greeting, &self.core);
-                self.outsider.state = State::Up(self.now());
+                self.outsider.life.began(now);
             }
-            (Reply::Answered(answer), State::Up(since)) => {
+            (Reply::Answered(answer), State::Up(_)) => {
                 self.outsider.session.take(answer);
-                if self.now().since(since) > GOOD_AFTER || !self.outsider.has_said {
-                    self.outsider.failures = 0;
-                }
-                if self.outsider.has_said && self.now().since(since) > GOOD_AFTER {
-                    self.outsider.has_said = false;
+                if self.outsider.life.answered(now) {
                     info!("the policy program decides again");
                 }
             }
@@ -178,10 +142,7 @@ impl Driver {
 
     fn policy_failed(&mut self, why: &Failure, said: &[String]) {
         self.outsider.session.failed();
-        let pause = Nanos(PAUSE.0 << self.outsider.failures.min(6)).min(PAUSE_MAX);
-        self.outsider.failures = self.outsider.failures.saturating_add(1);
-        self.outsider.state = State::Down(self.now() + pause);
-        if !std::mem::replace(&mut self.outsider.has_said, true) {
+        if self.outsider.life.failed(self.now()) {
             let path = self.outsider.program.as_ref().map_or("", |program| &program.path);
             warn!("the policy program {path} failed: {why}; the built-in policy goes on");
             for line in said {
@@ -203,7 +164,8 @@ impl Driver {
             self.intake.poller.remove(worker.wake());
             worker.stop();
         }
-        self.outsider = Outsider::new();
+        let on_nodes = std::mem::take(&mut self.outsider.on_nodes);
+        self.outsider = Outsider { on_nodes, ..Outsider::new() };
         self.end_charge();
     }
 
@@ -211,12 +173,7 @@ impl Driver {
         let Some(program) = self.core.policy_program().cloned() else { return };
         let hello = self.outsider.session.hello(&self.core);
         self.outsider.program = Some(program.clone());
-        let start = identity(&program).map(|identity| Start {
-            path: program.path,
-            identity,
-            environment: environment(),
-            nice: NICE,
-        });
+        let start = start_of(program.path, program.user.as_deref());
         let begun = start.and_then(|start| {
             if self.outsider.worker.is_none() {
                 let worker = Worker::new().map_err(|error| error.to_string())?;
@@ -229,7 +186,7 @@ impl Driver {
         match (begun, &self.outsider.worker) {
             (Ok(start), Some(worker)) => {
                 worker.start(start, hello);
-                self.outsider.state = State::Starting;
+                self.outsider.life.starts();
             }
             (Ok(_), None) => {}
             (Err(reason), _) => self.policy_failed(&Failure::NotStarted(reason), &[]),
@@ -237,31 +194,9 @@ impl Driver {
     }
 }
 
-/// The user that a program runs as; `None`: the controller's own.
-fn identity(program: &PolicyProgram) -> Result<Option<Identity>, String> {
-    let own = geteuid();
-    let name = match &program.user {
-        None if !own.is_root() => return Ok(None),
-        None => DEFAULT_USER,
-        Some(name) => name,
-    };
-    let user = User::from_name(name).ok().flatten();
-    let user = user.ok_or_else(|| format!("there is no user {name} for it (policy_user)"))?;
-    match own {
-        own if own == user.uid => Ok(None),
-        own if own.is_root() => Ok(Some(Identity {
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-            groups: Vec::new(),
-        })),
-        _ => Err(format!("only a controller of root's can run it as {name} (policy_user)")),
-    }
-}
-
-/// What it finds in its environment: nothing of the controller's own.
-fn environment() -> Vec<String> {
-    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
-    vec![format!("PATH={path}"), "LANG=C.UTF-8".into(), "PYTHONDONTWRITEBYTECODE=1".into()]
+/// What another process is started for, if it changes.
+fn started_by(program: &PolicyProgram) -> (&str, Option<&str>) {
+    (&program.path, program.user.as_deref())
 }
 
 /// Names of parameters and their values.
@@ -281,10 +216,10 @@ pub(super) fn program_of(
     for (name, value) in settings {
         let is_program = name == "policy" && value.contains('/');
         if is_program || name == "policy_program" {
-            let user = program.take().and_then(|program| program.user);
+            let (user, node) = program.take().map_or((None, None), |it| (it.user, it.node));
             program = match &**value {
                 "none" => None,
-                path => Some(PolicyProgram { path: checked_path(path)?, user }),
+                path => Some(PolicyProgram { path: existing_path(path)?, user, node }),
             };
             if is_program {
                 left.push((name.clone(), "external".to_owned()));
@@ -294,6 +229,16 @@ pub(super) fn program_of(
                 "policy_user is the user of a policy program; name that first with policy=/PATH",
             )?;
             program.user = checked_user(value)?;
+        } else if matches!(&**name, "policy_node" | "policy-node") {
+            let program = program.as_mut().ok_or(
+                "policy_node is the part of a policy program on nodes; name that first with \
+                 policy=/PATH",
+            )?;
+            program.node = match &**value {
+                "none" => None,
+                // It need not be on this machine.
+                path => Some(checked_path(path)?),
+            };
         } else {
             left.push((name.clone(), value.clone()));
         }
@@ -308,8 +253,13 @@ fn checked_path(path: &str) -> Result<String, String> {
             "the path of a policy program is absolute, of at most {POLICY_PATH_BYTES_MAX} bytes"
         ));
     }
-    match std::fs::metadata(path) {
-        Ok(file) if file.is_file() => Ok(path.to_owned()),
+    Ok(path.to_owned())
+}
+
+fn existing_path(path: &str) -> Result<String, String> {
+    let path = checked_path(path)?;
+    match std::fs::metadata(&path) {
+        Ok(file) if file.is_file() => Ok(path),
         Ok(_) => Err(format!("{path} is no file; name the policy program")),
         Err(error) => Err(format!("policy program {path}: {error}")),
     }

@@ -500,24 +500,26 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
 pub(super) fn params(driver: &Driver) -> Reply {
     let core = &driver.core;
     let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
-    params_of(in_force, core.week(driver.now()), core, driver.outsider.words())
+    let state = (driver.outsider.words(), driver.outsider.on_nodes.count());
+    params_of(in_force, core.week(driver.now()), core, state)
 }
 
 /// The same of an instance that does not run: as they are set, and no period holds.
 pub(super) fn settings(core: &Core) -> Reply {
     let settings = core.settings();
-    params_of((&settings.params, &settings.classes, &settings.periods), None, core, "does not run")
+    let set = (&settings.params, &settings.classes, &settings.periods[..]);
+    params_of(set, None, core, ("does not run", 0))
 }
 
 fn params_of(
     (params, classes, periods): (&Params, &Classes, &[(Period, Overrides)]),
     week: Option<Nanos>,
     core: &Core,
-    state: &str,
+    (state, parts): (&str, usize),
 ) -> Reply {
     let params = params.iter();
     let params = params.map(|(param, value)| param_report(param, value, param.default));
-    let params = params.chain(program_reports(core, state)).collect();
+    let params = params.chain(program_reports(core, state, parts)).collect();
     let known = default_classes();
     let class = |(name, spec): (&ClassName, &ClassSpec)| {
         let usual = known.get(name).copied().unwrap_or_default();
@@ -550,9 +552,10 @@ fn params_of(
 }
 
 /// The program of the site's own policy, as parameters.
-fn program_reports(core: &Core, state: &str) -> [ParamReport; 2] {
+fn program_reports(core: &Core, state: &str, parts: usize) -> [ParamReport; 3] {
     let program = core.policy_program();
     let user = program.and_then(|program| program.user.clone());
+    let node = program.and_then(|program| program.node.clone());
     [
         ParamReport {
             name: "policy_program".into(),
@@ -569,6 +572,13 @@ fn program_reports(core: &Core, state: &str) -> [ParamReport; 2] {
             help: "The user that the policy program runs as: by default one without \
                    privileges for root's controller, else the owner of the instance."
                 .into(),
+        },
+        ParamReport {
+            name: "policy_node".into(),
+            value: node.unwrap_or_else(|| "none".into()),
+            default: "none".into(),
+            range: "an absolute path, or none".into(),
+            help: format!("The part of the policy program on each node; now {parts} answer."),
         },
     ]
 }

@@ -94,6 +94,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         self.foreign.remove(&node);
+        self.outside.arranged.remove(&node);
         let Some(column) = self.matrix.column(node) else { return };
         let residents = self.known_on(node, column);
         self.matrix.remove_node(node);

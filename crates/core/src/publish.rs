@@ -6,6 +6,9 @@
 //! 2. the guests of the row;
 //! 3. substitutes: jobs that run on this node only, in cyclic row order from the row on.
 //!
+//! The part of a site's policy on the node may have given those of one node another order
+//! ([`crate::Order::Arrange`]).
+//!
 //! Homes and guests are disjoint, so each of them runs if it is present and whatever else is: a
 //! gang runs on all its nodes or on none, by arithmetic and presence alone. Substitutes run in
 //! place of what is absent; that is a matter of one node only, so a gang is never one.
@@ -71,12 +74,32 @@ impl Core {
             // A row that uses nothing here has no one to be substituted: a job that could stand in
             // is a guest.
             if column.cells(row).is_some() {
-                self.homes_and_guests((row, node, column), &mut candidates);
-                self.substitutes((row, node, column), &mut candidates);
+                self.built_in_order((row, node, column), &mut candidates);
+                self.put_in_order(row, node, &mut candidates);
             }
             plan.insert(row, candidates);
         }
         plan
+    }
+
+    fn built_in_order(
+        &self,
+        (row, node, column): (RowId, NodeId, &Column),
+        candidates: &mut Vec<Candidate>,
+    ) {
+        self.homes_and_guests((row, node, column), candidates);
+        self.substitutes((row, node, column), candidates);
+    }
+
+    /// The candidates of one row on a node in the built-in order; `None`: there is no such row.
+    pub(crate) fn own_order(&self, row: RowId, node: NodeId) -> Option<Vec<Candidate>> {
+        let column = self.matrix.column(node)?;
+        self.matrix.row(row).filter(|row| !row.classes.is_empty())?;
+        let mut candidates = Vec::new();
+        if column.cells(row).is_some() {
+            self.built_in_order((row, node, column), &mut candidates);
+        }
+        Some(candidates)
     }
 
     fn homes_and_guests(
@@ -170,11 +193,14 @@ impl Core {
         let mut runs = Vec::with_capacity(changes.jobs.len());
         self.runs_of(&changes.jobs, &mut runs);
         // Where a job is absent, others may run in its place; what a class says of its empty time
-        // may also decide which.
+        // may also decide which, and so may a policy's part on the node.
+        let arranged = &self.outside.arranged;
         if all_nodes {
             self.outbox.quieter.extend(self.absent.iter().map(|&(node, _)| node));
-        } else if !self.absent.is_empty() {
-            let nodes = changes.nodes.iter().copied().filter(|&node| self.anybody_absent(node));
+            self.outbox.quieter.extend(arranged.keys());
+        } else if !(self.absent.is_empty() && arranged.is_empty()) {
+            let is_otherwise = |node| self.anybody_absent(node) || arranged.contains_key(&node);
+            let nodes = changes.nodes.iter().copied().filter(|&node| is_otherwise(node));
             let nodes: Vec<NodeId> = nodes.collect();
             self.outbox.quieter.extend(nodes);
         }

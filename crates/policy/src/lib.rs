@@ -8,9 +8,17 @@
 //!   event. It has no clock and no I/O, and is the same live and in simulations;
 //! - [`protocol`]: the lines;
 //! - [`Program`]: the process, its pipes, and the bounds on what it says;
-//! - [`Worker`]: a thread that waits for the program, so that a controller never does.
+//! - [`Worker`]: a thread that waits for the program, so that a daemon never does;
+//! - [`Life`]: when it is started, and when again.
+//!
+//! A policy may have a part on each node, another process of such a program: its agent speaks with
+//! it in a [`NodeSession`]. Messages between both go through agents and controller ([`Parts`]).
 #![forbid(unsafe_code)]
 
+mod bounds;
+mod life;
+mod node;
+mod parts;
 pub mod program;
 pub mod protocol;
 mod session;
@@ -18,7 +26,11 @@ mod session;
 mod tests;
 mod worker;
 
-pub use program::{Failure, Program, Start};
+pub use bounds::When;
+pub use life::{Life, State};
+pub use node::{NodeAnswer, NodeSession, Out, parse_node_answer};
+pub use parts::Parts;
+pub use program::{Failure, Program, Start, start_of};
 pub use protocol::{Answer, Greeting, Mode, Wrong};
 pub use session::Session;
 pub use worker::{Reply, Worker};

@@ -10,7 +10,7 @@ use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, pipe2, read, write};
+use nix::unistd::{Pid, User, geteuid, pipe2, read, write};
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io;
@@ -41,6 +41,45 @@ pub struct Start {
     pub environment: Vec<String>,
     /// Its nice value.
     pub nice: i32,
+}
+
+/// The nice value of a program: a worse one than that of a daemon.
+const NICE: i32 = 5;
+
+/// The user that a program of root's instance runs as, unless the site names another.
+const DEFAULT_USER: &str = "nobody";
+
+/// How a daemon starts a program: as a user of its own where the daemon is root's, with nothing of
+/// the daemon's environment.
+///
+/// # Errors
+/// Why it can't be that user (`user`; `None`: one without privileges).
+pub fn start_of(path: String, user: Option<&str>) -> Result<Start, String> {
+    let searched = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
+    let environment =
+        vec![format!("PATH={searched}"), "LANG=C.UTF-8".into(), "PYTHONDONTWRITEBYTECODE=1".into()];
+    Ok(Start { path, identity: identity(user)?, environment, nice: NICE })
+}
+
+/// The user that a program runs as; `None`: the daemon's own.
+fn identity(user: Option<&str>) -> Result<Option<Identity>, String> {
+    let own = geteuid();
+    let name = match user {
+        None if !own.is_root() => return Ok(None),
+        None => DEFAULT_USER,
+        Some(name) => name,
+    };
+    let user = User::from_name(name).ok().flatten();
+    let user = user.ok_or_else(|| format!("there is no user {name} for it (policy_user)"))?;
+    match own {
+        own if own == user.uid => Ok(None),
+        own if own.is_root() => Ok(Some(Identity {
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            groups: Vec::new(),
+        })),
+        _ => Err(format!("only a daemon of root's can run it as {name} (policy_user)")),
+    }
 }
 
 /// Why the program gives no answer.

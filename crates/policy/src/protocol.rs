@@ -1,9 +1,10 @@
 //! The lines between Tutti and the program: `docs/reference/policy-protocol.md` describes them.
 
+use crate::bounds::When;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tutti_core::{Order, RowChoice};
-use tutti_types::limits::PROCESSORS_PER_NODE_MAX;
+use tutti_types::limits::{POLICY_MESSAGE_BYTES_MAX, PROCESSORS_PER_NODE_MAX};
 use tutti_types::{ClassName, ClusterTime, JobId, Nanos, NodeId, ProcessorSet, RowId};
 
 /// The version of the protocol.
@@ -124,6 +125,10 @@ pub(crate) enum News<'a> {
     NodeGone { node: u32 },
     /// A timer has come.
     Timer { tag: String },
+    /// A part on a node sends a message.
+    Message { node: u32, text: String },
+    /// So many messages of parts did not come: there were too many.
+    MessagesLost { count: u64 },
     /// An order was not done.
     Refused { round: u64, index: usize, job: Option<u64>, reason: String },
 }
@@ -178,19 +183,12 @@ pub enum Item {
     Order(Order),
     /// The program wants to be asked at this time, with this word.
     Timer(When, String),
+    /// A message to the part on a node, or to all of them.
+    Message(Option<NodeId>, String),
     /// The built-in policy is to go on until the program says otherwise.
     Yield,
     /// The program decides again.
     TakeCharge,
-}
-
-/// When a timer comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// At this time.
-    At(ClusterTime),
-    /// So long from now.
-    After(Nanos),
 }
 
 /// An answer.
@@ -250,6 +248,11 @@ enum RawOrder {
         #[serde(default)]
         tag: String,
     },
+    Message {
+        #[serde(default)]
+        node: Option<u32>,
+        text: String,
+    },
     Yield,
     TakeCharge,
 }
@@ -304,7 +307,7 @@ pub fn parse_answer(line: &[u8], asked: u64) -> Result<Answer, Wrong> {
     Ok(Answer { round: raw.round, items })
 }
 
-fn malformed(error: serde_json::Error) -> Wrong {
+pub(crate) fn malformed(error: serde_json::Error) -> Wrong {
     // What the program wrote may stand in it, at any length.
     Wrong::Malformed(error.to_string().chars().take(200).collect())
 }
@@ -334,23 +337,52 @@ fn item(raw: RawOrder) -> Result<Item, Wrong> {
         }
         RawOrder::Leave { job } => Order::Leave { job: JobId(job) },
         RawOrder::Timer { after_ns, at_ns, tag } => {
-            let when = match (after_ns, at_ns) {
-                (Some(after), None) => When::After(Nanos(after)),
-                (None, Some(at)) => When::At(ClusterTime(at)),
-                (None, None) | (Some(_), Some(_)) => {
-                    let reason = "a timer has either after_ns or at_ns";
-                    return Err(Wrong::Malformed(reason.to_owned()));
-                }
-            };
-            if tag.len() > TAG_BYTES_MAX {
-                let reason = format!("the tag of a timer has at most {TAG_BYTES_MAX} bytes");
-                return Err(Wrong::Malformed(reason));
-            }
+            let (when, tag) = timer(after_ns, at_ns, tag)?;
             return Ok(Item::Timer(when, tag));
+        }
+        RawOrder::Message { node, text } => {
+            return Ok(Item::Message(node.map(NodeId), checked_message(text)?));
         }
         RawOrder::Yield => return Ok(Item::Yield),
         RawOrder::TakeCharge => return Ok(Item::TakeCharge),
     }))
+}
+
+/// When a timer comes, and its word.
+pub(crate) fn timer(
+    after_ns: Option<u64>,
+    at_ns: Option<u64>,
+    tag: String,
+) -> Result<(When, String), Wrong> {
+    let when = match (after_ns, at_ns) {
+        (Some(after), None) => When::After(Nanos(after)),
+        (None, Some(at)) => When::At(ClusterTime(at)),
+        (None, None) | (Some(_), Some(_)) => {
+            let reason = "a timer has either after_ns or at_ns";
+            return Err(Wrong::Malformed(reason.to_owned()));
+        }
+    };
+    if tag.len() > TAG_BYTES_MAX {
+        let reason = format!("the tag of a timer has at most {TAG_BYTES_MAX} bytes");
+        return Err(Wrong::Malformed(reason));
+    }
+    Ok((when, tag))
+}
+
+/// A message that is not too long.
+pub(crate) fn checked_message(text: String) -> Result<String, Wrong> {
+    if text.len() > POLICY_MESSAGE_BYTES_MAX {
+        let reason = format!("a message has at most {POLICY_MESSAGE_BYTES_MAX} bytes");
+        return Err(Wrong::Malformed(reason));
+    }
+    Ok(text)
+}
+
+/// A line of JSON.
+pub(crate) fn to_line(message: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(message).unwrap_or_default();
+    line.push('\n');
+    line
 }
 
 /// `0-3,8`.

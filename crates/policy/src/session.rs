@@ -12,9 +12,11 @@
 //! Jobs with which the program failed twice are left to the built-in policy ([`Session::failed`]):
 //! so no job can keep the program out for good.
 
+use crate::bounds::{Rate, Timers};
+use crate::parts::Parts;
 use crate::protocol::{
     Answer, Greeting, Hello, Item, Mode, News, PROTOCOL, PlaceNews, RequestNews, Round, RowFree,
-    When,
+    to_line,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{Core, Event, JobState, Order};
@@ -29,14 +31,8 @@ const PLACES_MAX: usize = 4096;
 /// Ranks that are named of those that have ended.
 const RANKS_MAX: usize = 64;
 
-/// Timers that a program may have.
-const TIMERS_MAX: usize = 1000;
-
 /// Refusals that are kept for the next line.
 const REFUSED_MAX: usize = 1000;
-
-/// The shortest time until a timer, and between two rounds for timers alone.
-const TIMER_MIN: Nanos = Nanos::from_millis(1);
 
 /// How long after an answer whose only news are refusals the next round comes: doubled each time.
 const REFUSALS_AFTER: Nanos = Nanos::from_millis(10);
@@ -64,30 +60,6 @@ struct Refused {
     reason: String,
 }
 
-/// How many orders may still come.
-#[derive(Clone, Debug)]
-struct Rate {
-    left: u64,
-    since: ClusterTime,
-}
-
-impl Rate {
-    /// Takes one, if there is any.
-    fn take(&mut self, now: ClusterTime) -> bool {
-        let each = 1_000_000_000 / CHANGES_PER_SECOND;
-        let more = now.since(self.since).0 / each;
-        self.since = self.since + Nanos(more * each);
-        self.left = self.left.saturating_add(more).min(CHANGES_BURST);
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => false,
-        }
-    }
-}
-
 /// The conversation with one program, over all its lives.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -107,8 +79,7 @@ pub struct Session {
     nodes: BTreeSet<NodeId>,
     node_news: BTreeSet<NodeId>,
     task_ends: BTreeMap<JobId, (u64, Vec<Rank>)>,
-    timers: BTreeMap<(ClusterTime, u64), String>,
-    timers_made: u64,
+    timers: Timers,
     refused: Vec<Refused>,
     refusal_rounds: u32,
     refusals_due: ClusterTime,
@@ -125,6 +96,8 @@ pub struct Session {
     to_leave: BTreeSet<JobId>,
     answers: u64,
     orders: u64,
+    /// Its parts on nodes.
+    parts: Parts,
 }
 
 impl Session {
@@ -145,13 +118,12 @@ impl Session {
             nodes: BTreeSet::new(),
             node_news: BTreeSet::new(),
             task_ends: BTreeMap::new(),
-            timers: BTreeMap::new(),
-            timers_made: 0,
+            timers: Timers::default(),
             refused: Vec::new(),
             refusal_rounds: 0,
             refusals_due: ClusterTime::NEVER,
             items: VecDeque::new(),
-            rate: Rate { left: CHANGES_BURST, since: ClusterTime::default() },
+            rate: Rate::new(CHANGES_BURST, CHANGES_PER_SECOND),
             latest: Vec::new(),
             requests_max: NEWS_MAX,
             suspects: BTreeSet::new(),
@@ -159,7 +131,13 @@ impl Session {
             to_leave: BTreeSet::new(),
             answers: 0,
             orders: 0,
+            parts: Parts::default(),
         }
+    }
+
+    /// The program's parts on nodes.
+    pub const fn parts(&mut self) -> &mut Parts {
+        &mut self.parts
     }
 
     /// The first line for a program that was just started.
@@ -184,7 +162,8 @@ impl Session {
         let (requests_max, round, rate) = (self.requests_max, self.round, self.rate.clone());
         let (suspects, left) = (self.suspects.clone(), self.left.clone());
         let (answers, orders) = (self.answers, self.orders);
-        *self = Self { greeting, requests_max, round, rate, suspects, left, ..fresh };
+        let parts = self.parts.renewed();
+        *self = Self { greeting, requests_max, round, rate, suspects, left, parts, ..fresh };
         (self.answers, self.orders) = (answers, orders);
         self.left.retain(|job| core.job_count() > 0 && core.request(*job).is_some());
         self.to_leave = self.left.clone();
@@ -232,6 +211,7 @@ impl Session {
         self.items.clear();
         self.timers.clear();
         self.refused.clear();
+        self.parts.forget_messages();
     }
 
     /// Whether a line awaits its answer.
@@ -267,12 +247,12 @@ impl Session {
         let has_news = !(self.line_news.is_empty()
             && self.home_news.is_empty()
             && self.node_news.is_empty()
-            && self.task_ends.is_empty());
+            && self.task_ends.is_empty()
+            && self.parts.is_silent());
         if has_news || !self.caught_up {
             return now;
         }
-        let timer = self.timers.keys().next().map_or(ClusterTime::NEVER, |&(at, _)| at);
-        timer.min(self.refusals_due)
+        self.timers.due().min(self.refusals_due)
     }
 
     /// The next line.
@@ -283,6 +263,7 @@ impl Session {
         self.node_news(core, &mut events);
         self.home_news(core, &mut events);
         self.line_news(core, &mut events);
+        self.parts.news(NEWS_MAX, &mut events);
         let others = events.len();
         self.timer_news(now, &mut events);
         if others > 0 {
@@ -432,9 +413,9 @@ impl Session {
 
     fn timer_news(&mut self, now: ClusterTime, events: &mut Vec<News<'_>>) {
         while events.len() < NEWS_MAX
-            && let Some(timer) = self.timers.first_entry().filter(|timer| timer.key().0 <= now)
+            && let Some(tag) = self.timers.take(now)
         {
-            events.push(News::Timer { tag: timer.remove() });
+            events.push(News::Timer { tag });
         }
     }
 
@@ -473,9 +454,18 @@ impl Session {
                         self.orders += 1;
                         return Some(Event::PolicyOrder { order });
                     }
-                    Err(reason) => self.refuse(now, index, Some(order.job()), reason),
+                    Err(reason) => self.refuse(now, index, order.job(), reason),
                 },
-                Item::Timer(when, tag) => self.set_timer((now, index), when, tag),
+                Item::Timer(when, tag) => {
+                    if let Err(reason) = self.timers.set(now, when, tag) {
+                        self.refuse(now, index, None, reason);
+                    }
+                }
+                Item::Message(node, text) => {
+                    if let Err(reason) = self.parts.send(core, now, (node, text)) {
+                        self.refuse(now, index, None, reason);
+                    }
+                }
                 Item::Yield | Item::TakeCharge => {
                     let yields = item == Item::Yield;
                     if self.yields != yields && !self.rate.take(now) {
@@ -499,19 +489,6 @@ impl Session {
             return Err(too_often());
         }
         Ok(())
-    }
-
-    fn set_timer(&mut self, (now, index): (ClusterTime, usize), when: When, tag: String) {
-        if self.timers.len() >= TIMERS_MAX {
-            let reason = format!("a program has at most {TIMERS_MAX} timers");
-            return self.refuse(now, index, None, reason);
-        }
-        let at = match when {
-            When::At(at) => at,
-            When::After(after) => now + after,
-        };
-        self.timers_made += 1;
-        self.timers.insert((at.max(now + TIMER_MIN), self.timers_made), tag);
     }
 
     fn refuse(&mut self, now: ClusterTime, index: usize, job: Option<JobId>, reason: String) {
@@ -545,10 +522,4 @@ const fn is_about_nodes(event: &Event) -> bool {
             | Event::RollOut { .. }
             | Event::RollIn
     )
-}
-
-fn to_line(message: &impl serde::Serialize) -> String {
-    let mut line = serde_json::to_string(message).unwrap_or_default();
-    line.push('\n');
-    line
 }

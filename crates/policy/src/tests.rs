@@ -1,9 +1,9 @@
 //! The session against a real core, without a process.
 
 use crate::protocol::{PROTOCOL, Wrong, parse_answer, parse_greeting};
-use crate::{Greeting, Mode, Session};
+use crate::{Greeting, Mode, NodeSession, Out, Session, parse_node_answer};
 use serde_json::{Value, json};
-use tutti_core::{Core, Event};
+use tutti_core::{Core, Event, Order};
 use tutti_types::{
     ClassName, ClusterTime, GroupId, JobSpec, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit,
     OnNodeLoss, Params, ProcessorSet, RequestId, UserId, default_classes,
@@ -222,4 +222,119 @@ fn answers_are_bounded_and_garbage_is_no_answer() {
     for processors in ["", "3-0", "0-4000000000", "8,0-3", "0,0", "a"] {
         assert!(matches!(wrong(&place(processors)), Wrong::Malformed(_)), "{processors}");
     }
+}
+
+/// A part on a node that has two jobs, each in a row of its own.
+fn world_with_rows() -> (World, NodeSession, Vec<u64>) {
+    let mut world = World::new();
+    world.begin();
+    world.line();
+    world.answer(&json!([]));
+    let jobs: Vec<u64> = (0..2).map(|_| world.submit(4)).collect();
+    world.line();
+    let start = |job: &u64| json!({"order": "start", "job": job, "row": "new"});
+    assert_eq!(world.answer(&jobs.iter().map(start).collect()).len(), 2);
+    let mut part = NodeSession::new(Mode::Live, NodeId(0), "n0");
+    part.begin();
+    part.note_timetable(&world.core.timetable(NodeId(0)).unwrap());
+    (world, part, jobs)
+}
+
+fn candidates(timetable: &Value, slot: usize) -> Vec<u64> {
+    let all = timetable["slots"][slot]["candidates"].as_array().unwrap();
+    all.iter().map(|it| it["job"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_part_on_a_node_arranges_its_timetable_and_the_core_reckons_by_that() {
+    let (mut world, mut part, jobs) = world_with_rows();
+    assert_eq!(part.due(world.now), world.now);
+    let line: Value = serde_json::from_str(&part.line(world.now)).unwrap();
+    assert_eq!(candidates(&line["timetable"], 0), jobs, "{line}");
+    let row = line["timetable"]["slots"][0]["row"].as_u64().unwrap();
+    let second = json!({"job": jobs[1], "if_absent": "hold"});
+    let text = json!({"round": 1, "orders": [
+        {"order": "arrange", "row": row, "candidates": [second]},
+        {"order": "arrange", "row": row, "candidates": [second, {"job": 77}]},
+        {"order": "message", "text": "hello"},
+    ]});
+    part.take(parse_node_answer(text.to_string().as_bytes(), 1).unwrap());
+    let mut refusals = Vec::new();
+    while let Some((index, out)) = part.next(world.now) {
+        match out {
+            Out::Message(text) => world.session.parts().take_in(NodeId(0), text),
+            Out::Arrange { row, candidates } => {
+                let order = Order::Arrange { node: NodeId(0), row, candidates };
+                let parts = world.session.parts();
+                match parts.consider(&world.core, world.now, order) {
+                    Ok(event) => world.put(&event),
+                    Err(reason) => refusals.push((index, reason)),
+                }
+            }
+        }
+    }
+    assert_eq!(refusals, [(1, format!("job 77 is no candidate of row {row} on node 0"))]);
+    let line = world.line();
+    assert_eq!(of(&line, "message"), [json!({"event": "message", "node": 0, "text": "hello"})]);
+    part.note_timetable(&world.core.timetable(NodeId(0)).unwrap());
+    let line: Value = serde_json::from_str(&part.line(world.now)).unwrap();
+    assert_eq!(candidates(&line["timetable"], 0), [jobs[1], jobs[0]], "{line}");
+    // The second has all turns now, and the first none.
+    world.now = ClusterTime(world.now.0 + 10_000_000_000);
+    world.put(&Event::Tick);
+    let runs = |job: u64| world.core.runs_in(tutti_types::JobId(job)).len();
+    assert_eq!((runs(jobs[0]), runs(jobs[1])), (0, 2));
+    // Without the program the built-in order holds again.
+    world.put(&Event::PolicyInCharge { on: false });
+    world.now = ClusterTime(world.now.0 + 10_000_000_000);
+    world.put(&Event::Tick);
+    let runs = |job: u64| world.core.runs_in(tutti_types::JobId(job)).len();
+    assert_eq!((runs(jobs[0]), runs(jobs[1])), (1, 1));
+}
+
+#[test]
+fn what_a_part_says_is_bounded() {
+    let (world, mut part, _) = world_with_rows();
+    let wrong = |orders: Value| {
+        let text = json!({"round": 7, "orders": orders}).to_string();
+        matches!(parse_node_answer(text.as_bytes(), 7), Err(Wrong::Malformed(_)))
+    };
+    assert!(wrong(json!([{"order": "message", "text": "x".repeat(1025)}])));
+    assert!(wrong(json!([{"order": "start", "job": 1}])), "that is not a node's matter");
+    assert!(wrong(json!([{"order": "arrange", "candidates": vec![json!({"job": 1}); 257]}])));
+    assert!(wrong(json!([{"order": "timer"}])));
+    assert!(parse_node_answer(b"{\"round\":6}", 7).is_err());
+    part.line(world.now);
+    let says = json!({"round": 1, "orders": vec![json!({"order": "message", "text": "x"}); 1000]});
+    part.take(parse_node_answer(says.to_string().as_bytes(), 1).unwrap());
+    let mut passed = 0;
+    while part.next(world.now).is_some() {
+        passed += 1;
+    }
+    assert!((100..110).contains(&passed), "{passed}");
+    // Refusals alone make no round.
+    assert_eq!(part.due(world.now), ClusterTime::NEVER);
+    (0..200).for_each(|number| part.take_in(number.to_string()));
+    let line: Value = serde_json::from_str(&part.line(world.now)).unwrap();
+    assert_eq!(of(&line, "message").len(), 100);
+    assert_eq!(of(&line, "messages_lost"), [json!({"event": "messages_lost", "count": 100})]);
+    assert_eq!(of(&line, "refused").len(), 100);
+}
+
+#[test]
+fn messages_to_parts_need_parts_and_a_node() {
+    let (mut world, ..) = world_with_rows();
+    world.line();
+    let message = json!([{"order": "message", "node": 0, "text": "x"}]);
+    world.answer(&message);
+    assert!(world.session.parts().take_out().is_empty());
+    world.session.parts().want(true);
+    world.submit(1);
+    let line = world.line();
+    assert!(of(&line, "refused")[0]["reason"].as_str().unwrap().contains("policy_node"), "{line}");
+    let both = json!([{"order": "message", "text": "all"},
+        {"order": "message", "node": 9, "text": "x"}, message[0]]);
+    world.answer(&both);
+    let sent = world.session.parts().take_out();
+    assert_eq!(sent, [(None, "all".to_owned()), (Some(NodeId(0)), "x".to_owned())]);
 }

@@ -1,7 +1,8 @@
 //! A thread that waits for the program, so that a controller never does.
 
+use crate::node::{NodeAnswer, parse_node_answer};
 use crate::program::{Failure, Program, Start};
-use crate::protocol::{Answer, Greeting, parse_answer, parse_greeting};
+use crate::protocol::{Answer, Greeting, Wrong, parse_answer, parse_greeting};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -36,11 +37,11 @@ enum Ask {
 
 /// What the thread reports.
 #[derive(Debug)]
-pub enum Reply {
+pub enum Reply<A = Answer> {
     /// The program has answered the first line.
     Began(Greeting),
     /// It has answered a round.
-    Answered(Answer),
+    Answered(A),
     /// It is dead, late or wrong, and was killed.
     Failed {
         /// Why.
@@ -52,9 +53,9 @@ pub enum Reply {
 
 /// The thread.
 #[derive(Debug)]
-pub struct Worker {
+pub struct Worker<A = Answer> {
     ask: Sender<Ask>,
-    replies: Receiver<Reply>,
+    replies: Receiver<Reply<A>>,
     wake: Arc<EventFd>,
 }
 
@@ -64,6 +65,25 @@ impl Worker {
     /// # Errors
     /// If there can be no thread.
     pub fn new() -> std::io::Result<Self> {
+        Self::reading(parse_answer)
+    }
+}
+
+impl Worker<NodeAnswer> {
+    /// The same, for a part on a node.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn of_node() -> std::io::Result<Self> {
+        Self::reading(parse_node_answer)
+    }
+}
+
+/// How an answer is read, given the round that was asked.
+type Reads<A> = fn(&[u8], u64) -> Result<A, Wrong>;
+
+impl<A: Send + 'static> Worker<A> {
+    fn reading(reads: Reads<A>) -> std::io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (ask, asked) = channel();
@@ -74,7 +94,7 @@ impl Worker {
             let _ = wakes.write(1);
             sent
         };
-        thread::Builder::new().name("policy".into()).spawn(move || serve(&asked, &send))?;
+        thread::Builder::new().name("policy".into()).spawn(move || serve(&asked, reads, &send))?;
         Ok(Self { ask, replies, wake })
     }
 
@@ -100,13 +120,13 @@ impl Worker {
     }
 
     /// The next reply, if there is one.
-    pub fn reply(&self) -> Option<Reply> {
+    pub fn reply(&self) -> Option<Reply<A>> {
         let _ = self.wake.read();
         self.replies.try_recv().ok()
     }
 }
 
-fn serve(asked: &Receiver<Ask>, send: &impl Fn(Reply) -> bool) {
+fn serve<A>(asked: &Receiver<Ask>, reads: Reads<A>, send: &impl Fn(Reply<A>) -> bool) {
     let mut nursery = Nursery::new();
     let mut program: Option<Program> = None;
     let mut left: Vec<Program> = Vec::new();
@@ -138,7 +158,7 @@ fn serve(asked: &Receiver<Ask>, send: &impl Fn(Reply) -> bool) {
                 None => continue,
                 Some(program) => program
                     .exchange(&line, limit)
-                    .and_then(|line| Ok(Reply::Answered(parse_answer(&line, round)?))),
+                    .and_then(|line| Ok(Reply::Answered(reads(&line, round)?))),
             },
         };
         let reply = reply.unwrap_or_else(|why| {
@@ -153,13 +173,13 @@ fn serve(asked: &Receiver<Ask>, send: &impl Fn(Reply) -> bool) {
     put_away(&mut program, &mut left);
 }
 
-fn begin(
+fn begin<A>(
     start: &Start,
     hello: &str,
     nursery: &mut Nursery,
     program: &mut Option<Program>,
     left: usize,
-) -> Result<Reply, Failure> {
+) -> Result<Reply<A>, Failure> {
     if left >= LEFT_MAX {
         let reason = "earlier ones were killed and are not gone; is one traced?";
         return Err(Failure::NotStarted(reason.to_owned()));

@@ -228,3 +228,7 @@ pub const POLICY_PATH_BYTES_MAX: usize = 4095;
 pub const POLICY_REASON_BYTES_MAX: usize = 256;
 /// The nodes that an order of a policy program may name.
 pub const POLICY_PLACES_MAX: usize = 4096;
+/// The candidates of a slot to which the part of a policy on a node may give an order.
+pub const POLICY_CANDIDATES_MAX: usize = 256;
+/// The length of a message between the parts of a policy, in bytes.
+pub const POLICY_MESSAGE_BYTES_MAX: usize = 1024;

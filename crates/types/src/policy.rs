@@ -12,6 +12,8 @@ pub struct PolicyProgram {
     pub path: String,
     /// The user that it runs as; `None`: the default of the instance.
     pub user: Option<String>,
+    /// The absolute path of its part on each node; `None`: it has none.
+    pub node: Option<String>,
 }
 
 /// A job's own parameters for the policy program: names and values, in the order given.

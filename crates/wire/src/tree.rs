@@ -14,8 +14,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
-    ClockSource, ClusterTime, Device, FeatureName, Figures, JobId, LaunchId, LoadAverages, Nanos,
-    NodeId, NodeSpec, Orphans, ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
+    ClockSource, ClusterTime, Device, FeatureName, Figures, IfAbsent, JobId, LaunchId,
+    LoadAverages, Nanos, NodeId, NodeSpec, Orphans, ProcessorSet, Rank, RowId, Slot, TaskStatus,
+    Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -117,6 +118,59 @@ pub enum ToAgent {
     KeepImages {
         /// Which jobs.
         jobs: Vec<JobId>,
+    },
+    /// Run this part of the site's policy from now on, or none. The timetable follows.
+    PolicyPart(Option<PolicyPart>),
+    /// Something new for the part of the site's policy.
+    PolicyNews(PolicyNews),
+}
+
+/// The part of a site's policy on each node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyPart {
+    /// The absolute path of its program.
+    pub path: String,
+    /// The user that it runs as; `None`: the default of the instance.
+    pub user: Option<String>,
+    /// How long an answer may take.
+    pub limit: Nanos,
+}
+
+/// What the controller has for the part of a policy on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PolicyNews {
+    /// The program at the controller sends a message.
+    Message(String),
+    /// An order was not done.
+    Refused {
+        /// The round of the answer that had it.
+        round: u64,
+        /// Its place there.
+        index: u32,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What the part of a policy on a node has for the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PolicyReport {
+    /// It was started and answers. What it ordered before holds no more.
+    Began,
+    /// It is late, dead or wrong. What it ordered holds no more.
+    Failed,
+    /// A message to the program at the controller.
+    Message(String),
+    /// It orders which candidates of a slot come first.
+    Arrange {
+        /// The round of the answer that has it.
+        round: u64,
+        /// Its place there.
+        index: u32,
+        /// Of which row; `None`: in all rows the built-in order holds again.
+        row: Option<RowId>,
+        /// What comes first, in this order.
+        candidates: Vec<(JobId, IfAbsent)>,
     },
 }
 
@@ -449,6 +503,8 @@ pub enum FromAgent {
         /// Which job, and which launch of it.
         launch: LaunchId,
     },
+    /// What the part of the site's policy has to say.
+    Policy(PolicyReport),
 }
 
 impl FromAgent {

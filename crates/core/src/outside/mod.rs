@@ -9,9 +9,13 @@
 //! made before, and jobs that are [left](Order::Leave) to it. While the program is not in charge,
 //! `external` is what `gang` is, with the rows and the discipline of the parameters.
 //!
+//! Parts of the program on the nodes order what is a matter of one node only: which of a slot's
+//! candidates comes first there ([`Order::Arrange`]). Gangs come before all others in any case.
+//!
 //! What was promised before the program took charge is kept: an order that could delay a promised
 //! start is refused, by the same reckoning by which jobs pass the first in line.
 
+mod arrange;
 mod orders;
 mod seat;
 
@@ -27,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::{EndReason, JobSpec};
 use tutti_types::policy::{PolicyArgs, PolicyProgram};
+use tutti_types::timetable::IfAbsent;
 
 /// What is kept of the site's own policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,6 +46,8 @@ pub(crate) struct Outside {
     pub(crate) preempted: BTreeSet<JobId>,
     /// The jobs' own parameters for it.
     pub(crate) args: BTreeMap<JobId, PolicyArgs>,
+    /// By node and row: which candidates come first, and what becomes of their empty time.
+    pub(crate) arranged: BTreeMap<NodeId, BTreeMap<RowId, Vec<(JobId, IfAbsent)>>>,
 }
 
 impl Outside {
@@ -49,6 +56,9 @@ impl Outside {
         self.left.remove(&job);
         self.preempted.remove(&job);
         self.args.remove(&job);
+        for rows in self.arranged.values_mut() {
+            rows.values_mut().for_each(|first| first.retain(|(it, _)| *it != job));
+        }
     }
 }
 
@@ -183,6 +193,8 @@ impl Core {
         if !on {
             self.outside.left.clear();
             self.outside.preempted.clear();
+            let nodes = core::mem::take(&mut self.outside.arranged);
+            nodes.into_keys().for_each(|node| self.plan_anew(node));
         }
     }
 
@@ -223,6 +235,7 @@ impl Core {
             }
             Order::SetClass { job, class } => self.on_set_job_class(*job, class),
             Order::Leave { job } => drop(self.outside.left.insert(*job)),
+            Order::Arrange { node, row, candidates } => self.arrange(*node, *row, candidates),
         }
     }
 }

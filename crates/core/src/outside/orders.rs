@@ -9,8 +9,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
-use tutti_types::limits::{MOVED_MAX, POLICY_PLACES_MAX, POLICY_REASON_BYTES_MAX};
+use tutti_types::limits::{
+    MOVED_MAX, POLICY_CANDIDATES_MAX, POLICY_PLACES_MAX, POLICY_REASON_BYTES_MAX,
+};
 use tutti_types::resource::ResourceName;
+use tutti_types::timetable::IfAbsent;
 
 /// In which row a job is to start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,20 +76,31 @@ pub enum Order {
         /// Which job.
         job: JobId,
     },
+    /// The candidates of a node in a row's slot have another order, or say otherwise what becomes
+    /// of empty time.
+    Arrange {
+        /// Which node.
+        node: NodeId,
+        /// Which row; `None`: in all rows the built-in order holds again.
+        row: Option<RowId>,
+        /// Those that come first, in this order; none: the built-in order holds again.
+        candidates: Vec<(JobId, IfAbsent)>,
+    },
 }
 
 impl Order {
-    /// The job that it is about.
+    /// The job that it is about, if it is about one.
     #[must_use]
-    pub const fn job(&self) -> JobId {
+    pub const fn job(&self) -> Option<JobId> {
         match self {
+            Self::Arrange { .. } => None,
             Self::Start { job, .. }
             | Self::Decline { job, .. }
             | Self::Move { job, .. }
             | Self::Preempt { job }
             | Self::Restore { job }
             | Self::SetClass { job, .. }
-            | Self::Leave { job } => *job,
+            | Self::Leave { job } => Some(*job),
         }
     }
 
@@ -157,6 +171,15 @@ pub enum OrderRefusal {
     /// There is no such class.
     #[error("there is no class {0}")]
     NoClass(ClassName),
+    /// The job has no turns in that row on that node.
+    #[error("job {0} is no candidate of row {2} on node {1}")]
+    NoCandidate(JobId, NodeId, RowId),
+    /// The list is too long.
+    #[error("at most {POLICY_CANDIDATES_MAX} candidates have an order")]
+    TooManyCandidates,
+    /// A job stands twice among the candidates.
+    #[error("job {0} stands twice")]
+    Twice(JobId),
     /// Nothing would change.
     #[error("that is so already")]
     NoChange,
@@ -188,6 +211,9 @@ impl Core {
             }
             Order::Restore { job } => self.consider_restore(*job).map(|()| None),
             Order::SetClass { job, class } => self.consider_class(*job, class).map(|()| None),
+            Order::Arrange { node, row, candidates } => {
+                self.consider_arrangement(*node, *row, candidates).map(|()| None)
+            }
         }
     }
 
@@ -206,7 +232,7 @@ impl Core {
         record.map(|record| &record.spec).ok_or(OrderRefusal::NotInLine(job))
     }
 
-    fn without_promises(&self) -> Result<(), OrderRefusal> {
+    pub(super) fn without_promises(&self) -> Result<(), OrderRefusal> {
         if self.queue.promised() { Err(OrderRefusal::Promised) } else { Ok(()) }
     }
 

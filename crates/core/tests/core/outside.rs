@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, Order, OrderRefusal, RowChoice};
-use tutti_types::{JobId, JobSpec, Nanos};
+use tutti_types::{IfAbsent, JobId, JobSpec, Nanos, NodeId, ProcessorSet, RowId};
 
 fn of(processors: u32, seconds: u64) -> JobSpec {
     let (time_limit, grace) = (Some(Nanos::from_secs(seconds)), Nanos::ZERO);
@@ -39,4 +39,62 @@ fn an_order_can_not_delay_a_start_that_was_promised() {
         c.finish(runs);
         assert!(!c.core.parts(wide).is_empty(), "{discipline}: the promise is kept");
     }
+}
+
+/// A cluster under a policy outside, with two nodes of two processors, a gang on both, and a job on
+/// the first alone, each in a row of its own.
+fn with_two_rows() -> (Cluster, JobId, JobId) {
+    let mut params = params(&[("rows", 4)]);
+    params.choose("policy", "external").unwrap();
+    let mut c = Cluster::new(params);
+    c.join(0, 2);
+    c.join(1, 2);
+    c.event(Event::PolicyInCharge { on: true });
+    let (gang, single) = (c.submit(of(4, 60)), c.submit(of(2, 60)));
+    let on_first = vec![(NodeId(0), ProcessorSet::first(2))];
+    for (job, places) in [(gang, Vec::new()), (single, on_first)] {
+        c.order(Order::Start { job, row: RowChoice::New, places });
+    }
+    (c, gang, single)
+}
+
+fn first_in(c: &Cluster, node: u32, job: JobId) -> bool {
+    let timetable = c.core.timetable(NodeId(node)).unwrap();
+    let slot =
+        timetable.slots.iter().find(|it| it.candidates.iter().any(|it| it.launch.job == job));
+    slot.is_some_and(|slot| slot.candidates[0].launch.job == job)
+}
+
+#[test]
+fn a_gang_comes_first_on_its_nodes_whatever_a_part_orders() {
+    let (mut c, gang, single) = with_two_rows();
+    let row = c.core.home(gang).and_then(|home| home.row);
+    let arrange = |candidates| Order::Arrange { node: NodeId(0), row, candidates };
+    let refused = |c: &Cluster, order: &Order| c.core.check_order(order).unwrap_err();
+    // The built-in order has the gang first, too.
+    let timetable = c.core.timetable(NodeId(0)).unwrap();
+    let slot = timetable.slots.iter().find(|it| Some(it.row) == row).unwrap();
+    let mut reversed: Vec<_> =
+        slot.candidates.iter().map(|it| (it.launch.job, it.if_absent)).collect();
+    assert_eq!(reversed.iter().map(|it| it.0).collect::<Vec<_>>(), [gang, single]);
+    reversed.reverse();
+    let order = arrange(reversed);
+    assert_eq!(refused(&c, &order), OrderRefusal::NoChange);
+    c.order(arrange(vec![(single, IfAbsent::Hold), (gang, IfAbsent::Hold)]));
+    assert!(first_in(&c, 0, gang));
+    let twice = arrange(vec![(gang, IfAbsent::Down), (gang, IfAbsent::Down)]);
+    assert_eq!(refused(&c, &twice), OrderRefusal::Twice(gang));
+    let nowhere = Order::Arrange { node: NodeId(7), row, candidates: Vec::new() };
+    assert_eq!(refused(&c, &nowhere), OrderRefusal::NoNode(NodeId(7)));
+    let no_row = Order::Arrange { node: NodeId(0), row: Some(RowId(99)), candidates: Vec::new() };
+    assert_eq!(refused(&c, &no_row), OrderRefusal::NoRow(RowId(99)));
+    let strange = arrange(vec![(JobId(99), IfAbsent::Down)]);
+    let no_candidate = OrderRefusal::NoCandidate(JobId(99), NodeId(0), row.unwrap());
+    assert_eq!(refused(&c, &strange), no_candidate);
+    let reset = Order::Arrange { node: NodeId(0), row: None, candidates: Vec::new() };
+    c.order(reset.clone());
+    assert_eq!(refused(&c, &reset), OrderRefusal::NoChange);
+    // A part of a program that is not in charge orders nothing.
+    c.event(Event::PolicyInCharge { on: false });
+    assert_eq!(refused(&c, &order), OrderRefusal::NotInCharge);
 }

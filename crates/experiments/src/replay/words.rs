@@ -11,8 +11,8 @@ use tutti_types::param::Shown;
 use tutti_types::params::TABLE;
 use tutti_types::{
     AfterJobs, AfterUse, BankAccount, ClassName, ClassSpec, ClusterTime, FirstStep, Grantee,
-    JobSpec, Nanos, NodeId, NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank, TaskStatus,
-    default_classes,
+    IfAbsent, JobSpec, Nanos, NodeId, NodeSpec, Origin, Outcome, Overrides, Param, Params, Rank,
+    TaskStatus, default_classes,
 };
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -90,7 +90,9 @@ fn of_a_policy(event: &Event) -> Option<String> {
         Event::SetPolicyProgram { program: None } => "there is no policy program any more".into(),
         Event::SetPolicyProgram { program: Some(program) } => {
             let user = program.user.as_deref().map_or(String::new(), |user| format!(" as {user}"));
-            format!("the policy program is {}{user}", program.path)
+            let part = program.node.as_deref();
+            let part = part.map_or(String::new(), |path| format!(", on nodes {path}"));
+            format!("the policy program is {}{user}{part}", program.path)
         }
         Event::PolicyInCharge { on: true } => "the policy program decides".into(),
         Event::PolicyInCharge { on: false } => "the built-in policy goes on".into(),
@@ -119,6 +121,17 @@ fn of_an_order(order: &Order) -> String {
         Order::Restore { job } => format!("job {job} is to come back"),
         Order::SetClass { job, class } => format!("job {job} is to be of class {class}"),
         Order::Leave { job } => format!("job {job} is left to the built-in policy"),
+        Order::Arrange { node, row: Some(row), candidates } if !candidates.is_empty() => {
+            let hold = |it: IfAbsent| if it == IfAbsent::Hold { " (held)" } else { "" };
+            let first = candidates.iter().map(|&(job, empty)| format!("{job}{}", hold(empty)));
+            format!("on node {node}, first in row {row} come the jobs {}", list(first))
+        }
+        Order::Arrange { node, row: Some(row), .. } => {
+            format!("on node {node}, row {row} has the built-in order again")
+        }
+        Order::Arrange { node, row: None, .. } => {
+            format!("on node {node}, all rows have the built-in order again")
+        }
     };
     format!("the policy program orders: {what}")
 }

@@ -12,6 +12,7 @@ mod mapping;
 mod model;
 mod nodes;
 mod options;
+mod parts;
 mod passed_over;
 mod pictures;
 mod program;

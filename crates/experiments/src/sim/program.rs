@@ -1,12 +1,13 @@
 //! A policy program in a simulation: the same protocol as live, in simulated time.
 
+use super::parts::Parts;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use tutti_core::{Core, Event};
 use tutti_linux::spawn::Nursery;
 use tutti_policy::protocol::{parse_answer, parse_greeting};
-use tutti_policy::{Failure, Mode, Program, Session, Start};
+use tutti_policy::{Failure, Mode, Program, Session, Start, Wrong};
 use tutti_sim::Outside;
 use tutti_types::ClusterTime;
 
@@ -18,58 +19,70 @@ pub(super) fn is_program(policy: &str) -> bool {
     policy.contains('/')
 }
 
-/// A policy program.
-pub(super) struct SimulatedPolicy {
-    start: Start,
-    program: Option<Program>,
-    session: Session,
-    nursery: Nursery,
+/// The program of the parts on nodes, in a word of a policy such as `policy-node=./part.py`.
+pub(super) fn part_of(word: &str) -> Option<&str> {
+    word.strip_prefix("policy-node=").or_else(|| word.strip_prefix("policy_node="))
 }
 
-impl SimulatedPolicy {
-    /// One that is started with the first question.
-    ///
-    /// # Errors
-    /// If there is no such file.
-    pub(super) fn new(path: &str) -> anyhow::Result<Self> {
-        let path: PathBuf = std::fs::canonicalize(path)
-            .map_err(|error| anyhow::anyhow!("policy program {path}: {error}"))?;
-        // One that is no text is left out.
-        let variable = |(name, value): (OsString, OsString)| {
-            Some(format!("{}={}", name.to_str()?, value.to_str()?))
-        };
-        let start = Start {
-            path: path.to_string_lossy().into_owned(),
-            identity: None,
-            environment: std::env::vars_os().filter_map(variable).collect(),
-            nice: 0,
-        };
-        let session = Session::new(Mode::Simulation);
-        Ok(Self { start, program: None, session, nursery: Nursery::new() })
+/// How a program is started here, with all of this process's environment.
+///
+/// # Errors
+/// If there is no such file.
+pub(super) fn start_here(path: &str) -> anyhow::Result<Start> {
+    let path: PathBuf = std::fs::canonicalize(path)
+        .map_err(|error| anyhow::anyhow!("policy program {path}: {error}"))?;
+    // One that is no text is left out.
+    let variable = |(name, value): (OsString, OsString)| {
+        Some(format!("{}={}", name.to_str()?, value.to_str()?))
+    };
+    Ok(Start {
+        path: path.to_string_lossy().into_owned(),
+        identity: None,
+        environment: std::env::vars_os().filter_map(variable).collect(),
+        nice: 0,
+    })
+}
+
+/// One process, and what is said of it when it fails.
+pub(super) struct Talk {
+    start: Start,
+    program: Option<Program>,
+}
+
+impl Talk {
+    pub(super) const fn new(start: Start) -> Self {
+        Self { start, program: None }
     }
 
-    fn exchange(&mut self, core: &Core, now: ClusterTime) -> Result<(), Failure> {
-        let program = match &mut self.program {
-            Some(program) => program,
-            None => {
-                let program = Program::start(&self.start, &mut self.nursery)?;
-                let program = self.program.insert(program);
-                let greeting = program.exchange(&self.session.hello(core), LIMIT)?;
-                self.session.begin(parse_greeting(&greeting)?, core);
-                program
-            }
-        };
-        let line = self.session.line(core, now);
-        let answer = program.exchange(&line, LIMIT)?;
-        self.session.take(parse_answer(&answer, self.session.round())?);
-        Ok(())
+    /// Starts it, and reads what it answers to the first line.
+    pub(super) fn begin<T>(
+        &mut self,
+        hello: &str,
+        nursery: &mut Nursery,
+        read: impl Fn(&[u8]) -> Result<T, Wrong>,
+    ) -> Result<T, String> {
+        let started = Program::start(&self.start, nursery);
+        self.program = Some(started.map_err(|why| self.told(&why))?);
+        self.exchange(hello, read)
     }
 
-    /// What it wrote to its standard error.
-    fn said(&mut self) -> String {
+    /// Sends it a line, and reads the answer.
+    pub(super) fn exchange<T>(
+        &mut self,
+        line: &str,
+        read: impl Fn(&[u8]) -> Result<T, Wrong>,
+    ) -> Result<T, String> {
+        let Some(program) = &mut self.program else { return Err(self.told(&Failure::Ended)) };
+        let answer = program.exchange(line, LIMIT).and_then(|answer| Ok(read(&answer)?));
+        answer.map_err(|why| self.told(&why))
+    }
+
+    /// Why it failed, and what it wrote to its standard error.
+    fn told(&mut self, why: &Failure) -> String {
         let said = self.program.as_mut().map(Program::take_said);
+        // Its last words may come a moment after its end.
         let (lines, dropped) = said.unwrap_or_default();
-        let mut text = String::new();
+        let mut text = format!("{}: {why}", self.start.path);
         if dropped > 0 {
             text.push_str(&format!("\n  ({dropped} lines before)"));
         }
@@ -78,7 +91,7 @@ impl SimulatedPolicy {
     }
 }
 
-impl Drop for SimulatedPolicy {
+impl Drop for Talk {
     fn drop(&mut self) {
         if let Some(program) = &mut self.program {
             program.finish();
@@ -86,26 +99,70 @@ impl Drop for SimulatedPolicy {
     }
 }
 
+/// A policy program.
+pub(super) struct SimulatedPolicy {
+    talk: Talk,
+    session: Session,
+    parts: Option<Parts>,
+    nursery: Nursery,
+}
+
+impl SimulatedPolicy {
+    /// One that is started with the first question, with a part on each node or without.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub(super) fn new(path: &str, part: Option<&str>) -> anyhow::Result<Self> {
+        let mut session = Session::new(Mode::Simulation);
+        session.parts().want(part.is_some());
+        Ok(Self {
+            talk: Talk::new(start_here(path)?),
+            session,
+            parts: part.map(Parts::new).transpose()?,
+            nursery: Nursery::new(),
+        })
+    }
+
+    fn ask_all(&mut self, core: &Core, now: ClusterTime) -> Result<(), String> {
+        if self.talk.program.is_none() {
+            let hello = self.session.hello(core);
+            let greeting = self.talk.begin(&hello, &mut self.nursery, parse_greeting)?;
+            self.session.begin(greeting, core);
+            if let Some(parts) = &mut self.parts {
+                parts.begin(core, now, &mut self.nursery)?;
+            }
+        }
+        if self.session.due(now) <= now {
+            let line = self.session.line(core, now);
+            let round = self.session.round();
+            let answer = self.talk.exchange(&line, |line| parse_answer(line, round))?;
+            self.session.take(answer);
+        }
+        self.parts.as_mut().map_or(Ok(()), |parts| parts.ask(now))
+    }
+}
+
 impl Outside for SimulatedPolicy {
     fn note(&mut self, core: &Core, event: &Event) {
-        if self.program.is_some() {
+        if self.talk.program.is_some() {
             self.session.note(core, event);
+            if let Some(parts) = &mut self.parts {
+                parts.note(core, event);
+            }
         }
     }
 
     fn due(&self, now: ClusterTime) -> ClusterTime {
-        self.session.due(now)
+        let of_parts = self.parts.as_ref().map_or(ClusterTime::NEVER, |parts| parts.due(now));
+        self.session.due(now).min(of_parts)
     }
 
     fn ask(&mut self, core: &Core, now: ClusterTime) -> Result<(), String> {
-        self.exchange(core, now).map_err(|why| {
-            // Its last words may come a moment after its end.
-            let said = self.said();
-            format!("{}: {why}{said}", self.start.path)
-        })
+        self.ask_all(core, now)
     }
 
     fn next(&mut self, core: &Core, now: ClusterTime) -> Option<Event> {
-        self.session.next(core, now)
+        let of_host = self.session.next(core, now);
+        of_host.or_else(|| self.parts.as_mut()?.next(&mut self.session, core, now))
     }
 }

@@ -6,7 +6,7 @@ use super::mapping;
 use super::nodes::Nodes;
 use super::options::{Options, Order, Outputs};
 use super::pictures::{Plots, Seen};
-use super::program::{SimulatedPolicy, is_program};
+use super::program::{SimulatedPolicy, is_program, part_of};
 use super::progress::Progress;
 use super::settings::Scheduler;
 use super::source::Origin;
@@ -283,7 +283,8 @@ pub(super) fn simulate(
     let mut seen = plots.watch(machine);
     let mut observer = ((&mut summary, also), (files.observer(), seen.observer()));
     let name = policy.split(',').next().unwrap_or_default();
-    let mut program = is_program(name).then(|| SimulatedPolicy::new(name)).transpose()?;
+    let part = policy.split(',').find_map(part_of);
+    let mut program = is_program(name).then(|| SimulatedPolicy::new(name, part)).transpose()?;
     let outside = program.as_mut().map(|program| program as &mut dyn Outside);
     let outcome = run_with(&settings, jobs, &mut observer, outside);
     drop(observer);

@@ -2,7 +2,7 @@
 //! in some hours; queues, weights, allowances, counted resources.
 
 use super::options::Options;
-use super::program::is_program;
+use super::program::{is_program, part_of};
 use crate::setting_word::{SettingWord, parse};
 use anyhow::{anyhow, bail};
 use tutti_client::site_file::{Part, Source};
@@ -63,7 +63,8 @@ impl Scheduler {
         let name = words.next().unwrap_or_default();
         let name = if is_program(name) { "external" } else { name };
         tutti_sim::set_policy(&mut all.site.settings.params, name)?;
-        words.try_for_each(|word| all.set(word, nodes))?;
+        let is_setting = |word: &&str| part_of(word).is_none();
+        words.filter(is_setting).try_for_each(|word| all.set(word, nodes))?;
         all.site.check(&[]).map_err(|reason| anyhow!(reason))?;
         all.check_simulated()?;
         Ok(all)

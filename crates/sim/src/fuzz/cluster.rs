@@ -782,10 +782,11 @@ impl Cluster {
             (matches!(order, Order::Start { .. }), matches!(order, Order::Decline { .. }));
         self.event(Event::PolicyOrder { order });
         if may.is_ok() && starts {
+            let job = job.expect("a start is one of a job");
             assert!(!self.core.parts(job).is_empty(), "job {job} was to start");
         }
         if may.is_ok() && declines {
-            assert!(self.outcomes.len() > ended, "job {job} was to be declined");
+            assert!(self.outcomes.len() > ended, "job {job:?} was to be declined");
         }
     }
 

@@ -159,7 +159,7 @@ const KINDS: &[Kind] = &[
         let processors = if random.one_in(2) { 0 } else { 1 + random.number(10) };
         Step::OrderStart(job, row, node, processors)
     }),
-    (72, Who::Everybody, |random| Step::Order(random.place(), random.below(8), random.place())),
+    (72, Who::Everybody, |random| Step::Order(random.place(), random.below(10), random.place())),
     (24, Who::Everybody, |random| {
         let (what, node, ns) = (random.below(6), random.number(3), random.below(400 * MS));
         Step::Timed(what, node, ns, random.one_in(2).then(|| random.below(200 * MS)))

@@ -12,10 +12,10 @@ use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, Checkpoint,
     ClassName, ClusterTime, Device, DeviceId, EndReason, Figures, FirstStep, Grantee, GroupId,
-    Indices, JobId, JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NodeId, NodeSetName,
-    Origin, Overrides, Positions, ProcessorSet, ProcessorTime, QueueName, Rank, Renewal,
-    ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus, TimedChange, UserId, Warning,
-    When, class, params,
+    IfAbsent, Indices, JobId, JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NodeId,
+    NodeSetName, Origin, Overrides, Positions, ProcessorSet, ProcessorTime, QueueName, Rank,
+    Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus, TimedChange, UserId,
+    Warning, When, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -558,7 +558,7 @@ fn order_start(cluster: &mut Cluster, job: usize, row: u64, (node, processors): 
 /// A policy outside orders something else.
 fn order(cluster: &mut Cluster, job: usize, what: u64, other: usize) {
     let (job, other_job) = (any_job(cluster, job), any_job(cluster, other));
-    cluster.order(match what % 8 {
+    cluster.order(match what % 10 {
         0 => Order::Decline { job, reason: "not today".to_owned() },
         1 => Order::Decline { job, reason: "x".repeat(1000) },
         2 => Order::Move { job, before: Some(other_job) },
@@ -566,8 +566,31 @@ fn order(cluster: &mut Cluster, job: usize, what: u64, other: usize) {
         4 => Order::Preempt { job },
         5 => Order::Restore { job },
         6 => Order::SetClass { job, class: class_name(other) },
+        7 => Order::Arrange { node: node_of(other), row: None, candidates: Vec::new() },
+        8 => arrangement(cluster, job, other),
         _ => Order::Leave { job },
     });
+}
+
+fn node_of(number: usize) -> NodeId {
+    NodeId(u32::try_from(number % 4).unwrap_or(0))
+}
+
+/// Another order of the candidates of one slot, at times with a job that may be none.
+fn arrangement(cluster: &Cluster, job: JobId, other: usize) -> Order {
+    let node = node_of(other);
+    let slots = cluster.core.timetable(node).map_or_else(Vec::new, |it| it.slots);
+    let Some(slot) = slots.get(other / 4 % slots.len().max(1)) else {
+        return Order::Arrange { node, row: Some(RowId(5000)), candidates: Vec::new() };
+    };
+    let empty = if other % 3 == 0 { IfAbsent::Hold } else { IfAbsent::Down };
+    let mut candidates: Vec<_> = slot.candidates.iter().map(|it| (it.launch.job, empty)).collect();
+    candidates.reverse();
+    candidates.truncate(1 + other / 16 % 4);
+    if other % 11 == 0 {
+        candidates.push((job, IfAbsent::Down));
+    }
+    Order::Arrange { node, row: Some(slot.row), candidates }
 }
 
 /// A job among those that live; or one that does not exist.

@@ -163,7 +163,7 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
 /// A value as the controller gets it: the path of a policy program is made absolute.
 fn value_of(name: &str, value: &str) -> anyhow::Result<String> {
     let value = value.trim();
-    let names_file = value.contains('/') && matches!(name.trim(), "policy" | "policy_program");
+    let names_file = value.contains('/') && names_program(name.trim());
     if !names_file {
         return Ok(value.into());
     }
@@ -172,6 +172,10 @@ fn value_of(name: &str, value: &str) -> anyhow::Result<String> {
     let path = path.components().collect::<std::path::PathBuf>();
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| coded(Code::BadValue, "the path of a policy program is text of UTF-8"))
+}
+
+fn names_program(name: &str) -> bool {
+    matches!(name, "policy" | "policy_program" | "policy_node" | "policy-node")
 }
 
 /// Of what was set, what counts only under other policies than that in force; a line for each.

@@ -1,5 +1,6 @@
 //! A site's own policy as a program: live, simulated, and when it fails.
 
+use crate::cluster::Bed;
 use crate::harness::{Instance, NOBODY, Running, command_line, eventually, processes, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -209,13 +210,156 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
     assert!(log.len() < 64 << 10, "{} bytes", log.len());
 }
 
+/// A policy whose part on each node puts the job first that a user asks for.
+const IN_PARTS: &str = r#"#!/usr/bin/env python3
+import policy
+
+class Host(policy.Policy):
+    places = True
+
+    def on_request(self, job):
+        if job.args.get("first"):
+            self.send(job.args["first"])
+
+    def on_message(self, node, text):
+        with open("said", "a") as file:
+            print(node, text, file=file)
+
+    def decide(self):
+        node = next(iter(self.nodes.values()))
+        for job in self.line:
+            if not job.args:
+                self.start(job, "new", [(node.number, node.processors[:1])])
+                return
+
+class OnNode(policy.NodePolicy):
+    first = 0
+
+    def on_message(self, text):
+        if text == "die":
+            raise ValueError("a fault of the part")
+        self.first = int(text)
+        self.send(f"{self.name} puts {text} first")
+
+    def on_tasks_ended(self, job, count, ranks):
+        self.send(f"{count} of {job} ended")
+
+    def decide(self):
+        for slot in self.slots:
+            jobs = [it.job for it in slot.candidates]
+            if self.first in jobs and jobs[0] != self.first:
+                self.arrange(slot, [it for it in slot.candidates if it.job == self.first])
+
+policy.run(Host(), OnNode())
+"#;
+
+/// Puts that policy into an instance's directory; gives where it writes what parts say.
+fn put_in_parts(instance: &Instance) -> PathBuf {
+    let library = fs::read_to_string(python().join("tutti/policy.py")).unwrap();
+    instance.script("policy.py", &library);
+    let said = instance.work.join("said");
+    let text = IN_PARTS.replace("\"said\"", &format!("{:?}", said.display().to_string()));
+    instance.script("parts.py", &text);
+    said
+}
+
+#[test]
+fn parts_on_all_nodes_of_a_cluster_hear_and_are_heard() {
+    let bed = Bed::up(3, &[0]);
+    let said = put_in_parts(&bed.audit);
+    let path = bed.audit.work.join("parts.py").display().to_string();
+    let (policy, part) = (format!("policy={path}"), format!("policy_node={path}"));
+    bed.tutti(1, &["params", &policy, &part, "policy_user=root"]).expect(0);
+    let params = || bed.tutti(1, &["params", "--json"]).expect(0).text();
+    eventually("all parts answer", || params().contains("now 3 answer").then_some(()));
+    let ask = ["submit", "--parsable", "--policy-arg", "first=7", OUT[0], OUT[1], "true"];
+    let job = bed.tutti(2, &ask).expect(0).text();
+    let says = |number: usize| format!(" n{number} puts 7 first");
+    eventually("all have answered", || {
+        let said = fs::read_to_string(&said).unwrap_or_default();
+        (1..=3).all(|number| said.contains(&says(number))).then_some(())
+    });
+    bed.tutti(1, &["cancel", "--now", job.trim()]).expect(0);
+    bed.tutti(1, &["params", "policy_node=none"]).expect(0);
+    let is_part = |pid: &i32| command_line(*pid).contains(&path);
+    let count = || processes().iter().filter(|pid| is_part(pid)).count();
+    eventually("only the program at the controller is left", || (count() == 1).then_some(()));
+    bed.tutti(1, &["params", "policy=gang"]).expect(0);
+    eventually("no program is left", || (count() == 0).then_some(()));
+}
+
+#[test]
+fn a_part_on_a_node_orders_its_timetable_until_it_fails() {
+    let instance = Instance::of_the_system().up();
+    let said = put_in_parts(&instance);
+    instance.tutti(&["params", "policy_node=./parts.py"]).expect(1).says("name that first");
+    let set = ["params", "policy=./parts.py", "policy_node=./parts.py", "quantum=100ms"];
+    instance.tutti(&set).expect(0);
+    let answers = || instance.tutti(&["params", "--json"]).expect(0).text();
+    let wait_for_part =
+        || eventually("the part answers", || answers().contains("now 1 answer").then_some(()));
+    wait_for_part();
+    let path = instance.work.join("parts.py").display().to_string();
+    let programs = || -> Vec<i32> {
+        processes().into_iter().filter(|pid| command_line(*pid).contains(&path)).collect()
+    };
+    let uid = NOBODY.to_string();
+    let uids = |pid: i32| status_of(pid, "Uid").unwrap_or_default();
+    let is_no_ones = |pid: i32| uids(pid).split_whitespace().all(|it| it == uid);
+    assert_eq!(programs().into_iter().filter(|pid| is_no_ones(*pid)).count(), 2);
+    let jobs: Vec<u64> =
+        (0..2).map(|_| instance.submit(&[OUT[0], OUT[1], "sleep", &instance.nap])).collect();
+    for &job in &jobs {
+        instance.wait_for_state(job, "running");
+    }
+    let node = instance.tutti(&["nodes", "--json"]).expect(0).json()[0]["name"].clone();
+    let node = node.as_str().unwrap().to_owned();
+    let first_of_slots = || -> Vec<u64> {
+        let report = instance.tutti(&["nodes", "--timetable", &node, "--json"]).expect(0).json();
+        let slots = report["slots"].as_array().unwrap().clone();
+        slots.iter().filter_map(|it| it["candidates"][0]["job"].as_u64()).collect()
+    };
+    eventually("each has a slot", || (first_of_slots() == jobs).then_some(()));
+    let first = |what: &str| submit(&instance, &format!("first={what}"));
+    let mut asked = vec![first(&jobs[1].to_string())];
+    eventually("one has both slots", || (first_of_slots() == [jobs[1]; 2]).then_some(()));
+    let heard = |text: &str| {
+        let what = format!("0 {text}");
+        let said = || fs::read_to_string(&said).unwrap_or_default();
+        eventually("the message comes", || said().contains(&what).then_some(()));
+    };
+    heard(&format!("{node} puts {} first", jobs[1]));
+    // Without the part the built-in order holds, and the log says so once.
+    asked.push(first("die"));
+    eventually("each has a slot again", || (first_of_slots() == jobs).then_some(()));
+    wait_for_part();
+    let log = instance.log();
+    assert_eq!(log.matches("; the built-in order holds").count(), 1, "{log}");
+    assert!(log.contains("ValueError: a fault of the part"), "{log}");
+    instance.tutti(&["cancel", "--now", &jobs[0].to_string()]).expect(0);
+    heard(&format!("1 of {} ended", jobs[0]));
+    for job in asked.iter().chain(&jobs[1..]) {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+    instance.tutti(&["params", "policy=gang"]).expect(0);
+    eventually("no program is left", || programs().is_empty().then_some(()));
+    instance.tutti(&["replay"]).expect(0);
+    let text = instance.tutti(&["replay", "--list"]).expect(0).text();
+    assert!(text.contains(&format!("come the jobs {}", jobs[1])), "{text}");
+}
+
 #[test]
 fn the_examples_simulate_and_break_no_rule() {
     let instance = Instance::new();
     let example = |name: &str| python().join("examples").join(name).display().to_string();
     let model = ["--generate", "lublin", "--nodes", "16", "--jobs", "200", "--check", "--json"];
-    for (name, more) in [("lottery.py", &[][..]), ("deadlines.py", &["--deadlines", "factor:4"])] {
-        let policy = format!("{},rows=1", example(name));
+    let in_parts = format!("rows=4,policy-node={}", example("shortest_here.py"));
+    for (name, settings, more) in [
+        ("lottery.py", "rows=1", &[][..]),
+        ("deadlines.py", "rows=1", &["--deadlines", "factor:4"]),
+        ("shortest_here.py", &in_parts, &[]),
+    ] {
+        let policy = format!("{},{settings}", example(name));
         let words = [&["sim", "--policy", &policy][..], &model, more].concat();
         let first = instance.tutti(&words).expect(0);
         let report = first.json();

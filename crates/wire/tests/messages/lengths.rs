@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use tutti_types::limits::{
-    DEVICE_FILES_MAX, DEVICE_PATH_BYTES_MAX, DEVICES_PER_NODE_MAX, PROCESSORS_PER_NODE_MAX,
-    SUBSTITUTES_PER_SLOT_MAX,
+    DEVICE_FILES_MAX, DEVICE_PATH_BYTES_MAX, DEVICES_PER_NODE_MAX, POLICY_CANDIDATES_MAX,
+    POLICY_PATH_BYTES_MAX, PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX,
 };
 use tutti_types::{
     Candidate, ClusterTime, Device, DeviceId, IfAbsent, JobId, LaunchId, Maker, Nanos, NodeId,
@@ -37,7 +37,10 @@ use tutti_wire::pmi::Exchange;
 use tutti_wire::report::{
     CandidateReport, CandidateState, SwitchRecord, TaskReport, TimetableReport, TimetableSlotReport,
 };
-use tutti_wire::tree::{Answer, FromAgent, Question, TimetableParts, ToAgent, timetable_orders};
+use tutti_wire::tree::{
+    Answer, FromAgent, PolicyNews, PolicyPart, PolicyReport, Question, TimetableParts, ToAgent,
+    timetable_orders,
+};
 
 /// Nodes of an instance: as many as the core takes.
 const NODES: usize = 1 << 20;
@@ -190,6 +193,16 @@ fn order(order: ToAgent) -> ToAgent {
         ToAgent::TimetablePart { version, .. } => {
             ToAgent::TimetablePart { version, slots: vec![slot()] }
         }
+        ToAgent::PolicyPart(_) => ToAgent::PolicyPart(Some(PolicyPart {
+            path: text(POLICY_PATH_BYTES_MAX),
+            user: Some(text(TEXT_BYTES)),
+            limit: Nanos(u64::MAX),
+        })),
+        ToAgent::PolicyNews(_) => ToAgent::PolicyNews(PolicyNews::Refused {
+            round: u64::MAX,
+            index: u32::MAX,
+            reason: text(TEXT_BYTES),
+        }),
         // With its shares: see below.
         fixed @ (ToAgent::Launch { .. }
         | ToAgent::Settings(_)
@@ -285,6 +298,12 @@ fn report(report: FromAgent) -> FromAgent {
         FromAgent::Answer { query, answer: said } => {
             FromAgent::Answer { query, answer: answer(said) }
         }
+        FromAgent::Policy(_) => FromAgent::Policy(PolicyReport::Arrange {
+            round: u64::MAX,
+            index: u32::MAX,
+            row: Some(RowId(u64::MAX)),
+            candidates: vec![(JobId(u64::MAX), IfAbsent::Down); POLICY_CANDIDATES_MAX],
+        }),
         fixed @ (FromAgent::TaskStarted { .. }
         | FromAgent::Cleared { .. }
         | FromAgent::Leaving
