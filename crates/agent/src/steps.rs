@@ -102,10 +102,12 @@ impl Agent {
         }
     }
 
-    /// Whether a step here serves the other tasks of a job.
+    /// Whether a step here serves the other tasks of a job. One whose task has ended may be
+    /// followed by another before it is cleared.
     fn has_server(&self, job: JobId) -> bool {
         let mut of_job = self.steps.iter().filter(|(key, _)| key.job == job);
-        of_job.any(|(_, step)| step.serves && step.cleared.is_none())
+        let runs = |step: &Step| step.serves && step.ended.len() < step.ranks.len();
+        of_job.any(|(_, step)| runs(step) && step.cleared.is_none())
     }
 
     /// Makes a group beside that of the job, with the job's processors.
