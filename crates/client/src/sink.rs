@@ -7,6 +7,7 @@
 //! A progress bar writes its line again and again, each time with a carriage return instead of an
 //! end. So what ends in a carriage return is written too, when nothing has followed for a moment.
 
+use super::output::OutputLine;
 use super::panes::Panes;
 use anyhow::Context;
 use nix::errno::Errno;
@@ -47,6 +48,8 @@ pub enum Label {
     Lines,
     /// A line with it, `3:`, comes before lines of another rank than the last one.
     Blocks,
+    /// Each line is an object of JSON.
+    Json,
 }
 
 impl Label {
@@ -58,7 +61,8 @@ impl Label {
         match word {
             "line" => Ok(Self::Lines),
             "block" => Ok(Self::Blocks),
-            other => Err(format!("{other:?} is none of: line, block")),
+            "json" => Ok(Self::Json),
+            other => Err(format!("{other:?} is none of: line, block, json")),
         }
     }
 
@@ -377,6 +381,7 @@ impl Output {
             Label::Off => return self.write(rank, stream, data),
             Label::Lines => self.labelled(rank, data),
             Label::Blocks => self.in_block(rank, stream, data),
+            Label::Json => self.in_json(rank, stream, data),
         };
         self.write(rank, stream, &labelled)
     }
@@ -393,6 +398,12 @@ impl Output {
         };
         block.extend_from_slice(lines);
         block
+    }
+
+    fn in_json(&self, rank: Rank, stream: Stream, lines: &[u8]) -> Vec<u8> {
+        let of = OutputLine::of(self.job, rank, stream == Stream::Error);
+        let lines = lines.split_inclusive(|&byte| byte == b'\n');
+        lines.flat_map(|line| of.with(line).into_bytes()).collect()
     }
 
     fn labelled(&self, rank: Rank, lines: &[u8]) -> Vec<u8> {
@@ -579,6 +590,18 @@ mod tests {
         let options = OutputOptions { label: Label::Blocks, ..OutputOptions::default() };
         let pieces = [(0, "a\nb\n"), (3, "x"), (1, "c\n"), (1, "d\n"), (3, "y\n"), (3, "z")];
         check(options, 12, &pieces, "0:\na\nb\n1:\nc\nd\n3:\nxy\nz\n");
+    }
+
+    #[test]
+    fn each_line_is_an_object_of_json() {
+        let options = OutputOptions { label: Label::Json, ..OutputOptions::default() };
+        let line = |rank, text| {
+            format!(
+                "{{\"job\":1,\"rank\":{rank},\"ranks\":1,\"error\":false,\"line\":\"{text}\"}}\n"
+            )
+        };
+        let wanted = [line(3, "a\\t\\\"b"), line(0, ""), line(3, "\\u009bc")].concat();
+        check(options, 12, &[(3, "a\t\"b\n\u{9b}"), (0, "\n"), (3, "c")], &wanted);
     }
 
     #[test]

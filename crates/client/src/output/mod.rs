@@ -10,7 +10,7 @@ pub use table::{Align, Table, TableLine, fold, plain};
 use serde::Serialize;
 use std::io::Write;
 use tutti_node::say::is_order;
-use tutti_types::Counted;
+use tutti_types::{Counted, JobId, Rank};
 
 /// Prints a value as indented JSON.
 ///
@@ -74,6 +74,43 @@ pub fn without_orders(json: &str) -> String {
         }
     }
     text
+}
+
+/// A line that a task has written, for programs: `#/$defs/logs` of
+/// `docs/reference/verbs.schema.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutputLine {
+    job: JobId,
+    /// The lowest rank that may have written it.
+    rank: Rank,
+    /// How many ranks, from that one on, may have written it.
+    ranks: u32,
+    /// Whether it is of standard error.
+    error: bool,
+    line: String,
+}
+
+impl OutputLine {
+    /// What the lines of this rank have in common.
+    #[must_use]
+    pub const fn of(job: JobId, rank: Rank, is_error: bool) -> Self {
+        Self { job, rank, ranks: 1, error: is_error, line: String::new() }
+    }
+
+    /// The same of a file into which several ranks write, from this one on.
+    #[must_use]
+    pub fn of_ranks(self, ranks: u32) -> Self {
+        Self { ranks, ..self }
+    }
+
+    /// A line of theirs as a line of JSON. What is no UTF-8 in it is replaced.
+    #[must_use]
+    pub fn with(&self, line: &[u8]) -> String {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = String::from_utf8_lossy(line).into_owned();
+        let json = serde_json::to_string(&Self { line, ..self.clone() });
+        without_orders(&json.unwrap_or_default()) + "\n"
+    }
 }
 
 /// Prints a table, fitted to the terminal if that is where it goes, else to what `COLUMNS` says (as

@@ -30,8 +30,8 @@ pub struct LaneBar {
 pub struct Lanes {
     /// The names of lanes, the upper one first.
     pub names: Vec<String>,
-    /// The names of moments that are the same distance apart, from the left edge to the right one.
-    pub ticks: Vec<String>,
+    /// Moments of the axis: where, from 0 to 1, and their names.
+    pub ticks: Vec<(f64, String)>,
     /// The bars; a later one is drawn above.
     pub bars: Vec<LaneBar>,
 }
@@ -85,9 +85,8 @@ impl Picture for Lanes {
         let (left, width) = (f64::from(look.px(LEFT)), f64::from(look.px(WIDTH - LEFT - RIGHT)));
         let x = |part: f64| pixels(left + part.clamp(0.0, 1.0) * width);
         let foot = look.at(self.height() - FOOT);
-        let spaces = u32::try_from(self.ticks.len().saturating_sub(1)).unwrap_or(1).max(1);
-        for (number, tick) in (0u32..).zip(&self.ticks) {
-            let x = x(f64::from(number) / f64::from(spaces));
+        for (at, tick) in &self.ticks {
+            let x = x(*at);
             let grid = PathElement::new([(x, look.at(TOP - 6)), (x, foot)], look.line(FAINT, 1));
             area.draw(&grid).or_draw_error()?;
             let text = Text::new(tick.clone(), (x, look.at(TOP - 16)), look.text(11, HPos::Center));
@@ -157,7 +156,7 @@ mod tests {
         };
         Lanes {
             names: (0..count).map(|lane| format!("a-node-with-a-long-name:{lane}")).collect(),
-            ticks: vec!["0s".to_owned(), "1s".to_owned()],
+            ticks: vec![(0.0, "0s".to_owned()), (1.0, "1s".to_owned())],
             bars: (0..count).map(bar).collect(),
         }
     }

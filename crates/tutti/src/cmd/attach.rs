@@ -28,8 +28,8 @@ the job's own front end. A submitted job writes to files, which are followed as 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AttachArgs {
-    /// Show ranks: line (each line begins with its rank, the default) or block (a line with the
-    /// rank, then its lines)
+    /// Show ranks: line (each line begins with its rank, the default), block (a line with the rank,
+    /// then its lines) or json (an object for each line)
     #[arg(short, long, value_name = "HOW", value_parser = Label::parse, num_args = 0..=1)]
     #[arg(require_equals = true, default_missing_value = "line")]
     label: Option<Label>,
@@ -91,10 +91,11 @@ pub(crate) fn execute(args: AttachArgs) -> anyhow::Result<Exit> {
                 format!("job {job} was submitted, and its tasks read no input from a terminal");
             return Err(coded(Code::Improper, reason));
         }
-        if args.label.is_some() {
+        let is_json = args.label == Some(Label::Json);
+        if args.label.is_some() && !is_json {
             say!("tutti: job {job} writes to files; -l labels no lines of them");
         }
-        return logs::execute(&LogsArgs::from_now_on(args.job, args.rank));
+        return logs::execute(&LogsArgs::from_now_on(args.job, args.rank, is_json));
     }
     if let Some(rank) = args.rank.filter(|rank| *rank >= report.job.tasks) {
         let last = report.job.tasks.saturating_sub(1);

@@ -1,5 +1,6 @@
 //! `tutti logs`: the output of a submitted job, from its files, on whichever node they are.
 
+mod lines;
 mod shown;
 
 pub(super) use shown::Shown;
@@ -29,6 +30,7 @@ Examples:
   tutti logs -f last           follow your latest job until it ends
   tutti logs -n 20 --rank 3 7  the last 20 lines of rank 3
   tutti logs --err solver      standard error of your job of this name
+  tutti logs --json 7          each line with the ranks that may have written it
 
 With -f, the exit code is that of the job, as with `tutti wait`. Ctrl-C ends
 `tutti logs` alone.";
@@ -52,6 +54,10 @@ pub(crate) struct LogsArgs {
     #[arg(short = 'n', long, value_name = "LINES")]
     lines: Option<u64>,
 
+    /// As JSON, an object in a line for each line of output
+    #[arg(long)]
+    json: bool,
+
     /// A job, the name of one of your jobs, or `last`
     #[arg(value_name = "JOB", value_parser = whole_jobs)]
     job: Several,
@@ -64,8 +70,8 @@ impl LogsArgs {
     }
 
     /// Those that print what a job writes from now on.
-    pub(super) const fn from_now_on(job: Several, rank: Option<u32>) -> Self {
-        Self { follow: true, rank, err: false, lines: Some(0), job }
+    pub(super) const fn from_now_on(job: Several, rank: Option<u32>, json: bool) -> Self {
+        Self { follow: true, rank, err: false, lines: Some(0), json, job }
     }
 }
 
@@ -83,6 +89,9 @@ pub(crate) fn execute(args: &LogsArgs) -> anyhow::Result<Exit> {
     }
     let stream = if args.err { Stream::Error } else { Stream::Output };
     let mut shown = open_all(&report, stream, args.rank, args.lines)?;
+    if args.json {
+        shown = shown.into_json();
+    }
     if !args.follow {
         shown.print_all()?;
         return shown.exit();

@@ -20,8 +20,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) job: JobOptions,
 
-    /// Show ranks: line (each line begins with its rank, the default) or block (a line with the
-    /// rank, then its lines)
+    /// Show ranks: line (each line begins with its rank, the default), block (a line with the rank,
+    /// then its lines) or json (an object for each line)
     #[arg(short = 'l', long, value_name = "HOW", value_parser = Label::parse, num_args = 0..=1)]
     #[arg(require_equals = true, default_missing_value = "line", help_heading = STDIO)]
     label: Option<Label>,

@@ -29,13 +29,15 @@ fn several_see_a_job_from_now_on_and_one_that_detaches_ends_nothing() {
         viewer
     };
     let (all, one, labelled) = (attach(&[]), attach(&["-r", "1"]), attach(&["-l"]));
+    let json = attach(&["-l=json"]);
     // Each keeper has taken them in once something comes.
     let mut number = 0;
     eventually("that all see it", || {
         number += 1;
         say(&instance, &format!("line{number}"));
         let has = |viewer: &Running, text: &str| viewer.out().contains(text);
-        (has(&all, "0 line") && has(&one, "1 line") && has(&labelled, "0: 0 line")).then_some(())
+        let all = has(&all, "0 line") && has(&one, "1 line") && has(&labelled, "0: 0 line");
+        (all && has(&json, "0 line")).then_some(())
     });
     assert!(!all.out().contains("early"));
     one.signal(Signal::SIGQUIT);
@@ -47,10 +49,14 @@ fn several_see_a_job_from_now_on_and_one_that_detaches_ends_nothing() {
     for viewer in [&all, &labelled, &front] {
         viewer.wait_for("1 late\n");
     }
+    json.wait_for(r#""rank":1,"ranks":1,"error":false,"line":"1 late"}"#);
     let second = attach(&["-r", "0"]);
     say(&instance, "end");
     for viewer in [all, labelled, second, front] {
         viewer.wait().expect(4);
+    }
+    for line in json.wait().expect(4).text().lines() {
+        crate::schemas::check_named("logs", &serde_json::from_str(line).unwrap());
     }
     instance.tutti(&["attach", "talk"]).expect(125).says("you have no job named");
 }

@@ -74,6 +74,8 @@ fn busy() -> (Instance, String) {
     for job in [instance.submit_spinner(2), instance.submit_spinner(2)] {
         instance.wait_for_state(job, "running");
     }
+    let written = instance.submit(&["-J", "written", "-o", "written", "echo", "line"]);
+    instance.tutti(&["wait", &written.to_string()]).expect(0);
     instance.tutti(&["submit", "-w", &node, "--hold", "-t", "1m", "true"]).expect(0);
     (instance, node)
 }
@@ -116,6 +118,7 @@ fn json_of_verbs_validates_against_its_schema() {
         ("sim", &["sim", "compare", "--generate", "poisson", "--jobs", "50", "--policy", "gang"]),
         ("run --when", &["submit", "--when", "-t", "1m", "true"]),
         ("run --when", &["batch", "--when", "-t", "1m", script]),
+        ("logs", &["logs", "written"]),
         ("top", &["top", "-n", "1", "2"]),
         ("replay", &["replay"]),
         ("replay --what-if", &["replay", "--what-if", "policy=space:easy", "rows=2"]),

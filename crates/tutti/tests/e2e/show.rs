@@ -149,6 +149,16 @@ fn logs_print_each_ranks_file_and_standard_error() {
     let mut errors: Vec<&str> = errors.lines().collect();
     errors.sort_unstable();
     assert_eq!(errors, ["err 0", "err 1"]);
+    let line = |rank: u32, ranks: u32, error: bool, line: &str| {
+        format!(r#"{{"job":{job},"rank":{rank},"ranks":{ranks},"error":{error},"line":"{line}"}}"#)
+    };
+    let json = |args: &[&str]| -> Vec<String> {
+        let mut lines: Vec<String> = logs(args).lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(json(&["--json"]), [line(0, 1, false, "out 0"), line(1, 1, false, "out 1")]);
+    assert_eq!(json(&["--json", "--err"]), [line(0, 2, true, "err 0"), line(0, 2, true, "err 1")]);
     // What is no file has no end.
     fs::remove_file(instance.work.join(format!("o-{job}-1"))).unwrap();
     nix::unistd::mkfifo(&instance.work.join(format!("o-{job}-1")), nix::sys::stat::Mode::S_IRUSR)

@@ -50,7 +50,7 @@ const usageTable = (rows) => table('Use of processors by node', [['Node'], ['Pro
     const { jobs, others } = parts(row);
     const isKnown = row.jobs_ms !== null;
     return [row.node, String(row.processors), percent(isKnown ? jobs : null, row.processor_ms), percent(isKnown ? others : null, row.processor_ms),
-      percent(row.processor_ms - row.busy_ms, row.processor_ms)];
+      percent(Math.max(0, row.processor_ms - row.busy_ms), row.processor_ms)];
   }));
 
 const reportTable = (report) => table('What each got', [[report.by[0].toUpperCase() + report.by.slice(1)], ['Jobs', 'number'], ['Failed', 'number'],

@@ -1,5 +1,6 @@
 //! The output files of a job as they are read: here, or by the node that has them.
 
+use super::lines::Lines;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, fstatfs};
 use tutti_client::ask::{Asker, unexpected};
+use tutti_client::output::OutputLine;
 use tutti_node::codes::{code_of, coded, is_away};
 use tutti_node::exit::Exit;
 use tutti_node::output_files::{LogFile, Owner, Stream, begin_of_last, open};
@@ -40,6 +42,8 @@ pub(in super::super) struct Shown {
     has_failed: bool,
     /// What was read last.
     buffer: Vec<u8>,
+    /// What was read and not printed yet, where lines are printed as JSON.
+    lines: Option<Lines>,
 }
 
 /// The job with the files, and how they are reached.
@@ -104,7 +108,13 @@ impl Shown {
             latest: None,
             has_failed: false,
             buffer: Vec::new(),
+            lines: None,
         }
+    }
+
+    /// The same, with each line printed as an object of JSON.
+    pub(super) fn into_json(self) -> Self {
+        Self { lines: Some(Lines::default()), ..self }
     }
 
     /// Prints what is there, and reports files that are not.
@@ -112,6 +122,7 @@ impl Shown {
         self.hurry();
         for index in 0..self.files.len() {
             self.print_new(index)?;
+            self.end_line(index)?;
             if let Some(why_not) = self.files[index].why_not() {
                 self.has_failed = true;
                 say!([NoOutput] "tutti: {why_not}");
@@ -191,16 +202,42 @@ impl Shown {
         let mut until = None;
         // What comes meanwhile is printed in the next round, so that each file has its turn.
         while until.is_none_or(|until| self.files[index].at < until) {
+            let behind = self.files[index].at;
             let Some(length) = self.files[index].read(&mut self.from, &mut self.buffer)? else {
                 break;
             };
             until.get_or_insert(length);
+            let line = self.line_of(index);
+            if let Some(lines) = &mut self.lines {
+                if self.files[index].at != behind + self.buffer.len() as u64 {
+                    // It was begun before another launch emptied the file.
+                    lines.end(&mut out, (index, &line))?;
+                }
+                lines.print(&mut out, (index, &line), &self.buffer)?;
+                continue;
+            }
             out.write_all(self.head_of(index).as_bytes())?;
             self.latest = Some(index);
             out.write_all(&self.buffer)?;
         }
         out.flush()?;
         Ok(())
+    }
+
+    /// Prints the last line of a file as JSON, though its end has not come.
+    fn end_line(&mut self, index: usize) -> anyhow::Result<()> {
+        let line = self.line_of(index);
+        if let Some(lines) = &mut self.lines {
+            let mut out = std::io::stdout().lock();
+            lines.end(&mut out, (index, &line))?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn line_of(&self, index: usize) -> OutputLine {
+        let (first, ranks) = self.files[index].of.writers;
+        OutputLine::of(self.from.job, Rank(first), self.from.is_error).of_ranks(ranks)
     }
 }
 

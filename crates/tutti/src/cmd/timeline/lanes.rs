@@ -11,8 +11,16 @@ use tutti_wire::units::format_duration_short;
 const TURNS_MAX: usize = 50_000;
 const LANES_MAX: usize = 1_000;
 
-/// Spaces between the moments of the axis.
-const TICKS: u64 = 8;
+/// The most spaces between the moments of the axis.
+const SPACES_MAX: u64 = 10;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Times between two moments of the axis from a second on, in seconds.
+const LONG_STEPS: [u64; 18] = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200,
+    86_400,
+];
 
 /// The node and processor of each lane.
 ///
@@ -33,10 +41,19 @@ pub(super) fn lanes_of(timeline: &Timeline) -> anyhow::Result<Vec<(usize, u32)>>
     Ok(lanes.into_iter().collect())
 }
 
-/// The moments of the axis, in nanoseconds after the begin.
+/// The moments of the axis, in nanoseconds after the begin: round ones.
 pub(super) fn ticks(timeline: &Timeline) -> impl Iterator<Item = u64> {
-    let step = (timeline.end_ns - timeline.begin_ns) / TICKS;
-    (0..=TICKS).map(move |tick| step * tick)
+    let span = timeline.end_ns - timeline.begin_ns;
+    let step = step_of(span);
+    (0..=span / step).map(move |tick| step * tick)
+}
+
+/// The time between two moments of the axis: the shortest round one with few enough of them.
+fn step_of(span_ns: u64) -> u64 {
+    let short = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    let mut steps = short.chain(LONG_STEPS.map(|seconds| seconds * SECOND));
+    let days = |span_ns: u64| (span_ns / (SPACES_MAX * 86_400 * SECOND) + 1) * 86_400 * SECOND;
+    steps.find(|step| span_ns / step <= SPACES_MAX).unwrap_or_else(|| days(span_ns))
 }
 
 /// The name of a moment of the axis.
@@ -52,4 +69,30 @@ pub(super) const fn hue(job: u64) -> u64 {
 /// The lightness of a job, in percent.
 pub(super) const fn lightness(job: u64) -> u64 {
     45 + job % 3 * 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_of_the_axis_are_round_and_few() {
+        let ms = 1_000_000;
+        let cases = [
+            (0, 1),
+            (3 * SECOND, 500 * ms),
+            (2_568 * ms, 500 * ms),
+            (11 * ms, 2 * ms),
+            (100 * SECOND, 10 * SECOND),
+            (1_000 * SECOND, 120 * SECOND),
+            (864_000 * SECOND, 86_400 * SECOND),
+            (30 * 86_400 * SECOND, 4 * 86_400 * SECOND),
+        ];
+        for (span, step) in cases {
+            assert_eq!(step_of(span), step, "{span}");
+        }
+        for span in (0..63).map(|power| 1_u64 << power) {
+            assert!(span / step_of(span) <= SPACES_MAX, "{span}");
+        }
+    }
 }

@@ -29,9 +29,10 @@ pub(super) fn picture(timeline: &Timeline) -> anyhow::Result<Vec<u8>> {
     };
     let name =
         |(node, processor): &(usize, u32)| plain(&format!("{}:{processor}", timeline.nodes[*node]));
+    let moment = |after_ns| (part(timeline, timeline.begin_ns + after_ns), tick(after_ns));
     let picture = Lanes {
         names: lanes.iter().map(name).collect(),
-        ticks: ticks(timeline).map(tick).collect(),
+        ticks: ticks(timeline).map(moment).collect(),
         bars: timeline.slices.iter().filter_map(bar).collect(),
     };
     png(&picture).context("cannot draw the timeline")
