@@ -105,19 +105,28 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
 #[derive(Default)]
 pub struct Asker {
     link: Option<Link>,
+    /// A question that was sent ahead.
+    ahead: Option<Request>,
 }
 
 impl Asker {
-    /// As [`ask`].
+    /// As [`ask`]. If the question was sent ahead, only its answer is waited for.
     ///
     /// # Errors
     /// As those of [`ask`].
     pub fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
+        let is_sent = self.has_asked(request);
+        match is_sent {
+            true => self.ahead = None,
+            false => self.forget(),
+        }
         if self.link.is_none() {
             self.link = Some(connect()?);
         }
         let answer = self.link.as_mut().and_then(|link| {
-            link.send(request);
+            if !is_sent {
+                link.send(request);
+            }
             link.call().ok()
         });
         match answer {
@@ -129,6 +138,40 @@ impl Asker {
                 ask(request)
             }
             Some(reply) => Ok(reply),
+        }
+    }
+
+    /// Sends a question that [`Self::ask`] is called with later, unless another one was. It must be
+    /// one that changes nothing.
+    pub fn ask_ahead(&mut self, request: Request) {
+        if self.link.is_none() {
+            self.link = connect().ok();
+        }
+        if let (Some(link), None) = (&mut self.link, &self.ahead) {
+            link.send(&request);
+            // If that fails, so does waiting for the answer, and the question is asked again.
+            let _ = link.flush();
+            self.ahead = Some(request);
+        }
+    }
+
+    /// Whether this question was sent ahead.
+    #[must_use]
+    pub fn has_asked(&self, request: &Request) -> bool {
+        self.ahead.as_ref() == Some(request)
+    }
+
+    /// Whether no question was sent ahead.
+    #[must_use]
+    pub const fn is_free(&self) -> bool {
+        self.ahead.is_none()
+    }
+
+    /// Wants no answer any more to what was sent ahead.
+    pub fn forget(&mut self) {
+        if self.ahead.take().is_some() {
+            // It would come before the next answer.
+            self.link = None;
         }
     }
 }

@@ -81,7 +81,7 @@ pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
 /// ends.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// A piece of an output file on another node. Each reader has one piece under way at most.
+/// A piece of an output file on another node. A reader has one under way on each connection.
 pub const OUTPUT_PIECE_BYTES: usize = 64 << 10;
 
 /// Orders or reports that travel in one message.

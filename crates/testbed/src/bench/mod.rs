@@ -5,6 +5,7 @@
 //! `docs/benchmarks/README.md` says what each figure means.
 
 mod launch;
+mod logs;
 mod output;
 mod switches;
 mod turns;
@@ -59,6 +60,8 @@ enum What {
     Turns,
     /// Output of a rank on each node to one front end, and how long nodes take to answer meanwhile
     Output,
+    /// `tutti logs` of files on another node
+    Logs,
 }
 
 /// What was measured, and what it is to reach.
@@ -216,6 +219,7 @@ pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Res
         (What::Switches, switches::measure),
         (What::Turns, turns::measure),
         (What::Output, output::measure),
+        (What::Logs, logs::measure),
     ] {
         if args.what.is_none_or(|only| only == what) {
             figures.extend(measure(&bench)?);

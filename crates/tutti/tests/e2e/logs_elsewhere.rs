@@ -45,18 +45,18 @@ fn logs_are_read_by_the_node_that_has_them_while_they_grow_and_when_the_job_has_
     let (file, flag) = (own.join("out"), bed.audit.work.join("flag"));
     let (file, flag) = (file.to_str().unwrap(), flag.to_str().unwrap());
     let script = format!(
-        "echo one; until test -e {flag}; do sleep 0.05; done; seq 100000; echo last; exit 3"
+        "echo one; until test -e {flag}; do sleep 0.05; done; seq 400000; echo last; exit 3"
     );
     let job = submit(&bed, file, &script);
     let following = bed.start(1, &["logs", "-f", &job]);
     following.wait_for("one");
     fs::write(flag, "").unwrap();
-    let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    let whole: String = (1..=400_000).map(|number| format!("{number}\n")).collect();
     let whole = format!("one\n{whole}last\n");
     assert_eq!(following.wait().expect(3).text(), whole);
     assert!(!std::path::Path::new(file).exists(), "the first node has another file system");
     assert_eq!(bed.tutti(1, &["logs", &job]).expect(0).text(), whole);
-    assert_eq!(bed.tutti(1, &["logs", "-n", "2", &job]).expect(0).text(), "100000\nlast\n");
+    assert_eq!(bed.tutti(1, &["logs", "-n", "2", &job]).expect(0).text(), "400000\nlast\n");
     // From the node that has it, and of a file of this name that is another one.
     fs::write(file, "another\n").unwrap();
     assert_eq!(bed.tutti(1, &["logs", "-n", "1", &job]).expect(0).text(), "last\n");

@@ -3,6 +3,7 @@
 use super::lines::Lines;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,6 +18,7 @@ use tutti_node::exit::Exit;
 use tutti_node::output_files::{LogFile, Owner, Stream, begin_of_last, open};
 use tutti_types::{JobId, Outcome, Rank};
 use tutti_wire::code::Code;
+use tutti_wire::limits::OUTPUT_PIECE_BYTES;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::output::{OutputFile, OutputFrom, OutputPiece};
 use tutti_wire::report::JobReport;
@@ -26,6 +28,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The longest pause between two looks at a file elsewhere to which nothing is written.
 const PAUSE_ELSEWHERE_MAX: Duration = Duration::from_secs(2);
+
+/// Connections over which a file elsewhere is read. Each has one piece of it under way: with one
+/// connection, each piece would take the way through the control tree and back by itself.
+const ASKERS: usize = 4;
 
 /// What one read takes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -51,7 +57,14 @@ struct From {
     job: JobId,
     is_error: bool,
     owner: Option<Owner>,
-    asker: Asker,
+    askers: [Asker; ASKERS],
+}
+
+impl From {
+    /// Wants no pieces any more that were asked for ahead.
+    fn forget(&mut self) {
+        self.askers.iter_mut().for_each(Asker::forget);
+    }
 }
 
 /// A file, and how far it was printed.
@@ -104,7 +117,12 @@ impl Shown {
         let reading = |of| Reading { of, source: Source::Unknown, at: 0, lines };
         Self {
             files: files.into_iter().map(reading).collect(),
-            from: From { job, is_error: stream == Stream::Error, owner, asker: Asker::default() },
+            from: From {
+                job,
+                is_error: stream == Stream::Error,
+                owner,
+                askers: Default::default(),
+            },
             latest: None,
             has_failed: false,
             buffer: Vec::new(),
@@ -157,6 +175,7 @@ impl Shown {
 
     /// Looks at all files now, since nothing is written to them any more.
     pub(in super::super) fn hurry(&mut self) {
+        self.from.forget();
         for file in &mut self.files {
             if let Source::Elsewhere(elsewhere) = &mut file.source {
                 elsewhere.next = None;
@@ -200,6 +219,8 @@ impl Shown {
     fn print_new(&mut self, index: usize) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         let mut until = None;
+        // The length of the file is to be that of now.
+        self.from.forget();
         // What comes meanwhile is printed in the next round, so that each file has its turn.
         while until.is_none_or(|until| self.files[index].at < until) {
             let behind = self.files[index].at;
@@ -336,17 +357,41 @@ impl Reading {
         elsewhere.why_not = None;
         (self.at, self.lines) = (at, None);
         buffer.extend_from_slice(&data);
+        self.ask_ahead(from, at + data.len() as u64..length);
         Ok(length)
+    }
+
+    /// Asks for the pieces of the rest of the file, as many as may be under way: they come while
+    /// others are printed.
+    fn ask_ahead(&self, from: &mut From, rest: Range<u64>) {
+        for at in rest.step_by(OUTPUT_PIECE_BYTES).take(ASKERS) {
+            let request = self.request(from, OutputFrom::At(at));
+            if from.askers.iter().any(|asker| asker.has_asked(&request)) {
+                continue;
+            }
+            if let Some(asker) = from.askers.iter_mut().find(|asker| asker.is_free()) {
+                asker.ask_ahead(request);
+            }
+        }
     }
 
     /// Asks the node that has the file.
     fn ask(&self, from: &mut From, begin: OutputFrom) -> anyhow::Result<OutputPiece> {
-        let rank = Rank(self.of.writers.0);
-        let file = OutputFile { job: from.job, rank, error: from.is_error };
-        match from.asker.ask(&Request::ReadOutput { file, from: begin })? {
+        let request = self.request(from, begin);
+        let asked = from.askers.iter().position(|asker| asker.has_asked(&request));
+        if asked.is_none() {
+            from.forget();
+        }
+        match from.askers[asked.unwrap_or(0)].ask(&request)? {
             Reply::Output(piece) => Ok(piece),
             _ => unexpected(),
         }
+    }
+
+    const fn request(&self, from: &From, begin: OutputFrom) -> Request {
+        let rank = Rank(self.of.writers.0);
+        let file = OutputFile { job: from.job, rank, error: from.is_error };
+        Request::ReadOutput { file, from: begin }
     }
 
     /// Why nothing of it is shown, if so.
