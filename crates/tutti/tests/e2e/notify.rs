@@ -257,6 +257,9 @@ fn a_webhook_is_signed_and_retried_and_none_is_lost_over_restarts() {
     let schema: Value = serde_json::from_str(&fs::read_to_string(page).unwrap()).unwrap();
     let of_event = &schema["$defs"]["job_notification"];
     crate::show::check(&schema, of_event, &lines(&events)[0], "job_notification");
+    // Killed before it knows of the answer, the notifier would deliver it again.
+    let delivered = format!("notification of job {first} by webhook delivered");
+    eventually(&delivered, || instance.log().contains(&delivered).then_some(()));
     // The controller, then the notifier, are killed while jobs wait.
     let nap = [&hook[..], &["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]].concat();
     let second = instance.submit(&nap);
