@@ -447,13 +447,7 @@ impl Driver {
             FromAgent::Measured(figures) => self.on_node_measured(node, figures),
             FromAgent::Policy(report) => self.on_policy_report(node, report),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
-            FromAgent::Keeper(incarnation) => {
-                let now = self.now();
-                if let Some(entry) = self.nodes.get_mut(&node) {
-                    entry.note_keeper_incarnation(incarnation, now);
-                }
-                self.note_keeper(node);
-            }
+            FromAgent::Keeper(incarnation) => self.on_other_keeper(node, incarnation),
             FromAgent::Lease(since) => {
                 let is_latest = since == self.core.leases_shortened();
                 if let Some(entry) = self.nodes.get_mut(&node).filter(|_| is_latest) {
@@ -464,6 +458,15 @@ impl Driver {
                 info!("node {} joined twice; ignored", self.node_name(node));
             }
         }
+    }
+
+    /// A node has another keeper than before.
+    fn on_other_keeper(&mut self, node: NodeId, incarnation: u64) {
+        let now = self.now();
+        if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.note_keeper_incarnation(incarnation, now);
+        }
+        self.note_keeper(node);
     }
 
     /// An agent may have missed orders about memory, or not have carried them out.

@@ -583,11 +583,11 @@ fn arrangement(cluster: &Cluster, job: JobId, other: usize) -> Order {
     let Some(slot) = slots.get(other / 4 % slots.len().max(1)) else {
         return Order::Arrange { node, row: Some(RowId(5000)), candidates: Vec::new() };
     };
-    let empty = if other % 3 == 0 { IfAbsent::Hold } else { IfAbsent::Down };
+    let empty = if other.is_multiple_of(3) { IfAbsent::Hold } else { IfAbsent::Down };
     let mut candidates: Vec<_> = slot.candidates.iter().map(|it| (it.launch.job, empty)).collect();
     candidates.reverse();
     candidates.truncate(1 + other / 16 % 4);
-    if other % 11 == 0 {
+    if other.is_multiple_of(11) {
         candidates.push((job, IfAbsent::Down));
     }
     Order::Arrange { node, row: Some(slot.row), candidates }
