@@ -591,6 +591,7 @@ WORLD_SIZE=2";
             "TUTTI_RESOURCE_...",
             "TUTTI_SCRIPT",
             "TUTTI_LINE",
+            "TUTTI_NODE_ADDRESSES",
             "OMPI_MCA_...",
             "HYDRA_...",
         ];
