@@ -140,6 +140,7 @@ class JobInfo:
     wait: Optional[str] = None
     behind: Optional[int] = None
     swapped_bytes: Optional[int] = None
+    lent_processors: Optional[int] = None
     first: Optional[str] = None
     slots: Optional[int] = None
     nodes_asked: Optional[int] = None

@@ -106,6 +106,23 @@ fn moved(set: &[u32], old: &[u32], new: &[u32]) -> Vec<u32> {
     moved.filter(|set| !set.is_empty()).unwrap_or_else(|| new.to_vec())
 }
 
+impl Job {
+    /// The job may run on more processors than before: steps get what it had lent. Tasks that are
+    /// there stay where they are.
+    fn widen(&mut self, id: JobId, new: &ProcessorSet) {
+        let is_wider = self.processors != *new;
+        self.processors.clone_from(new);
+        if !is_wider || !self.masks.is_narrowed {
+            return;
+        }
+        let group = self.group.as_ref().filter(|_| self.is_held);
+        let list: Vec<u32> = new.iter().collect();
+        if let Some(Err(error)) = group.map(|group| group.set_processors(&list)) {
+            warn!(code = %Code::GoesWithout, "job {id} is not held to its processors: {error}");
+        }
+    }
+}
+
 impl Agent {
     /// Takes the processes of jobs to where a timetable has them run.
     pub(super) fn follow(&mut self, timetable: &Timetable) {
@@ -118,8 +135,16 @@ impl Agent {
             }
             // Tasks need not use all that their job has.
             if job.processors.is_subset(new) {
-                job.processors.clone_from(new);
-            } else {
+                job.widen(candidate.launch.job, new);
+                continue;
+            }
+            if job.masks.is_narrowed {
+                // It lends other processors than before. What is on those that it keeps stays.
+                let mut both = job.processors.clone();
+                both.union_with(new);
+                job.widen(candidate.launch.job, &both);
+            }
+            if job.processors != *new {
                 moves.insert(candidate.launch.job, new.clone());
             }
         }
@@ -130,6 +155,7 @@ impl Agent {
 
     fn move_processes(&mut self, id: JobId, new: ProcessorSet) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.masks.is_narrowed |= new.is_subset(&job.processors);
         let old: Vec<u32> = std::mem::replace(&mut job.processors, new).iter().collect();
         let new: Vec<u32> = job.processors.iter().collect();
         let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
@@ -277,6 +303,8 @@ pub(super) struct Masks {
     turn: Arc<Mutex<()>>,
     /// Masks that processes may have which none of the changes has taken from them.
     stale: Vec<Vec<u32>>,
+    /// Whether the job's group was, or may have been, held to fewer processors than the job has.
+    is_narrowed: bool,
 }
 
 /// Stale masks of a job that are remembered.
@@ -292,6 +320,11 @@ struct Change {
 }
 
 impl Masks {
+    /// Those of a job of an earlier agent, which may have held it to fewer processors.
+    pub(super) fn of_before() -> Self {
+        Self { is_narrowed: true, ..Self::default() }
+    }
+
     fn note_stale(&mut self, masks: [Vec<u32>; 2]) {
         for mask in masks {
             if !mask.is_empty() && !self.stale.contains(&mask) {

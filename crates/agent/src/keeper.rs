@@ -343,7 +343,7 @@ impl Agent {
             // Any may be.
             frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),
-            masks: Masks::default(),
+            masks: Masks::of_before(),
             adopted: held.adopted,
             stopped: stopped.collect(),
             ended: ended.collect(),

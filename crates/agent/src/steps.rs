@@ -174,6 +174,20 @@ impl Agent {
         self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
     }
 
+    /// Removes what a step had. What is left in v1 of the sets of its tasks would hold the job to
+    /// their processors, which it may lend from now on.
+    fn remove_groups(&mut self, key: StepKey) {
+        let Some(step) = self.steps.get_mut(&key) else { return };
+        let Some(group) = step.group.take() else { return };
+        remove_group(Some(&group));
+        let job = self.jobs.get(&key.job).filter(|job| job.is_held);
+        if let Some(of_job) = job.and_then(|job| job.group.as_ref()) {
+            let sets =
+                step.ranks.iter().map(|&rank| group.path().join(layout::group_of_task(rank)));
+            sets.for_each(|set| of_job.remove_set_of(&set));
+        }
+    }
+
     pub(super) fn on_step_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
         let key = launch.key();
         self.processes.tracker.end(key, &self.poller);
@@ -184,7 +198,7 @@ impl Agent {
             usage.processes_whole = step.counted.processes_whole;
             step.cleared = Some(usage);
             is_strange = step.strange;
-            remove_group(step.group.take().as_ref());
+            self.remove_groups(key);
         }
         self.tell_controller(FromAgent::Cleared { launch, usage });
         if is_strange {
@@ -350,7 +364,6 @@ impl Agent {
         self.processes.tracker.end(key, &self.poller);
         let Some(step) = self.steps.get_mut(&key) else { return };
         self.keeping.held_back.remove(&step.launch);
-        remove_group(step.group.take().as_ref());
         for &rank in &step.ranks {
             step.ended.entry(rank).or_insert_with(|| {
                 let detail = "the keeper of its node ended".into();
@@ -359,6 +372,7 @@ impl Agent {
         }
         step.cleared = Some(step.cleared.unwrap_or_else(Usage::unknown));
         let (launch, strange) = (step.launch, step.strange);
+        self.remove_groups(key);
         self.report_step_again(launch);
         if strange {
             self.on_forget_step(launch);

@@ -732,6 +732,10 @@ impl Thread {
         if let Some(position) = self.current.position(now) {
             let present = |launch| self.is_present(launch);
             self.current.running(position.slot, present, &mut running);
+            // A job that lends all that it has here has nothing to run.
+            let slot = &self.current.slots[position.slot];
+            let lends = slot.candidates.iter().filter(|it| it.processors.is_empty());
+            lends.for_each(|it| running.retain(|launch| *launch != it.launch));
         }
         running.into_iter().map(|launch| launch.job).collect()
     }

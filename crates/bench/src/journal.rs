@@ -310,6 +310,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             array: None,
             behind: None,
             swapped_bytes: None,
+            lent_processors: None,
             first: None,
             slots: None,
             nodes_asked: None,

@@ -1,5 +1,6 @@
 //! `tutti run`: one job, from the request to its exit code.
 
+use super::ask;
 use super::connect::connect_or_start;
 use super::input::Input;
 use super::intake::{Intake, Trouble};
@@ -107,6 +108,8 @@ struct Front {
     output_lost: bool,
     /// Where the ends of tasks are reported.
     ends: Option<TaskEnds>,
+    /// Whether the job's task waits for the end of its input while steps use the slots.
+    holds_slots: bool,
 }
 
 /// Runs a job to its end and gives the exit code of the whole.
@@ -261,6 +264,7 @@ impl Work {
         let input = Input::new(options.input, size);
         let panes = options.panes.then(|| panes_of(job, &name, size, options.input));
         let output = Output::new(options.output, size, job, name).in_panes(panes);
+        let holds_slots = matches!(&request, Request::Run(it) if it.first == FirstStep::Once);
         let front = Front {
             again: match request {
                 Request::RunStep(step) => {
@@ -283,6 +287,7 @@ impl Work {
             failed: None,
             output_lost: false,
             ends: TaskEnds::of(options.tells_ends)?,
+            holds_slots,
         };
         front.serve()
     }
@@ -572,6 +577,7 @@ impl Front {
         };
         if count == 0 {
             self.input_open = false;
+            self.end_loans();
         }
         let mut wrong = Vec::new();
         let typed = &self.input_room[..count];
@@ -591,6 +597,15 @@ impl Front {
             for keeper in self.intake.keepers.iter_mut().filter(|keeper| !keeper.finished) {
                 keeper.send(&message);
             }
+        }
+    }
+
+    /// The task is to learn that its input has ended, so it needs turns from now on.
+    fn end_loans(&mut self) {
+        if self.holds_slots {
+            let request = Request::Lend { job: self.intake.key.job, lends: false };
+            // Where the controller has gone away, the one after it is asked again.
+            self.holds_slots = ask::ask(&request).is_err();
         }
     }
 
@@ -708,6 +723,9 @@ impl Front {
                 // One that has ended meanwhile is found out when it does not answer.
                 let _ = controller.flush();
                 self.controller = Some(controller);
+                if !self.input_open {
+                    self.end_loans();
+                }
                 Ok(())
             }
             Err(_) if in_time => Ok(()),

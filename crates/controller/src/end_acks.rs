@@ -129,6 +129,7 @@ impl Driver {
 }
 
 /// How long what has happened may wait until it is brought to disk.
+#[expect(clippy::too_many_lines, reason = "one line for each event")]
 const fn patience(event: &Event) -> Nanos {
     match event {
         // A client was told that it is done.
@@ -183,6 +184,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::MovedIn { .. }
         | Event::Swapped { .. }
         | Event::NodeSwap { .. }
+        | Event::Lend { .. }
         // A signal was sent, and leaves nothing.
         | Event::Signal { .. }
         // Nodes say again what they have, and which are there shows.

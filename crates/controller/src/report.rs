@@ -164,6 +164,7 @@ fn live_job(
     let frame: u128 = rows.iter().map(length).sum();
     let running = matches!(view.state, JobState::Running { .. })
         && !view.suspended
+        && !driver.core.lends_all(view.id)
         && view.place == Place::Home;
     let share_percent = row.filter(|_| running && frame > 0).map(|row| {
         let share = length(&rows[row]) * 100 / frame;
@@ -221,6 +222,7 @@ fn live_job(
             JobState::Running { .. } | JobState::Ending { .. } => None,
         },
         swapped_bytes: view.swap.map(|swap| swap.left_bytes),
+        lent_processors: Some(view.lent).filter(|&lent| lent > 0),
         array: entry.element.map(Element::report),
     }
 }
@@ -235,7 +237,8 @@ fn reason_of(driver: &Driver, waits: &Waits<'_>, view: &JobView, place: Option<I
         JobState::Running { .. } => {
             let why = view.why_aside.map(|why| why.to_string());
             let swap = view.swap.as_ref().map(swap_words);
-            why.into_iter().chain(swap).collect::<Vec<_>>().join("; ")
+            let lent = (view.lent > 0).then(|| lent_words(view.lent));
+            why.into_iter().chain(swap).chain(lent).collect::<Vec<_>>().join("; ")
         }
         JobState::Ending { .. } => String::new(),
     }
@@ -317,6 +320,12 @@ pub(super) const fn comes_back(view: &JobView<'_>) -> bool {
     }
 }
 
+/// What a job lends of its processors.
+fn lent_words(processors: u64) -> String {
+    let its = if processors == 1 { "processor" } else { "processors" };
+    format!("lends {processors} idle {its} to other jobs until a step starts")
+}
+
 /// Where the memory of a job is that has left, or comes back.
 fn swap_words(swap: &SwapView) -> String {
     match swap.course {
@@ -384,6 +393,7 @@ pub(super) fn ended_job(
         position: None,
         behind: None,
         swapped_bytes: None,
+        lent_processors: None,
         first: Some(first_word(entry.first).into()),
         slots: Some(entry.slots),
         nodes_asked: entry.shown.asked_nodes(),

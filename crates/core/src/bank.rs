@@ -15,6 +15,7 @@
 //! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
 
 use crate::controller::Core;
+use crate::event::Event;
 use crate::state::record::Record;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -83,13 +84,13 @@ impl Core {
         let jobs: Vec<JobId> = self.jobs.keys().collect();
         for job in jobs {
             let service = self.ledger.service(job, self.now);
+            let processors = self.charged_processors(job);
             let Some(record) = self.jobs.get_mut(&job) else { continue };
             let accounts = accounts_of(&record.spec);
             let Some(residence) = record.residence_mut() else { continue };
             let before = core::mem::replace(&mut residence.charged, service);
             let time = u128::from(service.0 - before.0);
-            let processors = residence.parts.iter().map(|part| u128::from(part.processors.count()));
-            let used = time * processors.sum::<u128>();
+            let used = time * u128::from(processors);
             for account in accounts {
                 if let Some(balance) = self.bank.accounts.get_mut(&account) {
                     balance.used.0 += used;
@@ -98,8 +99,17 @@ impl Core {
         }
     }
 
+    /// Accounts count from nothing again with other periods, or a period has begun.
+    pub(crate) fn on_bank_periods(&mut self, event: &Event) {
+        if let Event::SetBankPeriod { account, renewal } = event {
+            self.renew_bank(*account, *renewal);
+        } else if let Event::BankPeriod { period, began_ms } = event {
+            self.on_bank_period(*period, *began_ms);
+        }
+    }
+
     /// An administrator has an account count from nothing again with each period, or only once.
-    pub(crate) fn renew_bank(&mut self, account: BankAccount, renewal: Option<Renewal>) {
+    fn renew_bank(&mut self, account: BankAccount, renewal: Option<Renewal>) {
         match renewal.filter(|_| self.bank.accounts.contains_key(&account)) {
             Some(renewal) => drop(self.renewals.insert(account, renewal)),
             None => drop(self.renewals.remove(&account)),
@@ -108,7 +118,7 @@ impl Core {
 
     /// A period has begun: what accounts with this period used before counts no more. What was left
     /// of an allowance is not added to the next.
-    pub(crate) fn on_bank_period(&mut self, period: BankPeriod, began_ms: u64) {
+    fn on_bank_period(&mut self, period: BankPeriod, began_ms: u64) {
         for (account, renewal) in &mut self.renewals {
             if renewal.period == period && renewal.began_ms < began_ms {
                 renewal.began_ms = began_ms;

@@ -88,7 +88,7 @@ impl Core {
     fn class_by_use(&self, job: JobId) -> Option<ClassName> {
         let record = self.jobs.get(&job).filter(|_| !self.is_overrun(job))?;
         let (need, class) = self.rule_for(record)?;
-        (self.ledger.service(job, self.now) >= need).then(|| class.clone())
+        (self.ledger.turns(job, self.now) >= need).then(|| class.clone())
     }
 
     /// The jobs that have processors, or have them given up: what is used is theirs.
@@ -126,7 +126,7 @@ impl Core {
         let mut any = false;
         let reached = reached.map(|(job, need)| {
             any = true;
-            self.ledger.reaches(job, need)
+            self.ledger.reaches_in_turns(job, need)
         });
         let at = reached.min().unwrap_or(ClusterTime::NEVER);
         // When a timetable activates, this must be foretold anew.

@@ -317,8 +317,7 @@ impl Core {
                 self.on_timed_event(now, event, actions);
             }
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
-            Event::SetBankPeriod { account, renewal } => self.renew_bank(*account, *renewal),
-            Event::BankPeriod { period, began_ms } => self.on_bank_period(*period, *began_ms),
+            Event::SetBankPeriod { .. } | Event::BankPeriod { .. } => self.on_bank_periods(event),
             Event::SetResource { name, spec } => self.on_set_resource(*name, *spec),
             Event::DevicesFound { .. } | Event::SetDevice { .. } => self.on_device_event(event),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
@@ -334,6 +333,7 @@ impl Core {
             Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
             Event::RollIn => self.on_roll_in(now),
             Event::Swapped { .. } | Event::NodeSwap { .. } => self.on_swap_event(event),
+            Event::Lend { job, lends } => self.on_lend(*job, *lends),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
@@ -386,6 +386,7 @@ impl Core {
             }
         }
         self.ask_wanted(now, actions);
+        self.follow_lending(now);
         self.publish(now, actions);
         self.warn_due(now, actions);
         self.ask_to_wake(now, actions);
@@ -770,6 +771,7 @@ impl Core {
             self.give_to_steps(now, (job, freed), actions);
         }
         self.note_freed(job);
+        self.note_idle(job);
     }
 
     /// A job's tasks on a node have all ended: others run in its place from now on.
@@ -812,6 +814,7 @@ impl Core {
             self.after_part_ended(job, node);
         }
         self.note_freed(job);
+        self.note_idle(job);
         self.release_if_spent(now, job, actions);
         self.finish_if_cleared(job, actions);
     }

@@ -518,6 +518,14 @@ pub enum Event {
         /// How much, in bytes; 0 where memory of jobs can't be moved out.
         space_bytes: u64,
     },
+    /// The first task of a batch job only waits, as that of `tutti alloc` does, or does so no more:
+    /// all idle slots of the job may be lent.
+    Lend {
+        /// Which job.
+        job: JobId,
+        /// Whether it waits.
+        lends: bool,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -570,6 +578,7 @@ impl Event {
 
     /// What an event may do to promises. Jobs that come into line, and tasks that end before their
     /// fellows, do nothing.
+    #[expect(clippy::too_many_lines, reason = "one line for each event")]
     const fn effect(&self) -> Effect {
         match self {
             Self::Held { .. }
@@ -590,6 +599,7 @@ impl Event {
             | Self::StepCleared { .. }
             | Self::CancelStep { .. }
             | Self::StepFrontEndLost { .. }
+            | Self::Lend { .. }
             | Self::TasksEnded { .. }
             | Self::SetBegin { .. }
             | Self::Signal { .. }

@@ -13,10 +13,13 @@
 //!   again, or has tasks that share processors. Of the last, a node is given away when all tasks
 //!   there have ended.
 //! - *Policies that plan* (`deadline`) count on what jobs have. Under these, jobs keep it.
+//! - *Allocations* may get a step at any time, so what they leave idle is [lent](crate::lending).
 //!
 //! The memory stays admitted until the job has ended: its limit is one for all tasks of a node.
 
 use crate::controller::Core;
+use crate::due::Dues;
+use crate::lending::Lending;
 use crate::state::record::{Binding, Course, Part, Place, Record, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -27,7 +30,7 @@ use tutti_types::job::FirstStep;
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// How long after the end of a task its processors are given away.
-const FREED_AFTER: Nanos = Nanos::from_millis(100);
+pub(crate) const FREED_AFTER: Nanos = Nanos::from_millis(100);
 
 /// What was given away, and what is to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,9 +38,9 @@ pub(crate) struct Freed {
     /// The ended tasks of resident jobs whose processors others have.
     ranks: BTreeMap<JobId, BTreeSet<Rank>>,
     /// When processors of a job are given away.
-    due: BTreeSet<(ClusterTime, JobId)>,
-    /// The same, by job.
-    due_of: BTreeMap<JobId, ClusterTime>,
+    due: Dues,
+    /// What allocations have lent.
+    pub(crate) lending: Lending,
 }
 
 impl Freed {
@@ -48,31 +51,14 @@ impl Freed {
 
     /// When something is to be given away next.
     pub(crate) fn next(&self) -> ClusterTime {
-        self.due.first().map_or(ClusterTime::NEVER, |&(at, _)| at)
+        self.due.next().min(self.lending.next())
     }
 
     /// A job has ended, or begins anew.
     pub(crate) fn forget(&mut self, job: JobId) {
         self.ranks.remove(&job);
-        if let Some(at) = self.due_of.remove(&job) {
-            self.due.remove(&(at, job));
-        }
-    }
-
-    fn note(&mut self, job: JobId, at: ClusterTime) {
-        if self.due_of.contains_key(&job) {
-            return;
-        }
-        self.due_of.insert(job, at);
-        self.due.insert((at, job));
-    }
-
-    /// A job whose processors are given away by now.
-    fn pop(&mut self, now: ClusterTime) -> Option<JobId> {
-        let (at, job) = self.due.first().copied().filter(|&(at, _)| at <= now)?;
-        self.due.remove(&(at, job));
-        self.due_of.remove(&job);
-        Some(job)
+        self.due.forget(job);
+        self.lending.forget(job);
     }
 }
 
@@ -80,20 +66,20 @@ impl Core {
     /// Tasks of a job have ended: notes that others are to get their processors.
     pub(crate) fn note_freed(&mut self, job: JobId) {
         if self.may_give_away(job) {
-            self.freed.note(job, self.now + FREED_AFTER);
+            self.freed.due.note(job, self.now + FREED_AFTER);
         }
     }
 
     /// Gives away what is due.
     pub(crate) fn give_away_due(&mut self, now: ClusterTime) {
-        while let Some(job) = self.freed.pop(now) {
+        while let Some(job) = self.freed.due.pop(now) {
             if !self.may_give_away(job) {
                 continue;
             }
             match self.residence(job).map(|residence| residence.place) {
                 Some(Place::Home | Place::Aside) => self.give_away(job),
                 // It has none of its places for good just now.
-                Some(Place::Leaving | Place::Coming) => self.freed.note(job, now + FREED_AFTER),
+                Some(Place::Leaving | Place::Coming) => self.freed.due.note(job, now + FREED_AFTER),
                 None => {}
             }
         }

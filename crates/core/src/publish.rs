@@ -109,15 +109,17 @@ impl Core {
     ) {
         let mut guests = Vec::new();
         for &(_, job) in &column.residents {
-            let seat = self.matrix.seat(job);
-            let Some((seat, set)) = seat.and_then(|seat| Some((seat, seat.on(node)?))) else {
+            let Some(seat) = self.matrix.seat(job) else { continue };
+            let is_home = seat.row == row && seat.active;
+            if !is_home && !seat.guest_in.contains(&row) {
                 continue;
-            };
-            if seat.row == row && seat.active {
+            }
+            let Some(set) = seat.used_on(node) else { continue };
+            if is_home {
                 let class = self.classes.get(&seat.class);
                 let empty = class.map_or(IfAbsent::Down, |class| class.empty());
                 candidates.push(self.candidate((job, node), set, empty));
-            } else if seat.guest_in.contains(&row) {
+            } else {
                 guests.push(self.candidate((job, node), set, IfAbsent::Down));
             }
         }
@@ -132,7 +134,9 @@ impl Core {
         let mut found: Vec<(bool, RowId, JobId)> = Vec::new();
         for &(_, job) in &column.residents {
             let Some(seat) = self.matrix.seat(job) else { continue };
-            let elsewhere = seat.row != row && !seat.guest_in.contains(&row);
+            // Of one that lends, all that it has would have to be idle, as for a guest.
+            let elsewhere =
+                seat.row != row && !seat.guest_in.contains(&row) && seat.lent.is_empty();
             if seat.active && seat.parts.len() == 1 && elsewhere {
                 found.push((seat.row < row, seat.row, job));
             }
@@ -144,7 +148,7 @@ impl Core {
                 // It would run beside one with which it has a device in turns.
                 continue;
             }
-            if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.on(node)) {
+            if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.used_on(node)) {
                 candidates.push(self.candidate((job, node), set, IfAbsent::Down));
             }
         }
@@ -153,10 +157,10 @@ impl Core {
     fn candidate(
         &self,
         (job, node): (JobId, NodeId),
-        set: &ProcessorSet,
+        processors: ProcessorSet,
         if_absent: IfAbsent,
     ) -> Candidate {
-        Candidate { launch: self.launch_on(job, node), processors: set.clone(), if_absent }
+        Candidate { launch: self.launch_on(job, node), processors, if_absent }
     }
 
     /// A node's timetable as it was last sent; `None` for a node that is not up.
@@ -225,6 +229,7 @@ impl Core {
         }
         self.outbox.moves = moves;
         self.send_swaps(actions);
+        self.start_claimed(now, actions);
         self.note_seated();
     }
 

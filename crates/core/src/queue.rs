@@ -651,6 +651,7 @@ impl Core {
         self.checkpoints.note_start(now, job);
         self.roll_out.forget(job);
         self.note_element_start(job);
+        self.note_idle(job);
         self.count_start(job, owner.user, processors);
     }
 }

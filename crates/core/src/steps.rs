@@ -160,6 +160,7 @@ impl Core {
             spec.spawned_by.map(|by| self.lay_out_spawned((job, by), spec)).transpose()
         });
         let spawned = match spawned {
+            Ok(Some(parts)) if self.are_lent(job, &parts) => None,
             Ok(parts) => parts,
             Err(refusal) => {
                 return actions.push(StepAction::Decline { request, refusal }.into());
@@ -174,11 +175,20 @@ impl Core {
         allocation.steps.insert(step, Step { key: *key, spec, since: now, run });
         let key = StepKey { job, step };
         actions.push(StepAction::Accept { request, key }.into());
-        match spec.beside {
-            _ if is_begun => actions.push(StepAction::Launch { key }.into()),
-            Some(rank) => self.start_beside_task(now, (key, rank), actions),
-            None => self.start_steps(now, job, actions),
+        match is_begun {
+            true => actions.push(StepAction::Launch { key }.into()),
+            false => self.start_steps(now, job, actions),
         }
+        self.note_step_begun(job);
+    }
+
+    /// Whether a job lends any of these processors, or has just taken them back.
+    fn are_lent(&self, job: JobId, parts: &[Part]) -> bool {
+        let is_lent = |part: &Part| {
+            let lent = self.lent_on(job, part.node);
+            lent.is_some_and(|lent| lent.overlaps(&part.processors))
+        };
+        self.freed.lending.is_claimed(job) || parts.iter().any(is_lent)
     }
 
     /// What was spawned ends as its job would, unless it is to go on in any case.
@@ -241,18 +251,42 @@ impl Core {
         (free, part.processors.clone())
     }
 
-    /// Starts a step that runs beside a task. It takes nothing from others, so it never waits.
-    fn start_beside_task(
+    /// Starts the steps that wait for nothing but processors that their job lends: those that run
+    /// beside a task, and those that were spawned.
+    fn start_urgent(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        let Some(allocation) = self.allocations.get(&job) else { return };
+        let is_urgent = |step: &Step| step.spec.beside.is_some() || step.spec.spawned_by.is_some();
+        let waits = |(_, step): &(&StepId, &Step)| step.run.is_none() && is_urgent(step);
+        let waiting: Vec<_> =
+            allocation.steps.iter().filter(waits).map(|(&step, it)| (step, it.spec)).collect();
+        for (step, spec) in waiting {
+            let parts = match (spec.beside, spec.spawned_by) {
+                (Some(rank), _) => self.part_beside(job, rank).map(|part| alloc::vec![part]),
+                (None, Some(by)) => self.lay_out_spawned((job, by), &spec).ok(),
+                (None, None) => None,
+            };
+            let Some(parts) = parts else {
+                self.end_waiting_step(StepKey { job, step }, EndReason::Cancelled, actions);
+                continue;
+            };
+            if self.are_lent(job, &parts) {
+                return self.claim_loan(job);
+            }
+            self.start_step((StepKey { job, step }, now), parts, actions);
+        }
+    }
+
+    fn start_step(
         &mut self,
-        now: ClusterTime,
-        (key, rank): (StepKey, Rank),
+        (key, now): (StepKey, ClusterTime),
+        parts: Vec<Part>,
         actions: &mut Vec<Action>,
     ) {
-        let part = self.part_beside(key.job, rank);
-        if let (Some(part), Some(step)) = (part, self.step_mut(key)) {
-            step.run = Some(Box::new(Residence::new(now, [part].into())));
-            actions.push(StepAction::Launch { key }.into());
+        if let Some(step) = self.step_mut(key) {
+            step.since = now;
+            step.run = Some(Box::new(Residence::new(now, parts)));
         }
+        actions.push(StepAction::Launch { key }.into());
     }
 
     /// The part of a step that runs beside a task: its node and processors, while its job is there.
@@ -320,45 +354,69 @@ impl Core {
     }
 
     /// Starts the steps of a job that wait, in their order, while there are processors for them.
+    /// Where these are lent, the job takes them back first.
     pub(crate) fn start_steps(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
         loop {
-            let Some(allocation) = self.allocations.get(&job).filter(|it| it.short == 0) else {
+            if self.freed.lending.is_claimed(job) {
                 return;
-            };
-            let waits = |(_, step): &(&StepId, &Step)| step.run.is_none();
-            let Some((&step, first)) = allocation.steps.iter().find(waits) else { return };
-            let Some(residence) = self.residence(job).filter(|it| !it.ending()) else { return };
-            let each = self.processors_each(job, &first.spec);
-            let room: Vec<Room> = parts_for(residence, &first.spec)
-                .map(|part| self.room_in(job, part, Some(&first.spec)))
-                .collect();
-            let Some(parts) = lay_out(&room, &first.spec, each) else {
-                let free: u64 = room.iter().map(|room| u64::from(room.free.count())).sum();
-                let asked = u64::from(first.spec.tasks) * u64::from(each);
-                if let Some(allocation) = self.allocations.get_mut(&job) {
-                    allocation.short = asked.saturating_sub(free).max(1);
-                }
-                return;
-            };
-            let key = StepKey { job, step };
-            if let Some(step) = self.step_mut(key) {
-                step.since = now;
-                step.run = Some(Box::new(Residence::new(now, parts)));
             }
-            actions.push(StepAction::Launch { key }.into());
+            self.start_urgent(now, job, actions);
+            if self.freed.lending.is_claimed(job) {
+                return;
+            }
+            let Some((key, asked, each)) = self.first_waiting(job) else { return };
+            let Some(room) = self.room_for_step(key) else { return };
+            let Some(spec) = self.step(key).map(|step| step.spec) else { return };
+            let own = room.iter().map(|room| self.without_lent(job, room)).collect::<Vec<_>>();
+            if let Some(parts) = lay_out(&own, &spec, each) {
+                self.start_step((key, now), parts, actions);
+                continue;
+            }
+            if lay_out(&room, &spec, each).is_some() {
+                return self.claim_loan(job);
+            }
+            let free: u64 = room.iter().map(|room| u64::from(room.free.count())).sum();
+            if let Some(allocation) = self.allocations.get_mut(&job) {
+                allocation.short = asked.saturating_sub(free).max(1);
+            }
+            return;
         }
+    }
+
+    /// The first step of a job that waits, how many processors it needs, and each of its tasks.
+    fn first_waiting(&self, job: JobId) -> Option<(StepKey, u64, u32)> {
+        let allocation = self.allocations.get(&job).filter(|it| it.short == 0)?;
+        let (&step, first) = allocation.steps.iter().find(|(_, step)| step.run.is_none())?;
+        let each = self.processors_each(job, &first.spec);
+        Some((StepKey { job, step }, u64::from(first.spec.tasks) * u64::from(each), each))
+    }
+
+    /// What a step may take of its job, with what that lends.
+    fn room_for_step(&self, key: StepKey) -> Option<Vec<Room>> {
+        let spec = &self.step(key)?.spec;
+        let residence = self.residence(key.job).filter(|it| !it.ending())?;
+        let parts = parts_for(residence, spec);
+        Some(parts.map(|part| self.room_in(key.job, part, Some(spec))).collect())
+    }
+
+    /// The same without what the job lends.
+    fn without_lent(&self, job: JobId, room: &Room) -> Room {
+        let mut free = room.free.clone();
+        if let Some(lent) = self.lent_on(job, room.node) {
+            free.subtract(lent);
+        }
+        Room { node: room.node, free }
     }
 
     /// A step that waits though there are processors for it; for the invariants.
     pub(crate) fn startable_step(&self) -> Option<StepKey> {
-        self.allocations.iter().find_map(|(&job, allocation)| {
-            let (&step, first) = allocation.steps.iter().find(|(_, step)| step.run.is_none())?;
-            let residence = self.residence(job).filter(|it| !it.ending())?;
-            let room: Vec<Room> = parts_for(residence, &first.spec)
-                .map(|part| self.room_in(job, part, Some(&first.spec)))
-                .collect();
+        let jobs = self.allocations.keys().filter(|&&job| !self.freed.lending.is_claimed(job));
+        jobs.copied().find_map(|job| {
+            let steps = &self.allocations.get(&job)?.steps;
+            let (&step, first) = steps.iter().find(|(_, step)| step.run.is_none())?;
+            let key = StepKey { job, step };
             let each = self.processors_each(job, &first.spec);
-            lay_out(&room, &first.spec, each).map(|_| StepKey { job, step })
+            lay_out(&self.room_for_step(key)?, &first.spec, each).map(|_| key)
         })
     }
 
@@ -434,6 +492,7 @@ impl Core {
             run.terminate(EndReason::TaskFailed, now, at);
             self.set_step_deadline(key, at);
         }
+        self.note_idle(key.job);
         let processors = ended * u64::from(self.processors_each(key.job, &spec));
         self.give_to_steps(now, (key.job, processors), actions);
     }
@@ -518,6 +577,7 @@ impl Core {
             // It may be what the job was held for.
             self.release_if_spent(self.now, key.job, actions);
             self.note_freed(key.job);
+            self.note_idle(key.job);
         }
     }
 

@@ -251,13 +251,13 @@ impl Core {
         (!nodes.is_empty()).then_some(nodes)
     }
 
-    /// Whether a job runs in its turns: it is neither suspended nor preempted, and its memory is
-    /// here.
+    /// Whether a job runs in its turns: it is neither suspended nor preempted, its memory is here,
+    /// and it does not lend all that it has.
     pub(crate) fn takes_turns(&self, job: JobId) -> bool {
-        self.may_take_turns(job) && !self.swaps.has(job)
+        self.may_take_turns(job) && !self.swaps.has(job) && !self.freed.lending.is_whole(job)
     }
 
-    fn may_take_turns(&self, job: JobId) -> bool {
+    pub(crate) fn may_take_turns(&self, job: JobId) -> bool {
         self.jobs.get(&job).is_some_and(|record| record.may_take_turns())
     }
 
@@ -276,6 +276,7 @@ impl Core {
             }
             return false;
         }
+        self.end_whole_loan(job);
         self.matrix.activate(job);
         true
     }

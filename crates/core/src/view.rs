@@ -74,6 +74,8 @@ pub struct JobView<'a> {
     pub first: FirstStep,
     /// How far its memory has left, or come back, if not all of it is here.
     pub swap: Option<SwapView>,
+    /// How many of its processors it lends; all of them: it takes no turns until a step wants some.
+    pub lent: u64,
 }
 
 /// Where a job stands.
@@ -246,6 +248,12 @@ impl Core {
         self.ledger.service(job, self.now)
     }
 
+    /// Whether a job lends all that it has, so that it takes no turns until a step wants some.
+    #[must_use]
+    pub fn lends_all(&self, job: JobId) -> bool {
+        self.freed.lending.is_whole(job)
+    }
+
     /// The rows in whose slots a job runs now, always in the same order: its own, and those where it
     /// runs in place of others. None while it runs nowhere.
     #[must_use]
@@ -402,13 +410,11 @@ impl Core {
     }
 
     fn cells(&self, job: JobId, guest: bool) -> impl Iterator<Item = CellView> + '_ {
-        let parts = self.matrix.seat(job).into_iter().flat_map(|seat| seat.parts.iter());
-        parts.map(move |(node, processors)| CellView {
-            node: *node,
-            job,
-            processors: processors.clone(),
-            guest,
-        })
+        let seat = self.matrix.seat(job);
+        let parts = seat.into_iter().flat_map(|seat| seat.parts.iter());
+        // What a home lends has a cell of its own while a guest is there.
+        let used = move |node| seat.and_then(|seat| seat.used_on(node)).unwrap_or_default();
+        parts.map(move |&(node, _)| CellView { node, job, processors: used(node), guest })
     }
 
     fn view<'a>(&'a self, record: &'a Record, now: ClusterTime) -> JobView<'a> {
@@ -434,6 +440,7 @@ impl Core {
             ended: Vec::new(),
             first: self.first_step(record.id),
             swap: self.swap_view(record.id),
+            lent: self.lent_processors(record.id),
         };
         match &record.phase {
             Phase::Queued { since } => {

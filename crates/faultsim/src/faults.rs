@@ -38,6 +38,10 @@ impl World {
         self.wake_users();
     }
 
+    fn change_node(&mut self, site: usize, change: NodeChange) {
+        self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
+    }
+
     pub(super) fn act(&mut self, number: usize) {
         let act = self.script.acts[number].act.clone();
         self.say(format_args!("#{}: {act:?}", self.script.acts[number].number));
@@ -53,14 +57,13 @@ impl World {
             Act::Resume(before) => {
                 self.on_latest(before, |job| Request::Resume { target: target(job) });
             }
+            Act::Lend(before, lends) => {
+                self.on_latest(before, |job| Request::Lend { job, lends });
+            }
             Act::Drain(site) => {
-                let change = NodeChange::Drain { reason: String::new() };
-                self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
+                self.change_node(site, NodeChange::Drain { reason: String::new() });
             }
-            Act::Undrain(site) => {
-                let change = NodeChange::Resume;
-                self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
-            }
+            Act::Undrain(site) => self.change_node(site, NodeChange::Resume),
             Act::Set(name, value) => {
                 let settings = vec![(name.to_owned(), value)];
                 self.users.command(Request::SetParams { settings });
@@ -159,8 +162,7 @@ impl World {
                 self.seat(site, daemon).cut = None;
                 self.wake_soon(site, daemon);
             }
-            let change = NodeChange::Resume;
-            self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
+            self.change_node(site, NodeChange::Resume);
         }
         for job in self.users.accepted.keys().copied().collect::<Vec<_>>() {
             self.users.command(Request::Resume { target: target(job) });

@@ -116,6 +116,8 @@ pub(super) enum Act {
     Cancel(u64, bool),
     Suspend(u64),
     Resume(u64),
+    /// Its first task only waits from now on, or does so no more: its idle slots are lent.
+    Lend(u64, bool),
     Drain(usize),
     Undrain(usize),
     Set(&'static str, String),
@@ -153,6 +155,7 @@ const USERS: &[Kind] = &[
     (2, |random, _| Act::Set("quantum", format!("{}ms", random.within(5, 400)))),
     (1, |random, _| Act::Set("fan_out", random.within(2, 5).to_string())),
     (1, |random, _| Act::Set("lease", format!("{}s", random.within(2, 20)))),
+    (6, |random, _| Act::Lend(random.below(8), !random.one_in(3))),
 ];
 
 const MISFORTUNES: &[Kind] = &[

@@ -176,6 +176,7 @@ impl From<EndedRow> for EndedJob {
             wait: None,
             behind: None,
             swapped_bytes: None,
+            lent_processors: None,
             ..report
         };
         Self {
@@ -240,6 +241,7 @@ impl From<JobReport> for ReportRow {
             wait: _,
             behind: _,
             swapped_bytes: _,
+            lent_processors: _,
         } = report;
         Self {
             job,
@@ -339,6 +341,7 @@ impl From<ReportRow> for JobReport {
             wait: None,
             behind: None,
             swapped_bytes: None,
+            lent_processors: None,
             first: None,
             slots: None,
             nodes_asked: None,

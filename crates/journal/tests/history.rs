@@ -57,6 +57,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             array: None,
             behind: None,
             swapped_bytes: None,
+            lent_processors: None,
             first: None,
             slots: None,
             nodes_asked: None,

@@ -273,6 +273,14 @@ pub enum Request {
         /// The limit.
         limit: LimitChange,
     },
+    /// Say whether the first task of a batch job only waits, so that all of its idle slots may be
+    /// lent: `Done`.
+    Lend {
+        /// Which job.
+        job: JobId,
+        /// Whether it waits.
+        lends: bool,
+    },
     /// `Resources`.
     Resources,
     /// Set counted resources: `Resources`.
@@ -566,6 +574,7 @@ impl Request {
             | Self::Release { .. }
             | Self::SetJobClass { .. }
             | Self::SetTimeLimit { .. }
+            | Self::Lend { .. }
             | Self::Move { .. }
             | Self::SetResources { .. }
             | Self::SetDevices { .. }

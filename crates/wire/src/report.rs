@@ -98,6 +98,8 @@ pub struct JobReport {
     pub wait: Option<String>,
     /// What of its memory has left, on all nodes, in bytes; `null`: nothing is moved of it.
     pub swapped_bytes: Option<u64>,
+    /// How many of its processors are lent to other jobs, since no task has them; `None`: none are.
+    pub lent_processors: Option<u64>,
     /// The array that it is, or is an element of; `null` of a single job.
     pub array: Option<ArrayReport>,
 }

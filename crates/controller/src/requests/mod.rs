@@ -166,6 +166,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::SetTimeLimit { .. }
         | Request::Move { .. } => Some(Change::Job),
         Request::Run(_)
+        | Request::Lend { .. }
         | Request::RunStep(_)
         | Request::SignalStep { .. }
         | Request::SignalSteps { .. }
@@ -273,6 +274,9 @@ impl Driver {
             Request::Hold { job } => self.on_hold(token, uid, job),
             Request::Release { job } => self.on_release(token, uid, job),
             Request::SetJobClass { job, class } => self.on_set_job_class(token, uid, job, class),
+            Request::Lend { job, lends } => self.for_owner(token, uid, job, |it| {
+                it.apply(&Event::Lend { job, lends });
+            }),
             Request::SetTimeLimit { job, limit } => self.on_set_time_limit(token, uid, job, limit),
             Request::Move { job, before, dry_run } => {
                 self.on_move(token, uid, (job, before), dry_run);

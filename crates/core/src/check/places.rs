@@ -20,6 +20,9 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_free_processors(core, report);
     check_compact(core, report);
     check_memory(core, report);
+    if let Some(fault) = core.wrong_loan() {
+        report(Rule::OneJobPerProcessor, fault);
+    }
 }
 
 fn check_homes(core: &Core, report: &mut Report<'_>) {
@@ -97,12 +100,37 @@ fn add(
     report: &mut Report<'_>,
 ) {
     for (node, set) in seat.parts.iter() {
-        let taken = sum.entry(*node).or_default();
-        if taken.overlaps(set) {
-            report(Rule::OneJobPerProcessor, format!("row {row}, node {node}: {set} of job {job}"));
-        }
-        taken.union_with(set);
+        add_on(sum, (job, *node, set), row, report);
     }
+}
+
+/// The same without what a job lends.
+fn add_used(
+    sum: &mut BTreeMap<NodeId, ProcessorSet>,
+    (job, seat): (JobId, &Seat),
+    row: RowId,
+    report: &mut Report<'_>,
+) {
+    for (node, set) in seat.parts.iter() {
+        let used = seat.used_on(*node).unwrap_or_default();
+        if !used.is_subset(set) {
+            report(Rule::OneJobPerProcessor, format!("job {job} lends more than {set} of {node}"));
+        }
+        add_on(sum, (job, *node, &used), row, report);
+    }
+}
+
+fn add_on(
+    sum: &mut BTreeMap<NodeId, ProcessorSet>,
+    (job, node, set): (JobId, NodeId, &ProcessorSet),
+    row: RowId,
+    report: &mut Report<'_>,
+) {
+    let taken = sum.entry(node).or_default();
+    if taken.overlaps(set) {
+        report(Rule::OneJobPerProcessor, format!("row {row}, node {node}: {set} of job {job}"));
+    }
+    taken.union_with(set);
 }
 
 fn check_rows(core: &Core, report: &mut Report<'_>) {
@@ -118,7 +146,9 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
             if seat.row == id && seat.active {
                 *classes.entry(seat.class.clone()).or_default() += 1;
             }
-            if seat.row == id && seat.active || seat.guest_in.contains(&id) {
+            if seat.row == id && seat.active {
+                add_used(&mut running, (job, seat), id, report);
+            } else if seat.guest_in.contains(&id) {
                 add(&mut running, (job, seat), id, report);
             }
         }

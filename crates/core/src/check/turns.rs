@@ -55,7 +55,8 @@ fn check_timetables(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mu
         }
         for candidate in plan.values().flatten() {
             let seat = core.matrix.seat(candidate.launch.job).filter(|seat| seat.active);
-            if seat.and_then(|seat| seat.on(node)) != Some(&candidate.processors) {
+            let used = seat.and_then(|seat| seat.used_on(node));
+            if used.as_ref() != Some(&candidate.processors) {
                 report(Rule::SameFrame, format!("node {node} has {candidate:?}"));
             }
         }

@@ -4,7 +4,7 @@ use super::paces::{Due, List};
 use super::{Rows, Runs};
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::JobId;
-use tutti_types::time::ClusterTime;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// One job's account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub(super) struct Account {
     pub(super) runs: Runs,
     /// What the clocks of these rows showed, added up, when it began to.
     pub(super) began: u64,
-    /// When it is to begin, while it is new.
+    /// When it is to begin, while it is new; since when it lends all that it has.
     pub(super) begins: ClusterTime,
     pub(super) processors: u64,
     /// How long it may run.
@@ -23,6 +23,8 @@ pub(super) struct Account {
     /// How long it may keep its processors after it was asked to end at its limit.
     pub(super) grace: u64,
     pub(super) standing: Standing,
+    /// How long it lent all that it has, in loans that are over; a part of what is settled.
+    pub(super) lent: u64,
 }
 
 /// What is to be expected of an account.
@@ -40,6 +42,8 @@ pub(super) enum Standing {
     Killed,
     /// Its tasks have all ended: it runs in no slot whatever a timetable says.
     Halted,
+    /// It lends all that it has: it runs in no slot, and its limit goes on by the clock.
+    Lent,
 }
 
 impl Account {
@@ -47,6 +51,27 @@ impl Account {
     pub(super) const fn settle(&mut self, clock: u64) {
         self.settled += clock - self.began;
         self.began = clock;
+    }
+
+    /// How long the present loan lasts already.
+    pub(super) fn loan(&self, now: ClusterTime) -> u64 {
+        if self.standing == Standing::Lent { now.since(self.begins).0 } else { 0 }
+    }
+
+    /// A loan of all that it has is over.
+    pub(super) fn end_loan(&mut self, now: ClusterTime) {
+        if self.standing == Standing::Lent {
+            let lasted = self.loan(now);
+            self.settled += lasted;
+            self.lent += lasted;
+            self.standing = Standing::New;
+        }
+    }
+
+    /// When its limit is reached by the clock, since it lends all that it has.
+    pub(super) fn limit_of_loan(&self) -> Option<ClusterTime> {
+        let left = self.limit?.saturating_sub(self.settled);
+        (self.standing == Standing::Lent).then(|| self.begins + Nanos(left))
     }
 
     /// Whether its processors may come free any moment.
@@ -78,6 +103,7 @@ impl Account {
             Standing::New
             | Standing::Open
             | Standing::Held
+            | Standing::Lent
             | Standing::Killed
             | Standing::Halted => List { runs: self.runs.clone(), grace: self.grace },
         }
@@ -89,7 +115,7 @@ impl Account {
             let processors = self.processors;
             return (processors > 0).then_some(Due { mark: killed_at.0, job, processors });
         }
-        let waits = self.standing == Standing::New;
+        let waits = matches!(self.standing, Standing::New | Standing::Lent);
         let held = self.standing == Standing::Held;
         if self.leaves() || held || (self.runs.rows.is_empty() && !waits) {
             return None;

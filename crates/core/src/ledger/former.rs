@@ -7,7 +7,7 @@ use super::{Ledger, Moved, Rows, Runs, Stage};
 use crate::frame::Frame;
 use crate::state::ordered::Ordered;
 use crate::state::table::Table;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::Deserialize;
 use tutti_types::ids::{JobId, RowId};
 use tutti_types::time::{ClusterTime, Nanos};
@@ -88,10 +88,12 @@ impl FormerLedger {
                 limit: account.limit,
                 grace: grace(job).0,
                 standing,
+                lent: 0,
             };
             paces.enter(job, &account);
             accounts.insert(job, account);
         }
-        Ledger { now, frame, clocks, accounts, limited, paces, stages, moved }
+        let lent = BTreeSet::new();
+        Ledger { now, frame, clocks, accounts, limited, paces, stages, moved, lent }
     }
 }

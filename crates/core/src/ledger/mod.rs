@@ -82,6 +82,8 @@ pub struct Ledger {
     paces: Paces,
     stages: VecDeque<Stage>,
     moved: Moved,
+    /// The jobs that lend all that they have.
+    lent: BTreeSet<JobId>,
 }
 
 /// Whose service grows otherwise than before, so that a moment foretold for it is stale.
@@ -149,6 +151,7 @@ impl Ledger {
             limit: opening.limit.map(|limit| limit.0),
             grace: opening.grace.0,
             standing: Standing::New,
+            lent: 0,
         };
         self.limited += usize::from(account.limit.is_some());
         self.paces.enter(job, &account);
@@ -157,16 +160,59 @@ impl Ledger {
 
     /// The job was asked to end, and is killed at `killed_at`: its limit is of no interest any more.
     pub fn end(&mut self, job: JobId, killed_at: ClusterTime) {
+        self.end_loan(job);
         self.change(job, |account, _| match account.standing {
-            Standing::New | Standing::Open | Standing::Held | Standing::Ending(_) => {
+            Standing::New
+            | Standing::Open
+            | Standing::Held
+            | Standing::Lent
+            | Standing::Ending(_) => {
                 account.standing = Standing::Ending(killed_at);
             }
             Standing::Killed | Standing::Halted => {}
         });
     }
 
+    /// The job lends all that it has, and runs in no slot from `at` on. Its limit goes on by the
+    /// clock from then on.
+    pub(crate) fn lend(&mut self, job: JobId, at: ClusterTime) {
+        self.change(job, |account, _| match account.standing {
+            Standing::New | Standing::Open => {
+                account.standing = Standing::Lent;
+                account.begins = at;
+            }
+            Standing::Held
+            | Standing::Ending(_)
+            | Standing::Killed
+            | Standing::Halted
+            | Standing::Lent => {}
+        });
+        if self.accounts.get(&job).is_some_and(|it| it.standing == Standing::Lent) {
+            self.lent.insert(job);
+        }
+    }
+
+    /// The job takes back all that it lent, and has its turns when a timetable activates at
+    /// `begins`.
+    pub(crate) fn take_back(&mut self, job: JobId, begins: ClusterTime) {
+        if self.end_loan(job) {
+            self.change(job, |account, _| account.begins = begins);
+        }
+    }
+
+    /// Ends a loan of all that the job has; whether there was one.
+    fn end_loan(&mut self, job: JobId) -> bool {
+        let is_lent = self.lent.remove(&job);
+        if is_lent {
+            let now = self.now;
+            self.change(job, |account, _| account.end_loan(now));
+        }
+        is_lent
+    }
+
     /// The job was killed: it may be gone any moment.
     pub fn kill(&mut self, job: JobId) {
+        self.end_loan(job);
         self.change(job, |account, _| {
             if account.standing != Standing::Halted {
                 account.standing = Standing::Killed;
@@ -176,9 +222,10 @@ impl Ledger {
 
     /// The job may run so much longer from now on, if its limit leaves it so much.
     pub fn limit_further(&mut self, job: JobId, more: Nanos) {
-        let mut is_new = false;
+        let (mut is_new, now) = (false, self.now);
         self.change(job, |account, clock| {
-            let limit = (account.settled + (clock - account.began)).saturating_add(more.0);
+            let had = account.settled + (clock - account.began) + account.loan(now);
+            let limit = had.saturating_add(more.0);
             is_new = account.limit.is_none();
             account.limit = Some(account.limit.map_or(limit, |before| before.min(limit)));
         });
@@ -200,9 +247,14 @@ impl Ledger {
 
     /// A user suspends the job. It goes on running until a timetable without it activates.
     pub fn hold(&mut self, job: JobId) {
+        self.end_loan(job);
         self.change(job, |account, _| match account.standing {
             Standing::New | Standing::Open => account.standing = Standing::Held,
-            Standing::Held | Standing::Ending(_) | Standing::Killed | Standing::Halted => {}
+            Standing::Held
+            | Standing::Lent
+            | Standing::Ending(_)
+            | Standing::Killed
+            | Standing::Halted => {}
         });
     }
 
@@ -215,6 +267,7 @@ impl Ledger {
             }
             Standing::New
             | Standing::Open
+            | Standing::Lent
             | Standing::Ending(_)
             | Standing::Killed
             | Standing::Halted => {}
@@ -241,6 +294,7 @@ impl Ledger {
 
     /// Nothing of the job runs any more.
     pub fn halt(&mut self, job: JobId) {
+        self.end_loan(job);
         self.change(job, |account, clock| {
             account.settle(clock);
             account.runs.rows = Rows::default();
@@ -262,6 +316,7 @@ impl Ledger {
 
     /// Closes a job's account and says what it got.
     pub fn close(&mut self, job: JobId) -> Nanos {
+        self.end_loan(job);
         let Some(mut account) = self.accounts.remove(&job) else { return Nanos::ZERO };
         self.paces.remove(job, &account);
         // A job that is in line again and begins anew before a stage is entered has nothing of it.
@@ -280,7 +335,15 @@ impl Ledger {
         let until = now.min(self.next_stage()).max(self.now);
         let since = self.frame.served_to(&account.runs.rows, self.now, until);
         let clock = clock_of(&self.clocks, &account.runs.rows);
-        Nanos(account.settled + (clock - account.began) + since.0)
+        Nanos(account.settled + (clock - account.began) + since.0 + account.loan(until))
+    }
+
+    /// The same without the time in which the job lent all that it has.
+    #[must_use]
+    pub fn turns(&self, job: JobId, now: ClusterTime) -> Nanos {
+        let until = now.min(self.next_stage()).max(self.now);
+        let lent = self.accounts.get(&job).map_or(0, |it| it.lent + it.loan(until));
+        Nanos(self.service(job, now).0.saturating_sub(lent))
     }
 
     /// When the job will have got as much as `limit`, if nothing changes.
@@ -289,20 +352,50 @@ impl Ledger {
         let need = Nanos(limit.0.saturating_sub(self.service(job, self.now).0));
         match (need, self.runs(job)) {
             (Nanos::ZERO, _) => self.now,
+            (need, []) if self.lent.contains(&job) => self.begins(job).max(self.now) + need,
             (_, []) => ClusterTime::NEVER,
             (need, rows) => self.frame.reaches(rows, self.now, need),
         }
     }
 
+    /// When the job will have had so much without the time of loans, if nothing changes.
+    pub(crate) fn reaches_in_turns(&self, job: JobId, need: Nanos) -> ClusterTime {
+        let need = need.0.saturating_sub(self.turns(job, self.now).0);
+        match need {
+            0 => self.now,
+            _ if self.lent.contains(&job) => ClusterTime::NEVER,
+            _ => self.reaches(job, Nanos(self.service(job, self.now).0 + need)),
+        }
+    }
+
+    fn begins(&self, job: JobId) -> ClusterTime {
+        self.accounts.get(&job).map_or(ClusterTime::NEVER, |account| account.begins)
+    }
+
+    /// When jobs that lend all that they have reach their limits.
+    fn limits_of_loans(&self) -> impl Iterator<Item = (ClusterTime, JobId)> + '_ {
+        let limit = |&job: &JobId| Some((self.accounts.get(&job)?.limit_of_loan()?, job));
+        self.lent.iter().filter_map(limit)
+    }
+
     /// The job that reaches its limit next, and when, if nothing changes.
     pub fn next_due(&mut self) -> Option<(ClusterTime, JobId)> {
-        self.paces.next_due(&self.clocks, &self.frame, self.now)
+        let of_loan = self.limits_of_loans().min().map(|(at, job)| (at.max(self.now), job));
+        let due = self.paces.next_due(&self.clocks, &self.frame, self.now);
+        due.into_iter().chain(of_loan).min()
     }
 
     /// The jobs that have had all of their time, by number, as of [`Ledger::advance`].
     #[must_use]
     pub fn at_limit(&self) -> Vec<JobId> {
-        self.paces.at_limit(&self.clocks)
+        let mut jobs = self.paces.at_limit(&self.clocks);
+        if !self.lent.is_empty() {
+            let due = self.limits_of_loans().filter(|&(at, _)| at <= self.now);
+            jobs.extend(due.map(|(_, job)| job));
+            jobs.sort_unstable();
+            jobs.dedup();
+        }
+        jobs
     }
 
     /// Whether any job has a limit.

@@ -29,7 +29,7 @@ pub(crate) use moves::{FRONT, Stand};
 use crate::controller::Core;
 use crate::queue::Waiting;
 use crate::state::ordered::Ordered;
-use crate::state::record::Phase;
+use crate::state::record::Record;
 use crate::state::table::Table;
 use crate::weight::UserWeights;
 use alloc::boxed::Box;
@@ -339,13 +339,14 @@ impl Core {
         }
         let (now, half_life) = (self.now, self.params.half_life());
         self.queue.line.uses.advance(now, half_life);
-        for (job, record) in self.jobs.iter() {
-            if let Phase::Resident(residence) = &record.phase {
-                let parts = residence.parts.iter().map(|part| u64::from(part.processors.count()));
-                let of = (record.spec.owner, parts.sum());
-                let service = self.ledger.service(job, now);
-                self.queue.line.uses.begin_with(job, of, service, now);
-            }
+        let resident = self.jobs.iter().filter(|(_, record)| record.residence().is_some());
+        let charged = |(job, record): (JobId, &Record)| {
+            (job, record.spec.owner, self.charged_processors(job))
+        };
+        let charged: Vec<(JobId, UserId, u64)> = resident.map(charged).collect();
+        for (job, user, processors) in charged {
+            let service = self.ledger.service(job, now);
+            self.queue.line.uses.begin_with(job, (user, processors), service, now);
         }
     }
 

@@ -106,6 +106,7 @@ impl FormerRow {
 impl FormerSeat {
     fn upgrade(self, owner: Owner) -> Seat {
         let Self { row, class, parts, processors, active, guest_in } = self;
-        Seat { row, class, parts, processors, active, guest_in, owner }
+        let lent = Parts::default();
+        Seat { row, class, parts, processors, active, guest_in, owner, lent }
     }
 }

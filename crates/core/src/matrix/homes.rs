@@ -51,7 +51,8 @@ impl Matrix {
         self.occupy((row, job), &parts);
         let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
         let (class, guest_in) = (class.clone(), Vec::new());
-        let seat = Seat { row, class, parts, processors, active: true, guest_in, owner };
+        let lent = Parts::default();
+        let seat = Seat { row, class, parts, processors, active: true, guest_in, owner, lent };
         self.seats.insert(job, seat);
         self.touch(job);
         self.row_mut(row).homes += 1;
@@ -100,6 +101,7 @@ impl Matrix {
 
     /// A job gives up these processors of its home, by node; it keeps others.
     pub fn shrink(&mut self, job: JobId, lost: &[(NodeId, ProcessorSet)]) {
+        self.take_back(job);
         self.evict_everywhere(job);
         let Some(seat) = self.seats.get(&job) else { return };
         let (row, active) = (seat.row, seat.active);
@@ -205,8 +207,12 @@ impl Matrix {
         self.changes.note(job, &seat.parts);
     }
 
-    /// A home that was active counts as such no more.
+    /// A home that was active counts as such no more. It lends nothing from now on.
     pub(super) fn end_turns(&mut self, job: JobId) {
+        self.hide(job, false);
+        if let Some(seat) = self.seats.get_mut(&job) {
+            seat.lent = Parts::default();
+        }
         self.evict_everywhere(job);
         self.seek_for_others(job);
         let several = self.rows.len() > 1;

@@ -8,7 +8,7 @@
 //! and no node needs to ask another.
 //!
 //! A job that a user suspended keeps its home, so that it can go on, but runs nowhere; its
-//! processors count as idle for guests.
+//! processors count as idle for guests. So do those that a job has lent.
 //!
 //! Two things are kept true after each change:
 //!
@@ -33,6 +33,7 @@ mod guests;
 mod homes;
 mod index;
 mod kept;
+mod lend;
 mod levels;
 mod node_set;
 mod row;
@@ -95,6 +96,9 @@ pub struct Seat {
     pub guest_in: Vec<RowId>,
     /// Its owner.
     pub owner: Owner,
+    /// What it has and guests of its row may use in its turns, by node: none of its tasks runs
+    /// there. Nothing unless it is active.
+    pub lent: Parts,
 }
 
 impl Seat {
@@ -103,6 +107,20 @@ impl Seat {
     pub fn on(&self, node: NodeId) -> Option<&ProcessorSet> {
         let found = self.parts.binary_search_by_key(&node, |&(node, _)| node);
         found.ok().map(|index| &self.parts[index].1)
+    }
+
+    /// What of its processors on a node is lent.
+    #[must_use]
+    pub fn lent_on(&self, node: NodeId) -> Option<&ProcessorSet> {
+        let found = self.lent.binary_search_by_key(&node, |&(node, _)| node);
+        found.ok().map(|index| &self.lent[index].1)
+    }
+
+    /// The processors of a node that its own tasks run on.
+    #[must_use]
+    pub fn used_on(&self, node: NodeId) -> Option<ProcessorSet> {
+        let own = self.on(node)?;
+        Some(self.lent_on(node).map_or_else(|| own.clone(), |lent| own.without(lent)))
     }
 }
 
@@ -303,6 +321,7 @@ impl Matrix {
         self.nodes_changed();
         let Some(column) = self.column(node) else { return };
         for (row, job) in column.residents.clone() {
+            self.take_back(job);
             self.evict_everywhere(job);
             let seat = &self.seats[&job];
             let active = seat.active;

@@ -15,6 +15,7 @@ mod external_load;
 mod forecasts;
 mod freed;
 mod in_time;
+mod lending;
 mod limits;
 mod migration;
 mod moves;

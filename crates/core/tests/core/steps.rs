@@ -149,7 +149,8 @@ fn step(cluster: &mut Cluster, job: JobId, key: u8, spec: StepSpec) -> Option<Ac
     let (request, key) = (RequestId(9_000), [key; 16]);
     let before = cluster.log.len();
     cluster.event(Event::SubmitStep { request, job, key, spec });
-    cluster.log[before..].last().cloned()
+    let answers = |action: &&Action| !matches!(action, Action::WakeAt { .. });
+    cluster.log[before..].iter().rfind(answers).cloned()
 }
 
 const fn tasks(tasks: u32) -> StepSpec {

@@ -332,7 +332,7 @@ fn what_leaves_for_a_job_counts_though_it_takes_the_swap_space() {
     let other = submit_part(&mut c, "standby", (1, 300));
     leave(&mut c, 290);
     let reason = why(&c, quick);
-    assert!(matches!(reason, Some(WaitReason::Reserved { .. })), "{reason:?}");
+    assert!(matches!(reason, Some(WaitReason::MemoryLeaves { .. })), "{reason:?}");
     assert!(why(&c, other).is_some(), "what has left is kept for the job");
     leave(&mut c, 0);
     assert_eq!(why(&c, quick), None);

@@ -221,6 +221,8 @@ fn of_a_job(event: &Event) -> Option<String> {
             let (mib, took) = (left_bytes >> 20, short(*took));
             format!("job {job}, node {node}: memory was moved in {took}, {mib} MiB of it are out")
         }
+        Event::Lend { job, lends: true } => format!("job {job}: its first task only waits"),
+        Event::Lend { job, lends: false } => format!("job {job}: its first task goes on"),
         Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
         _ => return None,
     })

@@ -324,6 +324,7 @@ impl<'a> World<'a> {
             Event::Hold { job, by } => Event::Hold { job: here(&job)?, by },
             Event::Release { job, by } => Event::Release { job: here(&job)?, by },
             Event::SetJobClass { job, class } => Event::SetJobClass { job: here(&job)?, class },
+            Event::Lend { job, lends } => Event::Lend { job: here(&job)?, lends },
             Event::SetTimeLimit { job, limit } => Event::SetTimeLimit { job: here(&job)?, limit },
             Event::MoveJob { job, before: None } => {
                 Event::MoveJob { job: here(&job)?, before: None }

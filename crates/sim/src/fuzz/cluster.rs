@@ -859,6 +859,10 @@ impl Cluster {
                 let present =
                     |launch| self.is_launched(launch, node) && self.present(launch.job, node);
                 timetable.running(position.slot, present, &mut running);
+                let slot = &timetable.slots[position.slot];
+                slot.candidates.iter().filter(|it| running.contains(&it.launch)).for_each(|it| {
+                    self.judge_steps((it.launch.job, node), &it.processors);
+                });
                 for launch in running {
                     ran.entry(launch.job).or_default().insert(node);
                 }
@@ -866,6 +870,16 @@ impl Cluster {
             self.judge(&ran);
             self.note_turn(turn, until);
             for job in ran.keys() {
+                *self.service.entry(*job).or_default() += until - self.now;
+            }
+            // By the timetables in force: those that name it no more may have yet to activate.
+            let is_named = |job: JobId| {
+                let slots = self.timetables.values().flat_map(|sent| &sent[0].slots);
+                slots.flat_map(|slot| &slot.candidates).any(|it| it.launch.job == job)
+            };
+            let lends = |job: &&JobId| self.core.lends_all(**job) && !is_named(**job);
+            for job in self.held.keys().filter(lends) {
+                assert!(!ran.contains_key(job), "job {job} runs on what it lends");
                 *self.service.entry(*job).or_default() += until - self.now;
             }
             self.now = until;
@@ -883,6 +897,18 @@ impl Cluster {
         tasks.is_some_and(|tasks| !tasks.is_empty() || is_held())
     }
 
+    /// Steps of a job that runs have processors that no other job runs on.
+    fn judge_steps(&self, (job, node): (JobId, NodeId), processors: &ProcessorSet) {
+        for (key, nodes) in self.steps.iter().filter(|(key, _)| key.job == job) {
+            let part = self.core.step_parts(*key).iter().find(|part| part.node == node);
+            let (Some(ranks), Some(part)) = (nodes.get(&node), part) else { continue };
+            for task in part.placements().iter().filter(|task| ranks.contains(&task.rank)) {
+                let has = task.processors.is_subset(processors);
+                assert!(has, "{key:?} runs on {}, and its job on {processors}", task.processors);
+            }
+        }
+    }
+
     /// Gangs run whole: wherever they are present, or nowhere.
     fn judge(&self, ran: &BTreeMap<JobId, BTreeSet<NodeId>>) {
         for (job, nodes) in ran {
@@ -898,7 +924,8 @@ impl Cluster {
     /// then no job that took turns there still does.
     fn note_rows(&mut self) {
         let mut homes: BTreeMap<RowId, BTreeSet<JobId>> = BTreeMap::new();
-        for job in self.core.jobs(ClusterTime(self.now)).filter(|job| !job.suspended) {
+        let takes_turns = |job: &JobView<'_>| !job.suspended && !self.core.lends_all(job.id);
+        for job in self.core.jobs(ClusterTime(self.now)).filter(takes_turns) {
             if let Some(row) = job.row {
                 homes.entry(row).or_default().insert(job.id);
             }

@@ -170,6 +170,7 @@ const KINDS: &[Kind] = &[
     }),
     (36, Who::Users, |random| Step::SubmitImage(Box::new(spec(random)), random.below(200 * MS))),
     (72, Who::Users, |random| Step::Saver(random.place(), random.below(5))),
+    (72, Who::Users, |random| Step::Lend(random.place(), !random.one_in(4))),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know

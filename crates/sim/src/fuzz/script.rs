@@ -152,6 +152,7 @@ impl Step {
             | Self::SubmitVacating(..)
             | Self::SubmitSwapping(_)
             | Self::Swapped(..)
+            | Self::Lend(..)
             | Self::SubmitLater(..)
             | Self::SubmitWarned(..)
             | Self::SubmitSaver(..)

@@ -161,6 +161,7 @@ fn simpler(step: &Step) -> Vec<Step> {
             [Step::Submit(spec)].into_iter().chain(fewer).collect()
         }
         Step::Saver(job, what) => vec![Step::Saver(0, what), Step::Saver(job % 8, what)],
+        Step::Lend(job, _) => vec![Step::Lend(job % 8, true)],
         Step::Swapped(place, percent) => {
             vec![Step::Swapped(0, percent), Step::Swapped(place % 8, percent)]
         }

@@ -178,6 +178,8 @@ pub enum Step {
     /// The moment of the change in this place is so many nanoseconds after now; `None`: it is
     /// forgotten.
     MoveTimed(usize, Option<u64>),
+    /// The first task of a batch job only waits, or does so no more.
+    Lend(usize, bool),
 }
 
 /// The classes that jobs have here; the last is there once it has a rule.
@@ -343,6 +345,10 @@ impl Step {
                 cluster.submits(|request| Event::submit(request, spec, options));
             }
             Self::Swapped(place, percent) => cluster.answer_swap(*place, *percent),
+            Self::Lend(job, lends) => {
+                let job = pick(cluster, *job);
+                cluster.event(Event::Lend { job, lends: *lends });
+            }
             Self::SubmitLater(spec, ns) => {
                 let (spec, at) = ((**spec).clone(), ClusterTime(cluster.now) + Nanos(*ns));
                 let begin = Some(Begin { at, unix_ms: 0 });

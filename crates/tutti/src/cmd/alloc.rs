@@ -18,10 +18,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use tutti_client::ask::ask;
 use tutti_client::{JobOptions, outer_job};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_types::JobId;
 use tutti_wire::code::Code;
+use tutti_wire::local::Request;
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -139,6 +142,7 @@ pub(crate) fn alloc(
         Err(exit) => return Ok(exit),
     };
     words.begun(&variables);
+    lend_idle_slots(&variables);
     let child = match start(command, &variables) {
         Ok(child) => child,
         Err((reason, exit)) => {
@@ -157,6 +161,15 @@ pub(crate) fn alloc(
         until_the_job_has_ended(&receive, front_pid);
     }
     Ok(Exit::of_job(code_of(status)))
+}
+
+/// The job's task only waits from now on: what no step uses is lent to other jobs. Where that can't
+/// be said, the job keeps all that it has.
+fn lend_idle_slots(variables: &Variables) {
+    let job = variables.get(OsStr::new("TUTTI_JOB")).and_then(|it| it.to_str()?.parse().ok());
+    if let Some(job) = job {
+        let _ = ask(&Request::Lend { job: JobId(job), lends: true });
+    }
 }
 
 fn taken() -> SigSet {

@@ -165,6 +165,7 @@ fn json_has_the_documented_keys() {
             "position",
             "wait",
             "swapped_bytes",
+            "lent_processors",
             "behind",
             "first",
             "slots",

@@ -55,6 +55,7 @@ mod hostile;
 mod intel_mpi;
 mod join_ssh;
 mod leftovers;
+mod lending;
 mod logs_elsewhere;
 mod measuring;
 mod messages;

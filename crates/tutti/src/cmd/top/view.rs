@@ -346,6 +346,7 @@ pub(super) mod tests {
             array: None,
             behind: None,
             swapped_bytes: None,
+            lent_processors: None,
             first: None,
             slots: None,
             nodes_asked: None,
