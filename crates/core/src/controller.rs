@@ -973,7 +973,7 @@ impl Core {
             self.queue.reconsider();
             if !self.queue.parked.is_empty() {
                 // A job that had too few nodes may fit by another placement.
-                self.queue.unpark();
+                self.unpark();
                 self.forget_promises();
             }
         }

@@ -381,7 +381,7 @@ impl Core {
 
     /// Jobs may fit that did not, or the other way round.
     fn after_devices_changed(&mut self) {
-        self.queue.unpark();
+        self.unpark();
         self.queue.reconsider();
         self.forget_promises();
     }

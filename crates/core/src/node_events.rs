@@ -55,7 +55,7 @@ impl Core {
         if !self.takes_jobs(node) {
             self.matrix.close(node);
         }
-        self.queue.unpark();
+        self.unpark();
         self.forget_promises();
     }
 
@@ -105,7 +105,7 @@ impl Core {
         self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);
         // More tasks than there are processors now share them.
-        self.queue.unpark();
+        self.unpark();
         self.forget_promises();
         for job in residents {
             let loss = self.loss_on(job, node);
@@ -183,7 +183,7 @@ impl Core {
     fn open_or_close(&mut self, now: ClusterTime, node: NodeId) {
         if self.takes_jobs(node) {
             self.matrix.open(node);
-            self.queue.unpark();
+            self.unpark();
         } else {
             self.matrix.close(node);
             self.call_off_starts_on(now, node);

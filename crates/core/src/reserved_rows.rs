@@ -170,6 +170,15 @@ impl Core {
         firsts.chain(moved).min().map(|(_, job)| job)
     }
 
+    /// Jobs that were too large for the nodes come into line again: those of classes that keep rows
+    /// are looked for there.
+    pub(crate) fn unpark(&mut self) {
+        if !self.queue.parked.is_empty() {
+            self.queue.unpark();
+            self.quick.look_again();
+        }
+    }
+
     fn look_for_quick(&mut self) {
         let mut quick = Quick::default();
         if self.classes.values().any(|class| class.rows() > 0) {

@@ -303,7 +303,7 @@ impl Core {
     /// What was promised, and which jobs find nodes, may be otherwise.
     fn after_timed(&mut self) {
         self.find_leaving();
-        self.queue.unpark();
+        self.unpark();
         self.forget_promises();
         self.queue.disturbed = true;
     }

@@ -374,3 +374,20 @@ proptest! {
         c.drain();
     }
 }
+
+/// Its only node with a device takes no jobs, so it is out of line until another has one.
+#[test]
+fn a_job_of_a_class_that_keeps_rows_starts_there_as_soon_as_devices_are_found() {
+    let mut c = Cluster::new(params(&[("rows", 2)]));
+    c.join(0, 2);
+    c.join(1, 1);
+    found(&mut c, 1, 1);
+    for _ in 0..2 {
+        c.submit(job(3));
+    }
+    c.event(Event::SetDrained { node: NodeId(1), reason: Some(String::new()) });
+    let quick = c.submit(JobSpec { class: ClassName::new("interactive"), ..asks(1, 1, Per::Job) });
+    assert_eq!((why(&c, quick), has(&c, quick)), (Some(WaitReason::Nodes), vec![]));
+    found(&mut c, 0, 1);
+    assert_eq!(has(&c, quick), [(0, 0)]);
+}
