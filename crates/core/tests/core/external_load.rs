@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, job, params};
 use proptest::prelude::*;
 use tutti_core::Event;
 use tutti_core::policy::POLICIES;
-use tutti_types::{ClusterTime, JobId, NodeId};
+use tutti_types::{ClusterTime, JobId, JobSpec, NodeId};
 
 fn cluster(policy: usize, packing: u64, widths: &[u32]) -> Cluster {
     let mut cluster = Cluster::with_nodes(widths);
@@ -103,4 +103,19 @@ proptest! {
             }
         }
     }
+}
+
+/// The third job needs two processors at once. Those of the first job are a block of its level,
+/// which has no room; those beside external load are in a block of the level above.
+#[test]
+fn a_job_starts_when_other_processors_are_preferred_of_a_level_with_room() {
+    let mut c = Cluster::with_nodes(&[3]);
+    let policy = POLICIES.iter().position(|policy| policy.name == "dhc").unwrap() as u64;
+    c.event(Event::SetParams { params: params(&[("policy", policy), ("rows", 1)]) });
+    c.submit(job(2));
+    c.submit(job(1));
+    let third = c.submit(JobSpec { processors_per_task: Some(2), ..job(1) });
+    assert_eq!(place(&c, third), "", "as many jobs of its level as may take turns");
+    load(&mut c, 0, &[1]);
+    assert_eq!(place(&c, third), "0:0,2");
 }

@@ -267,5 +267,9 @@ impl Core {
             self.foreign.insert(node, processors.clone());
         }
         self.matrix.follow_external(node, processors);
+        if self.policy().has_levels {
+            // Of which level a job's processors are depends on which of them it gets last.
+            self.queue.reconsider();
+        }
     }
 }
