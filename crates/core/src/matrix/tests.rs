@@ -64,6 +64,22 @@ fn a_home_evicts_guests_and_they_come_back_when_it_is_suspended() {
     assert_eq!(drawn(&m), "1: 1 3 []\n2: 2 []\n", "a gang does not split");
 }
 
+/// Row 1 is of level 0, rows 2 and 3 are of level 1. As job 3 moves to row 2, row 3 is of level 0.
+#[test]
+fn a_row_that_comes_to_a_lower_level_as_a_home_moves_has_its_others_move_too() {
+    let mut m = matrix(&[4]);
+    m.follow_levels(true, &std::collections::BTreeMap::new());
+    place(&mut m, 1, None, &[(0, &[0])]);
+    place(&mut m, 2, None, &[(0, &[0, 1])]);
+    place(&mut m, 5, Some(2), &[(0, &[2, 3])]);
+    place(&mut m, 3, None, &[(0, &[0, 1])]);
+    place(&mut m, 4, Some(3), &[(0, &[3])]);
+    assert_eq!(m.unify(Packing::FirstFit), []);
+    m.remove(JobId(2));
+    let moved = [(JobId(3), RowId(2)), (JobId(4), RowId(1))];
+    assert_eq!(m.unify(Packing::FirstFit), moved);
+}
+
 #[test]
 fn a_home_moves_to_an_earlier_row_when_its_processors_come_free() {
     let mut m = matrix(&[2]);

@@ -19,7 +19,16 @@ impl Matrix {
         } else if self.levels.is_current() {
             // A row that is of another level since a job ended suits other homes.
             movers.extend(self.seats.keys());
-            self.move_to_earlier(&movers)
+            let mut moved = Vec::new();
+            // A row that a home leaves may be of a lower level for it, so that the homes left there
+            // suit rows before those that were looked at.
+            loop {
+                let more = self.move_to_earlier(&movers);
+                if more.is_empty() {
+                    break moved;
+                }
+                moved.extend(more);
+            }
         } else {
             match packing {
                 Packing::FirstFit => self.move_to_earlier(&movers),
