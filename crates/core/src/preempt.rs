@@ -85,6 +85,7 @@ impl Core {
         residence.place = place;
         let parts = residence.places().into();
         self.aside.remove(&job);
+        self.outside.preempted.remove(&job);
         let home = self.matrix.house(job, (&class, owner), row, parts);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         self.ledger.come_back(job, home, processors);

@@ -184,6 +184,11 @@ impl Core {
         self.respawns.waiting.contains_key(&job)
     }
 
+    /// Whether all ranks of a job are lost, and wait for processors.
+    pub(crate) fn has_lost_all(&self, job: JobId, residence: &Residence) -> bool {
+        self.awaits_ranks(job) && !residence.present()
+    }
+
     /// Whether lost ranks of a job may be started again now.
     pub(crate) fn may_respawn(&self, job: JobId) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
@@ -253,7 +258,8 @@ impl Core {
     fn note_turns(&mut self, now: ClusterTime, job: JobId) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
         let Some(residence) = record.residence() else { return false };
-        let is_nowhere = residence.place == Place::Aside && !residence.present();
+        let is_nowhere =
+            residence.place == Place::Aside && !residence.present() && !self.is_kept_preempted(job);
         let stands = record.suspended || !(residence.place == Place::Home || is_nowhere);
         let wait = wait_of(&record.spec);
         let Some(waiting) = self.respawns.waiting.get_mut(&job) else { return false };

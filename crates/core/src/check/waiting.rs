@@ -31,6 +31,10 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     }
     check_deadlines(core, report);
     check_resources(core, report);
+    let kept_preempted = core.jobs.iter().filter(|(job, _)| core.is_kept_preempted(*job));
+    for (job, _) in kept_preempted.filter(|(_, record)| record.may_take_turns()) {
+        report(Rule::Queue, format!("job {job} has turns, and is kept preempted"));
+    }
     if let Some(key) = core.startable_step() {
         report(Rule::Queue, format!("step {key} could start"));
     }

@@ -230,8 +230,11 @@ impl Core {
             }
             Order::Restore { job } => {
                 self.outside.preempted.remove(job);
-                let row = self.row_with_its_processors(*job);
-                self.move_in(*job, row);
+                // Ranks that were lost meanwhile look for processors now.
+                if !self.residence(*job).is_some_and(|it| self.has_lost_all(*job, it)) {
+                    let row = self.row_with_its_processors(*job);
+                    self.move_in(*job, row);
+                }
             }
             Order::SetClass { job, class } => self.on_set_job_class(*job, class),
             Order::Leave { job } => drop(self.outside.left.insert(*job)),

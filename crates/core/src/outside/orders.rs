@@ -261,8 +261,12 @@ impl Core {
         }
         self.without_promises()?;
         let record = self.jobs.get(&job).ok_or(OrderRefusal::NotRunning(job))?;
-        let is_aside = |it: &&Residence| it.place == Place::Aside && it.may_come_back();
-        if record.residence().filter(is_aside).is_none() {
+        let is_aside = |it: &&Residence| it.place == Place::Aside;
+        let residence = record.residence().filter(is_aside).ok_or(OrderRefusal::NotRunning(job))?;
+        if self.has_lost_all(job, residence) {
+            return Ok(());
+        }
+        if !residence.may_come_back() {
             return Err(OrderRefusal::NotRunning(job));
         }
         if let Some(wish) = record.spec.counted().next().filter(|_| self.awaits_resource(record)) {

@@ -2,7 +2,9 @@
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, Order, OrderRefusal, RowChoice};
-use tutti_types::{IfAbsent, JobId, JobSpec, Nanos, NodeId, ProcessorSet, RowId};
+use tutti_types::{
+    IfAbsent, JobId, JobSpec, Nanos, NoRespawn, NodeId, OnNodeLoss, ProcessorSet, RowId,
+};
 
 fn of(processors: u32, seconds: u64) -> JobSpec {
     let (time_limit, grace) = (Some(Nanos::from_secs(seconds)), Nanos::ZERO);
@@ -97,4 +99,36 @@ fn a_gang_comes_first_on_its_nodes_whatever_a_part_orders() {
     // A part of a program that is not in charge orders nothing.
     c.event(Event::PolicyInCharge { on: false });
     assert_eq!(refused(&c, &order), OrderRefusal::NotInCharge);
+}
+
+/// It has nothing left, and waits without a limit for the program to want it again.
+#[test]
+fn a_preempted_job_that_loses_its_node_starts_again_when_it_is_restored() {
+    for restores in [true, false] {
+        let mut params = params(&[]);
+        params.choose("policy", "external").unwrap();
+        let mut c = Cluster::new(params);
+        c.join(0, 2);
+        c.join(1, 2);
+        c.event(Event::PolicyInCharge { on: true });
+        let (wait, otherwise) = (Nanos::from_secs(1), NoRespawn::Kill);
+        let on_node_loss = OnNodeLoss::Respawn { wait, signal: None, otherwise };
+        let id = c.submit(JobSpec { on_node_loss, ..job(2) });
+        c.order(start(id));
+        let row = |c: &Cluster| c.core.home(id).map(|home| home.row);
+        let node = c.core.parts(id)[0].node;
+        assert!(row(&c).flatten().is_some());
+        c.order(Order::Preempt { job: id });
+        c.lose(node.0);
+        c.arrive();
+        c.advance_ms(5_000);
+        assert_eq!(row(&c), Some(None), "it has no turns, and has not ended");
+        match restores {
+            true => c.order(Order::Restore { job: id }),
+            // Without the program, preempted jobs come back.
+            false => c.event(Event::PolicyInCharge { on: false }),
+        }
+        assert!(row(&c).flatten().is_some());
+        assert_ne!(c.core.parts(id)[0].node, node);
+    }
 }
