@@ -358,6 +358,10 @@ impl Machine {
     }
 
     fn start(&mut self, batch: &Batch) {
+        if self.ending.is_some() {
+            // What runs is being ended, and so would this be.
+            return;
+        }
         let spot = self.spot(batch.host).context("its host is gone");
         match spot.and_then(|spot| steps::start(batch, &spot)) {
             Ok(step) => self.steps.push(step),

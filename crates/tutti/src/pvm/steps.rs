@@ -3,7 +3,7 @@
 
 use super::manager::Batch;
 use anyhow::Context;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
@@ -115,16 +115,13 @@ fn variable(text: &ByteBuf) -> Option<(&OsStr, &OsStr)> {
     Some((OsStr::from_bytes(&text[..at]), OsStr::from_bytes(&text[at + 1..])))
 }
 
-/// Starts a process that has no signals held, which this one reads instead.
+/// Starts a front end. It inherits the signals that are held here, and holds and reads them itself:
+/// one that this process let through meanwhile would be lost, such as that of the program's end.
 ///
 /// # Errors
 /// If there can be no further process.
 pub(super) fn spawn(command: &mut Command) -> anyhow::Result<Child> {
-    let mut held = SigSet::empty();
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), Some(&mut held))?;
-    let child = command.spawn();
-    held.thread_set_mask()?;
-    child.context("cannot start a front end of the job")
+    command.spawn().context("cannot start a front end of the job")
 }
 
 /// Has a front end end what it shows.

@@ -197,7 +197,9 @@ fn a_submitted_job_has_the_output_of_spawned_tasks_in_its_file() {
         ]);
         instance.start(&["wait", &job.to_string()]).wait_within(PATIENCE).expect(0);
         let text = std::fs::read_to_string(instance.work.join(file)).unwrap();
-        assert_eq!(of_children(&text).len(), 2 * tasks.parse::<usize>().unwrap(), "{text}");
+        let shown = instance.tutti(&["show", &job.to_string()]).expect(0).text();
+        let expected = 2 * tasks.parse::<usize>().unwrap();
+        assert_eq!(of_children(&text).len(), expected, "{text}\n{shown}");
     }
 }
 
