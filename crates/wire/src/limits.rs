@@ -81,8 +81,10 @@ pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
 /// ends.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// A piece of an output file on another node. A reader has one under way on each connection.
-pub const OUTPUT_PIECE_BYTES: usize = 64 << 10;
+/// A piece of an output file on another node. A reader has one under way on each connection. It is
+/// before reports of nodes on the way: the shortest with which files are read at half the speed of
+/// a job's output.
+pub const OUTPUT_PIECE_BYTES: usize = 256 << 10;
 
 /// Orders or reports that travel in one message.
 pub const BATCH_MAX: usize = 256;
