@@ -131,6 +131,8 @@ impl Core {
         (row, node, column): (RowId, NodeId, &Column),
         candidates: &mut Vec<Candidate>,
     ) {
+        // What a guest lends is idle in the turns of its own row, and in no others.
+        let mut kept = ProcessorSet::new();
         let mut found: Vec<(bool, RowId, JobId)> = Vec::new();
         for &(_, job) in &column.residents {
             let Some(seat) = self.matrix.seat(job) else { continue };
@@ -140,6 +142,11 @@ impl Core {
             if seat.active && seat.parts.len() == 1 && elsewhere {
                 found.push((seat.row < row, seat.row, job));
             }
+            if seat.guest_in.contains(&row)
+                && let Some(lent) = seat.lent_on(node)
+            {
+                kept.union_with(lent);
+            }
         }
         found.sort_unstable();
         for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
@@ -148,7 +155,8 @@ impl Core {
                 // It would run beside one with which it has a device in turns.
                 continue;
             }
-            if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.used_on(node)) {
+            let set = self.matrix.seat(job).and_then(|seat| seat.used_on(node));
+            if let Some(set) = set.filter(|set| !set.overlaps(&kept)) {
                 candidates.push(self.candidate((job, node), set, IfAbsent::Down));
             }
         }

@@ -208,3 +208,19 @@ fn a_job_with_nodes_to_itself_lends_all_or_nothing() {
     assert_eq!(lent(&c, idle), 0);
     assert!(c.core.timetable(NodeId(0)).is_some());
 }
+
+/// The first job is a guest in the row of the third, on other nodes than that. What it lends there
+/// is for none: the second job, which runs on it in the row of the first, does so in no other.
+#[test]
+fn what_a_guest_lends_is_idle_in_its_own_turns_alone() {
+    let mut c = Cluster::new(params(&[("policy", 5)]));
+    for (node, width) in [(0, 1), (1, 4), (2, 1)] {
+        c.join(node, width);
+    }
+    let idle = starts_with(&mut c, job(5), FirstStep::Once);
+    let busy = c.submit(job(2));
+    c.advance_ms(100);
+    assert_eq!((lent(&c, idle), c.core.runs_in(busy).len()), (4, 2));
+    c.submit(job(1));
+    assert_eq!((c.core.rows().count(), c.core.runs_in(busy).len()), (3, 2));
+}
