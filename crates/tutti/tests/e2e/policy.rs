@@ -272,6 +272,7 @@ fn parts_on_all_nodes_of_a_cluster_hear_and_are_heard() {
     bed.tutti(1, &["params", &policy, &part, "policy_user=root"]).expect(0);
     let params = || bed.tutti(1, &["params", "--json"]).expect(0).text();
     eventually("all parts answer", || params().contains("now 3 answer").then_some(()));
+    eventually("so does the program", || params().contains("now it answers").then_some(()));
     let ask = ["submit", "--parsable", "--policy-arg", "first=7", OUT[0], OUT[1], "true"];
     let job = bed.tutti(2, &ask).expect(0).text();
     let says = |number: usize| format!(" n{number} puts 7 first");
@@ -299,6 +300,8 @@ fn a_part_on_a_node_orders_its_timetable_until_it_fails() {
     let wait_for_part =
         || eventually("the part answers", || answers().contains("now 1 answer").then_some(()));
     wait_for_part();
+    // The part may answer before the program does.
+    wait_for_answers(&instance);
     let path = instance.work.join("parts.py").display().to_string();
     let programs = || -> Vec<i32> {
         processes().into_iter().filter(|pid| command_line(*pid).contains(&path)).collect()
