@@ -16,7 +16,6 @@ use tutti_client::{count, memory, pattern_parser};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::link::Link;
-use tutti_node::say;
 use tutti_wire::code::Code;
 use tutti_wire::spawn::SpawnAnswer;
 
@@ -98,21 +97,26 @@ pub(crate) fn execute(args: &SpawnArgs) -> anyhow::Result<Exit> {
     let mut front = args.front()?;
     // What is sent to the process group of the program is not meant for it.
     front.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
+    let mut said = None;
     match args.output.is_some() {
-        true => front.stdout(Stdio::null()).stderr(Stdio::null()),
-        false => front.stdout(std::io::stderr().as_fd().try_clone_to_owned()?),
-    };
+        // A program may wait for the end of all that is written here. So what the front end says is
+        // read until it has told of the step.
+        true => {
+            let (ours, theirs) = std::io::pipe()?;
+            said = Some(ours);
+            front.stdout(Stdio::null()).stderr(theirs);
+        }
+        false => drop(front.stdout(std::io::stderr().as_fd().try_clone_to_owned()?)),
+    }
     let mut child = front.spawn().context("cannot start the front end of the step")?;
     drop(front);
     let mut link = Link::new(ours)?;
-    match link.call() {
-        Ok(SpawnAnswer::Started { step }) => {
-            tutti_client::output::print(&format!("{step}\n"))?;
-            return Ok(Exit::OK);
-        }
-        // Else it has said why.
-        Ok(SpawnAnswer::Refused { reason }) if args.output.is_some() => say!("tutti: {reason}"),
-        Ok(SpawnAnswer::Refused { .. }) | Err(_) => {}
+    if let Ok(SpawnAnswer::Started { step }) = link.call() {
+        tutti_client::output::print(&format!("{step}\n"))?;
+        return Ok(Exit::OK);
+    }
+    if let Some(mut said) = said {
+        std::io::copy(&mut said, &mut std::io::stderr())?;
     }
     let ended = child.wait()?;
     let code = ended.code().or_else(|| ended.signal().map(|signal| 128 + signal));

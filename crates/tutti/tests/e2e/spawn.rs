@@ -279,15 +279,18 @@ fn what_a_program_spawns_has_its_errors_output_and_ends_on_request_or_with_it() 
         tutti cancel --now --step $step
         tutti wait --step $step 2>/dev/null; echo step $step ended $?
         tutti spawn -n 2 true; echo refused $?
+        tutti spawn -n 2 -o worker.out true; echo refused $?
         tutti spawn ./no-such-program; tutti wait --step 3 2>/dev/null; echo missing $?
         echo bye";
     // Nothing waits for what is left of the first.
     let done = spawns(&instance, program).wait_within(PATIENCE).expect(0);
-    let expected = "1\nstep 2 ended 137\nrefused 120\n3\nmissing 127\nbye\n";
+    let expected = "1\nstep 2 ended 137\nrefused 120\nrefused 120\n3\nmissing 127\nbye\n";
     assert_eq!(done.text(), expected, "{}", done.err);
     assert!(done.err.contains("it begins"), "{}", done.err);
     assert!(done.err.contains("job 1 step 2 ended: cancelled"), "{}", done.err);
-    assert!(done.err.contains("1 free slot, and a spawn asks for 2"), "{}", done.err);
+    // Also where what the front end says goes to no file.
+    let said = done.err.matches("1 free slot, and a spawn asks for 2").count();
+    assert_eq!(said, 2, "{}", done.err);
     instance.tutti(&["spawn", "true"]).expect(125).says("this is no job");
 }
 
