@@ -1,10 +1,14 @@
-//! What bounds a program: how often it may order something, and how many timers it has.
+//! What bounds a program: how often it may order something, how many timers it has, and how much
+//! it hears at once of tasks that have ended.
 
 use std::collections::BTreeMap;
-use tutti_types::{ClusterTime, Nanos};
+use tutti_types::{ClusterTime, JobId, Nanos, Rank};
 
 /// Timers that a program may have.
 pub(crate) const TIMERS_MAX: usize = 1000;
+
+/// Ranks that are named of those that have ended.
+const RANKS_MAX: usize = 64;
 
 /// The shortest time until a timer, and between two rounds for timers alone.
 const TIMER_MIN: Nanos = Nanos::from_millis(1);
@@ -85,5 +89,47 @@ impl Timers {
 
     pub(crate) fn clear(&mut self) {
         self.timers.clear();
+    }
+}
+
+/// Tasks that have ended, of which a program has yet to hear.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskEnds {
+    /// How many of each job, and the ranks of the first.
+    jobs: BTreeMap<JobId, (u64, Vec<Rank>)>,
+    jobs_max: usize,
+}
+
+impl TaskEnds {
+    /// None, and later those of at most so many jobs.
+    pub(crate) const fn of_at_most(jobs_max: usize) -> Self {
+        Self { jobs: BTreeMap::new(), jobs_max }
+    }
+
+    pub(crate) fn note(&mut self, job: JobId, ranks: impl IntoIterator<Item = Rank>) {
+        if self.jobs.len() >= self.jobs_max && !self.jobs.contains_key(&job) {
+            return;
+        }
+        let (count, named) = self.jobs.entry(job).or_default();
+        for rank in ranks {
+            *count += 1;
+            if named.len() < RANKS_MAX {
+                named.push(rank);
+            }
+        }
+    }
+
+    /// Those of the first job: its number, how many, and their ranks.
+    pub(crate) fn take(&mut self) -> Option<(u64, u64, Vec<u32>)> {
+        let (job, (count, ranks)) = self.jobs.pop_first()?;
+        Some((job.0, count, ranks.into_iter().map(|rank| rank.0).collect()))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.jobs.clear();
     }
 }

@@ -5,21 +5,16 @@
 //! controller. It orders which candidates of a slot come first on this node, and what becomes of
 //! their empty time. Whether an order can be done is the core's to say ([`tutti_core::Order`]).
 
-use crate::bounds::{Rate, Timers, When};
-use crate::protocol::{
-    Mode, ORDERS_MAX, PROTOCOL, Wrong, checked_message, malformed, timer, to_line,
-};
+use crate::bounds::{Rate, TaskEnds, Timers, When};
+use crate::protocol::{Mode, PROTOCOL, Wrong, checked_message, orders_of, timer, to_line};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use tutti_types::limits::POLICY_CANDIDATES_MAX;
 use tutti_types::{ClusterTime, IfAbsent, JobId, NodeId, Rank, RowId, Timetable};
 
 /// Messages that wait for the next line, and refusals.
 const MESSAGES_MAX: usize = 100;
 const REFUSED_MAX: usize = 100;
-
-/// Ranks that are named of those that have ended.
-const RANKS_MAX: usize = 64;
 
 /// Jobs of which ends of tasks wait for the next line.
 const ENDS_MAX: usize = 1000;
@@ -95,13 +90,6 @@ enum Empty {
 }
 
 #[derive(Deserialize)]
-struct RawAnswer {
-    round: u64,
-    #[serde(default)]
-    orders: Vec<RawOrder>,
-}
-
-#[derive(Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 enum RawOrder {
     Arrange {
@@ -162,14 +150,7 @@ pub struct NodeAnswer {
 /// # Errors
 /// If it is none, or holds too much.
 pub fn parse_node_answer(line: &[u8], asked: u64) -> Result<NodeAnswer, Wrong> {
-    let raw: RawAnswer = serde_json::from_slice(line).map_err(malformed)?;
-    if raw.round != asked {
-        return Err(Wrong::OtherRound { answered: raw.round, asked });
-    }
-    if raw.orders.len() > ORDERS_MAX {
-        return Err(Wrong::TooMany(raw.orders.len()));
-    }
-    let items = raw.orders.into_iter().map(item).collect::<Result<_, _>>()?;
+    let items = orders_of(line, asked)?.into_iter().map(item).collect::<Result<_, _>>()?;
     Ok(NodeAnswer { items })
 }
 
@@ -210,7 +191,7 @@ pub struct NodeSession {
     timetable: Timetable,
     /// Whether the program has yet to get that.
     is_new: bool,
-    task_ends: BTreeMap<JobId, (u64, Vec<Rank>)>,
+    task_ends: TaskEnds,
     messages: VecDeque<String>,
     lost: u64,
     timers: Timers,
@@ -231,7 +212,7 @@ impl NodeSession {
             asked: false,
             timetable: Timetable::default(),
             is_new: true,
-            task_ends: BTreeMap::new(),
+            task_ends: TaskEnds::of_at_most(ENDS_MAX),
             messages: VecDeque::new(),
             lost: 0,
             timers: Timers::default(),
@@ -275,16 +256,7 @@ impl NodeSession {
 
     /// Tasks of a job have ended on the node.
     pub fn note_ends(&mut self, job: JobId, ranks: impl IntoIterator<Item = Rank>) {
-        if self.task_ends.len() >= ENDS_MAX && !self.task_ends.contains_key(&job) {
-            return;
-        }
-        let (count, named) = self.task_ends.entry(job).or_default();
-        for rank in ranks {
-            *count += 1;
-            if named.len() < RANKS_MAX {
-                named.push(rank);
-            }
-        }
+        self.task_ends.note(job, ranks);
     }
 
     /// The program at the controller has sent this.
@@ -332,9 +304,8 @@ impl NodeSession {
         self.round += 1;
         self.asked = true;
         let mut events = Vec::new();
-        for (job, (count, ranks)) in std::mem::take(&mut self.task_ends) {
-            let ranks = ranks.into_iter().map(|rank| rank.0).collect();
-            events.push(NodeNews::TasksEnded { job: job.0, count, ranks });
+        while let Some((job, count, ranks)) = self.task_ends.take() {
+            events.push(NodeNews::TasksEnded { job, count, ranks });
         }
         if self.lost > 0 {
             events.push(NodeNews::MessagesLost { count: std::mem::take(&mut self.lost) });

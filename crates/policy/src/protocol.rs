@@ -1,6 +1,7 @@
 //! The lines between Tutti and the program: `docs/reference/policy-protocol.md` describes them.
 
 use crate::bounds::When;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tutti_core::{Order, RowChoice};
@@ -200,11 +201,12 @@ pub struct Answer {
     pub items: Vec<Item>,
 }
 
+/// An answer with orders of some kind, as it stands in its line.
 #[derive(Deserialize)]
-struct RawAnswer {
+struct RawAnswer<O> {
     round: u64,
-    #[serde(default)]
-    orders: Vec<RawOrder>,
+    #[serde(default = "Vec::new")]
+    orders: Vec<O>,
 }
 
 #[derive(Deserialize)]
@@ -296,18 +298,23 @@ pub fn parse_greeting(line: &[u8]) -> Result<Greeting, Wrong> {
 /// # Errors
 /// If it is none, or holds too much.
 pub fn parse_answer(line: &[u8], asked: u64) -> Result<Answer, Wrong> {
-    let raw: RawAnswer = serde_json::from_slice(line).map_err(malformed)?;
+    let items = orders_of(line, asked)?.into_iter().map(item).collect::<Result<_, _>>()?;
+    Ok(Answer { round: asked, items })
+}
+
+/// The orders in the answer to a round.
+pub(crate) fn orders_of<O: DeserializeOwned>(line: &[u8], asked: u64) -> Result<Vec<O>, Wrong> {
+    let raw: RawAnswer<O> = serde_json::from_slice(line).map_err(malformed)?;
     if raw.round != asked {
         return Err(Wrong::OtherRound { answered: raw.round, asked });
     }
     if raw.orders.len() > ORDERS_MAX {
         return Err(Wrong::TooMany(raw.orders.len()));
     }
-    let items = raw.orders.into_iter().map(item).collect::<Result<_, _>>()?;
-    Ok(Answer { round: raw.round, items })
+    Ok(raw.orders)
 }
 
-pub(crate) fn malformed(error: serde_json::Error) -> Wrong {
+fn malformed(error: serde_json::Error) -> Wrong {
     // What the program wrote may stand in it, at any length.
     Wrong::Malformed(error.to_string().chars().take(200).collect())
 }

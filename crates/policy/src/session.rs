@@ -12,7 +12,7 @@
 //! Jobs with which the program failed twice are left to the built-in policy ([`Session::failed`]):
 //! so no job can keep the program out for good.
 
-use crate::bounds::{Rate, Timers};
+use crate::bounds::{Rate, TaskEnds, Timers};
 use crate::parts::Parts;
 use crate::protocol::{
     Answer, Greeting, Hello, Item, Mode, News, PROTOCOL, PlaceNews, RequestNews, Round, RowFree,
@@ -20,16 +20,13 @@ use crate::protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{Core, Event, JobState, Order};
-use tutti_types::{ClusterTime, JobId, Nanos, NodeId, Rank, RowId};
+use tutti_types::{ClusterTime, JobId, Nanos, NodeId, RowId};
 
 /// News in one line.
 const NEWS_MAX: usize = 500;
 
 /// Nodes that an event of a start names in all; beyond that, they come with the nodes' own news.
 const PLACES_MAX: usize = 4096;
-
-/// Ranks that are named of those that have ended.
-const RANKS_MAX: usize = 64;
 
 /// Refusals that are kept for the next line.
 const REFUSED_MAX: usize = 1000;
@@ -78,7 +75,7 @@ pub struct Session {
     home_news: BTreeSet<JobId>,
     nodes: BTreeSet<NodeId>,
     node_news: BTreeSet<NodeId>,
-    task_ends: BTreeMap<JobId, (u64, Vec<Rank>)>,
+    task_ends: TaskEnds,
     timers: Timers,
     refused: Vec<Refused>,
     refusal_rounds: u32,
@@ -117,7 +114,7 @@ impl Session {
             home_news: BTreeSet::new(),
             nodes: BTreeSet::new(),
             node_news: BTreeSet::new(),
-            task_ends: BTreeMap::new(),
+            task_ends: TaskEnds::of_at_most(usize::MAX),
             timers: Timers::default(),
             refused: Vec::new(),
             refusal_rounds: 0,
@@ -184,10 +181,7 @@ impl Session {
             }
         }
         if let Event::TasksEnded { job, ranks, .. } = event {
-            let (count, named) = self.task_ends.entry(*job).or_default();
-            *count += ranks.len() as u64;
-            let room = RANKS_MAX.saturating_sub(named.len());
-            named.extend(ranks.iter().take(room));
+            self.task_ends.note(*job, ranks.iter().copied());
         }
         if self.greeting.places && is_about_nodes(event) {
             self.node_news.extend(core.nodes().map(|node| node.id));
@@ -332,9 +326,8 @@ impl Session {
 
     fn home_news(&mut self, core: &Core, events: &mut Vec<News<'_>>) {
         while events.len() < NEWS_MAX {
-            let Some((job, (count, ranks))) = self.task_ends.pop_first() else { break };
-            let ranks = ranks.into_iter().map(|rank| rank.0).collect();
-            events.push(News::TasksEnded { job: job.0, count, ranks });
+            let Some((job, count, ranks)) = self.task_ends.take() else { break };
+            events.push(News::TasksEnded { job, count, ranks });
         }
         while events.len() < NEWS_MAX {
             let Some(job) = self.home_news.pop_first() else { return };
