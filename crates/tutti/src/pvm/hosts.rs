@@ -326,10 +326,7 @@ impl Hosts {
 
     /// The answer to a task that asks for all hosts.
     pub(super) fn list(&self) -> Pack {
-        let mut architectures: Vec<&ByteBuf> = self.all.iter().map(|host| &host.arch).collect();
-        architectures.sort();
-        architectures.dedup();
-        let pack = Pack::default().count(self.all.len()).count(architectures.len());
+        let pack = Pack::default().count(self.all.len()).count(architectures(&self.all));
         self.all.iter().fold(pack, |pack, host| {
             let pack = pack.number(host.tid).text(host.name.as_bytes()).text(&host.arch);
             pack.int(host.speed).int(host.signature)
@@ -346,11 +343,8 @@ pub(super) fn remove(names: &[ByteBuf], wait: u32) -> Message {
 impl Joining {
     fn answer(&self, hosts: &[Host]) -> Option<Message> {
         let request = self.request.as_ref()?;
-        let mut architectures: Vec<&ByteBuf> = hosts.iter().map(|host| &host.arch).collect();
-        architectures.sort();
-        architectures.dedup();
         let mut added = self.added.iter().flatten();
-        let pack = Pack::default().count(self.places.len()).count(architectures.len().max(1));
+        let pack = Pack::default().count(self.places.len()).count(architectures(hosts).max(1));
         let pack = self.places.iter().fold(pack, |pack, place| {
             let lost = failed(error::HOST_FAIL);
             let refused;
@@ -378,6 +372,11 @@ impl Removal {
             pack.int(code.or_else(|| codes.next()).unwrap_or(error::HOST_FAIL))
         }))
     }
+}
+
+/// How many architectures hosts have.
+fn architectures(hosts: &[Host]) -> usize {
+    hosts.iter().map(|host| &host.arch).collect::<BTreeSet<_>>().len()
 }
 
 /// A host that was not added.

@@ -32,6 +32,16 @@ fn percent_of(instance: &Instance, jobs: &[u64]) -> Vec<u64> {
     before.iter().zip(after).map(|(before, after)| (after - before) * 100 / took).collect()
 }
 
+/// An instance with an allocation of all its processors, and how many these are.
+fn with_allocation() -> (Instance, usize, Running) {
+    let instance = Instance::of_the_system_alone().up();
+    instance.tutti(&["params", "quantum=50ms"]).expect(0);
+    let all = own_processors().len();
+    let alloc = allocation(&instance, all);
+    alloc.wait_for_err("has its processors");
+    (instance, all, alloc)
+}
+
 fn pid_of(instance: &Instance, name: &str) -> i32 {
     let read = || std::fs::read_to_string(instance.work.join(name)).ok()?.trim().parse().ok();
     within(Duration::from_secs(20), name, read)
@@ -39,11 +49,7 @@ fn pid_of(instance: &Instance, name: &str) -> i32 {
 
 #[test]
 fn a_busy_job_has_all_time_while_an_allocation_is_idle_and_shares_with_its_step() {
-    let instance = Instance::of_the_system_alone().up();
-    instance.tutti(&["params", "quantum=50ms"]).expect(0);
-    let all = own_processors().len();
-    let alloc = allocation(&instance, all);
-    alloc.wait_for_err("has its processors");
+    let (instance, all, alloc) = with_allocation();
     assert_eq!(lent(&instance, 1), None, "nothing else wants the time");
     let busy = instance.submit_spinner(u32::try_from(all).unwrap());
     instance.wait_for_state(busy, "running");
@@ -91,11 +97,7 @@ fn a_busy_job_has_all_time_while_an_allocation_is_idle_and_shares_with_its_step(
 
 #[test]
 fn a_guest_runs_on_a_slot_that_a_step_leaves_idle_and_leaves_it_to_the_next_step() {
-    let instance = Instance::of_the_system_alone().up();
-    instance.tutti(&["params", "quantum=50ms"]).expect(0);
-    let all = own_processors().len();
-    let alloc = allocation(&instance, all);
-    alloc.wait_for_err("has its processors");
+    let (instance, all, alloc) = with_allocation();
     instance.script("step-1", &(all - 1).to_string());
     pid_of(&instance, "pid-1-0");
     let jobs: Vec<u64> = (0..all).map(|_| instance.submit_spinner(1)).collect();

@@ -11,6 +11,15 @@ use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+/// Examples of Debian's package, and what each prints.
+pub(crate) const EXAMPLES: [(&[&str], &str); 5] = [
+    (&["hello.pvm"], ": hello, world from "),
+    (&["master1"], "I got 300.000000 from 2; (expecting 300.000000)"),
+    (&["spmd"], "token ring done"),
+    (&["gexamp", "3"], "gexamp 0: sync"),
+    (&["ge", "3"], "done"),
+];
+
 /// A master and a worker, where PVM is installed.
 pub(crate) fn programs() -> Option<&'static (String, String)> {
     static BUILT: OnceLock<Option<(String, String)>> = OnceLock::new();
@@ -147,13 +156,7 @@ fn examples_of_pvm_run_as_they_are_and_groups_have_their_server() {
         return;
     }
     let instance = Instance::new().up();
-    for (words, said) in [
-        (&["hello.pvm"][..], ": hello, world from "),
-        (&["master1"], "I got 300.000000 from 2; (expecting 300.000000)"),
-        (&["spmd"], "token ring done"),
-        (&["gexamp", "3"], "gexamp 0: sync"),
-        (&["ge", "3"], "done"),
-    ] {
+    for (words, said) in EXAMPLES {
         let run = [&["pvm", "-n", "4"], words].concat();
         let done = instance.start(&run).wait_within(PATIENCE);
         let all = done.text() + &done.err;

@@ -5,7 +5,7 @@ use crate::harness::{
     PATIENCE, command_line, eventually, group_of, processes, stands, status_of, within,
 };
 use crate::partition::LONG;
-use crate::pvm::{built, programs};
+use crate::pvm::{EXAMPLES, built, programs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tutti_testbed::Node;
@@ -133,13 +133,7 @@ fn examples_of_pvm_run_on_four_nodes() {
         return;
     }
     let bed = Bed::up(4, &[0]);
-    for (words, said) in [
-        (&["hello.pvm"][..], ": hello, world from "),
-        (&["master1"], "I got 300.000000 from 2; (expecting 300.000000)"),
-        (&["spmd"], "token ring done"),
-        (&["gexamp", "3"], "gexamp 0: sync"),
-        (&["ge", "3"], "done"),
-    ] {
+    for (words, said) in EXAMPLES {
         // One of them spawns three tasks for each host.
         let run = [&["pvm", "-n", "16", "-N", "4"], words].concat();
         // Two at once, in turns.
