@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// Whether a step here serves the other tasks of a job. One whose task has ended may be
+    /// Whether a step here serves the other tasks of a job. One with an ended task may be
     /// followed by another before it is cleared.
     fn has_server(&self, job: JobId) -> bool {
         let mut of_job = self.steps.iter().filter(|(key, _)| key.job == job);

@@ -35,7 +35,7 @@ impl Dues {
         }
     }
 
-    /// A job whose moment has come.
+    /// A job with a moment that has come.
     pub(crate) fn pop(&mut self, now: ClusterTime) -> Option<JobId> {
         let (at, job) = self.due.first().copied().filter(|&(at, _)| at <= now)?;
         self.due.remove(&(at, job));

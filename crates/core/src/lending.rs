@@ -41,11 +41,11 @@ type Loan = Vec<(NodeId, ProcessorSet)>;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Lending {
-    /// Jobs whose first task only waits: nothing runs in their slots but steps.
+    /// Jobs with a first task that only waits: nothing runs in their slots but steps.
     waiters: BTreeSet<JobId>,
     /// When idle slots of jobs may be lent.
     due: Dues,
-    /// Jobs whose idle slots may be lent by now.
+    /// Jobs that may lend their idle slots by now.
     idle: BTreeSet<JobId>,
     /// Jobs that lend.
     lenders: BTreeSet<JobId>,
@@ -54,7 +54,7 @@ pub(crate) struct Lending {
     /// Jobs that took back what they lent, and when their steps may start; `None`: when the
     /// timetable is in force that is published with this event.
     claims: BTreeMap<JobId, Option<ClusterTime>>,
-    /// Jobs whose slots are to be looked at, since something began or ended there.
+    /// Jobs with slots that are to be looked at, since something began or ended there.
     touched: BTreeSet<JobId>,
 }
 

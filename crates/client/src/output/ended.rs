@@ -9,7 +9,7 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
     say_how_step(StepId::FIRST, report, outcome);
 }
 
-/// As [`say_how`], of a step whose report this is.
+/// As [`say_how`], of a step: the report is its own.
 pub fn say_how_step(step: StepId, report: &JobReport, outcome: Outcome) {
     let marked = |text: &str| report.code.map_or(text.to_owned(), |code| code.mark(text));
     let says_why = match outcome.reason {

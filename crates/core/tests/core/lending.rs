@@ -14,7 +14,7 @@ fn starts_with(c: &mut Cluster, spec: JobSpec, first: FirstStep) -> JobId {
     c.submits(|request| Event::submit(request, spec, options)).expect("accepted")
 }
 
-/// A batch job whose task only waits, as that of `tutti alloc`.
+/// A batch job with a task that only waits, as that of `tutti alloc`.
 fn alloc(c: &mut Cluster, spec: JobSpec) -> JobId {
     let job = starts_with(c, spec, FirstStep::Once);
     c.event(Event::Lend { job, lends: true });

@@ -9,7 +9,7 @@ const BYTES: usize = 150_000_000;
 const WRITE: &str = "job=$(tutti submit --parsable -w $1 -o $2 -- sh -c \"yes 0123456789012345678901234567890123456789 | \
                      head -c $3\"); tutti wait $job; echo $job";
 
-/// How long a command takes whose output is $1 bytes.
+/// How long a command with an output of $1 bytes takes.
 const TIME: &str = "size=$1; shift; a=$(date +%s%N); \"$@\" | wc -c | grep -qx $size; b=$(date +%s%N); echo $((b - a))";
 
 /// A job on the second node writes 10 MB ten times a second, $3 times. While `tutti logs -f` prints

@@ -210,7 +210,7 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
     assert!(log.len() < 64 << 10, "{} bytes", log.len());
 }
 
-/// A policy whose part on each node puts the job first that a user asks for.
+/// A policy with a part on each node, which puts the job first that a user asks for.
 const IN_PARTS: &str = r#"#!/usr/bin/env python3
 import policy
 

@@ -7,7 +7,7 @@ use tutti_client::output::OutputLine;
 /// A line that is longer becomes several.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The lines of each file whose ends were not read yet.
+/// The line of each file that was begun: its end was not read yet.
 #[derive(Default)]
 pub(super) struct Lines(BTreeMap<usize, Vec<u8>>);
 
@@ -33,7 +33,7 @@ impl Lines {
             .try_for_each(|line| out.write_all(of.with(line).as_bytes()))
     }
 
-    /// Prints a line of a file whose end does not come.
+    /// Prints the last line of a file, though its end has not come.
     pub(super) fn end(
         &mut self,
         out: &mut impl Write,
