@@ -86,6 +86,9 @@ pub(super) struct NodeEntry {
     pub(super) keeper_since: ClusterTime,
     /// When its agent first joined, if it joined under another controller: at the beginning.
     pub(super) joined: ClusterTime,
+    /// When its agent last joined this controller: for the first time, or at another place in the
+    /// tree.
+    pub(super) rejoined: ClusterTime,
     /// Which change to shorter leases its agent has confirmed; zero: none.
     pub(super) confirmed: ClusterTime,
     /// How the node went, and what it still has from before.
@@ -154,6 +157,7 @@ impl NodeEntry {
                 remembered: BTreeSet::new(),
             },
             joined: ClusterTime::default(),
+            rejoined: ClusterTime::default(),
             confirmed: ClusterTime::default(),
             absence: Absence { is_removed: false, gone: Gone::Lost, missed: None, residue: None },
         }
@@ -605,6 +609,7 @@ impl Driver {
         let same_keeper = entry.note_keeper_incarnation(join.keeper, now);
         entry.agent = Some(token);
         entry.is_here = is_here;
+        entry.rejoined = now;
         // One that has joined under an earlier controller may be the same that it was then.
         if known.is_none_or(|(.., life)| life != place.life && life != 0) {
             entry.joined = now;

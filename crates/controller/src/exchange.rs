@@ -30,8 +30,9 @@ const EXCHANGE_BYTES_MAX: usize = 1 << 20;
 /// that.
 const AHEAD_BYTES: usize = 256 << 10;
 
-/// Nodes send once more to a new controller what they have stored, each after it has joined. So
-/// long it does not judge that a barrier of a job of the former one waits in vain.
+/// Nodes send once more what they have stored, each after it has joined again: the controller is a
+/// new one, or what was on its way was lost with an agent between. So long after that no barrier is
+/// judged to wait for it in vain.
 const SENT_AGAIN: Nanos = Nanos::from_secs(10);
 
 /// What the nodes of a job have stored before barriers, as far as it may be needed.
@@ -232,17 +233,18 @@ impl Driver {
         self.end_for_barrier(key, "ranks waited in an MPI barrier for ranks that had ended", false);
     }
 
-    /// Until when these nodes may still send what a former controller had of them; `None`: they
-    /// have sent it.
+    /// Until when these nodes may still send what was lost of what they had sent; `None`: they have
+    /// sent it.
     fn may_hear_more(&self, key: StepKey, gone: &BTreeSet<NodeId>) -> Option<ClusterTime> {
-        let (now, started) = (self.now(), self.clock.started);
+        let now = self.now();
         let launched = self.jobs.get(&key.job).and_then(|entry| entry.started);
-        if launched.is_some_and(|launched| launched >= started) {
-            return None;
-        }
-        let is_away = |node| self.nodes.get(node).is_none_or(|entry| entry.agent.is_none());
-        let until = if gone.iter().any(is_away) { now + SENT_AGAIN } else { started + SENT_AGAIN };
-        (now < until).then_some(until)
+        let since = |node| match self.nodes.get(node) {
+            Some(entry) if entry.agent.is_some() => entry.rejoined,
+            _ => now,
+        };
+        let is_later = |since: &ClusterTime| launched.is_none_or(|launched| *since >= launched);
+        let rejoined = gone.iter().map(since).filter(is_later).max()?;
+        Some(rejoined + SENT_AGAIN).filter(|until| now < *until)
     }
 
     /// Looks once more at barriers that may wait in vain.

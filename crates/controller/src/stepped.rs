@@ -155,6 +155,11 @@ mod tests {
     }
 
     fn joined(attempt: u64, name: &str) -> Report {
+        joined_with(attempt, name, Vec::new())
+    }
+
+    /// The same for an agent that has these launches.
+    fn joined_with(attempt: u64, name: &str, held: Vec<LaunchId>) -> Report {
         let spec = NodeSpec {
             name: name.into(),
             processors: [0].into_iter().collect(),
@@ -162,7 +167,7 @@ mod tests {
         };
         let join = Join {
             spec,
-            held: Vec::new(),
+            held,
             attach: Vec::new().into(),
             address: String::new(),
             tasks_max: 1,
@@ -729,6 +734,32 @@ mod tests {
         let again = [0, 1].map(|round| of_nodes(job, &[1], round, whole));
         let [earlier, latest] = again;
         assert_eq!(hear(&[FromBranch::Reports(vec![ended]), earlier, latest]), [(1, 1, 2)]);
+        let view = controller.core().job(job, controller.now()).expect("it runs");
+        assert!(!matches!(view.state, JobState::Ending { .. }), "{:?}", view.state);
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    #[test]
+    fn a_barrier_waits_for_what_a_node_sends_again_that_has_just_joined_again() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let (mut controller, mut client, mut agent, directory) = cluster("rejoined", &names);
+        client.send(&Request::Submit(of_two_nodes(), SubmitKey([9; 16])));
+        client.flush().expect("the controller is there");
+        let reply = answer(&mut controller, &mut client, Vec::new());
+        let Reply::Accepted { job, .. } = reply else { panic!("{reply:?}") };
+        let mut hear = |messages: &[FromBranch]| answers(&mut controller, &mut agent, messages);
+        // The other node's task has entered the barrier and died. What it stored was lost with an
+        // agent between, in whose place there is none now.
+        let launch = LaunchId::first(job);
+        let again = joined_with(3, "b", vec![launch]);
+        let (status, rank) = (tutti_types::TaskStatus::Exited(0), tutti_types::Rank(1));
+        let usage = tutti_wire::launch::Usage::default();
+        let report = FromAgent::TaskEnded { launch, rank, status, detail: String::new(), usage };
+        let ended = Report { from: Origin::Nodes(vec![NodeId(1)]), report };
+        let first = of_nodes(job, &[0], 0, (0, true));
+        assert_eq!(hear(&[FromBranch::Reports(vec![again, ended]), first]), []);
+        assert_eq!(hear(&[of_nodes(job, &[1], 0, (0, true))]), [(2, 0, 2)]);
         let view = controller.core().job(job, controller.now()).expect("it runs");
         assert!(!matches!(view.state, JobState::Ending { .. }), "{:?}", view.state);
         drop(controller);

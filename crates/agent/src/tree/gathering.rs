@@ -193,9 +193,13 @@ impl Gathering {
                 if held.since_ns + HELD_NS <= now_ns {
                     go_on.extend(held.take_whole(*launch, barrier));
                     held.since_ns = now_ns;
+                    // Reports of its end may have come before a part that is whole.
+                    if !is_known(launch) {
+                        held.sequences.clear();
+                    }
                 }
             }
-            of_launch.retain(|_, held| !held.sequences.is_empty() && is_known(launch));
+            of_launch.retain(|_, held| !held.sequences.is_empty());
         }
         self.launches.retain(|_, of_launch| !of_launch.is_empty());
         go_on
