@@ -99,7 +99,10 @@ impl Steps {
                 }
                 ToPmix::Space(space) => assert!(is_one_job && space.name == NAMES[1 - of]),
                 ToPmix::Gone { .. } => assert!(is_one_job),
-                ToPmix::Fetch { .. } | ToPmix::Order(_) | ToPmix::Fenced { .. } => {}
+                ToPmix::Fetch { .. }
+                | ToPmix::Order(_)
+                | ToPmix::Fenced { .. }
+                | ToPmix::RanksFailed { .. } => {}
             }
         }
     }

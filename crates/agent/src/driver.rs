@@ -643,6 +643,9 @@ impl Agent {
             ToAgent::SignalRoots { launch, signal } => {
                 self.tell_keeper(&ToKeeper::SignalRoots { launch, signal });
             }
+            ToAgent::RanksFailed { launch, ranks } => {
+                self.tell_keeper(&ToKeeper::RanksFailed { launch, ranks });
+            }
             ToAgent::Terminate { launch } => self.on_terminate(launch),
             ToAgent::Kill { launch } => self.on_kill(launch),
             ToAgent::Forget { launch } => self.on_forget(launch),

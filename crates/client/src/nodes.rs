@@ -6,7 +6,7 @@ use crate::output::counted;
 use anyhow::ensure;
 use clap::Args;
 use nix::sys::signal::Signal;
-use tutti_types::{Nanos, NoRespawn, OnNodeLoss, Warning};
+use tutti_types::{Nanos, NoRespawn, OnBadExit, OnNodeLoss, Warning};
 use tutti_wire::constraint::parse_constraint;
 use tutti_wire::host_list::parse_host_list;
 use tutti_wire::local::NodesRequest;
@@ -74,6 +74,17 @@ pub(super) fn on_node_loss(text: &str) -> Result<OnNodeLoss, String> {
         _ => {
             Err("write kill, requeue, notify, notify=SIGNAL such as notify=USR1, or respawn".into())
         }
+    }
+}
+
+/// What the failure of a rank means for the others, as an argument.
+pub(super) fn on_rank_failure(text: &str) -> Result<OnBadExit, String> {
+    match text.split_once('=').unwrap_or((text, "")) {
+        ("kill", "") => Ok(OnBadExit::Kill),
+        ("continue", "") => Ok(OnBadExit::Continue),
+        ("notify", "") => Ok(OnBadExit::Notify { signal: None }),
+        ("notify", signal) => Ok(OnBadExit::Notify { signal: Some(parse_signal(signal)?) }),
+        _ => Err("write kill, continue, notify, or notify=SIGNAL such as notify=USR1".into()),
     }
 }
 

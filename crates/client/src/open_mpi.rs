@@ -13,6 +13,7 @@
 //! `mpirun` is none of these, and its ranks have its variables.
 
 use super::connect::{connect, dial};
+use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -26,7 +27,7 @@ use tutti_linux::random::random_u32;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
-use tutti_types::{JobId, NodeId, Rank};
+use tutti_types::{JobId, NodeId, OnBadExit, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::elf::{self, Dynamic};
 use tutti_wire::launch::LaunchSpec;
@@ -49,6 +50,9 @@ const SPACE: &str = "TUTTI_PMIX_SPACE";
 
 /// Where a task that Open MPI has spawned finds its parents. What it starts has no parents.
 const PARENT_PORT: &str = "OMPI_PARENT_PORT";
+
+/// Open MPI 5's switch for programs that go on without ranks that fail.
+const TOLERANCE: &str = "OMPI_MCA_mpi_ft_enable";
 
 /// The name of the PMIx library, as the dynamic linker knows it.
 const PMIX: &str = "libpmix.so.2";
@@ -124,6 +128,9 @@ struct Seen {
 pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
     // Such a variable is another job's, or another step's; one of these has its own.
     drop_variables(request, &[SPACE, PARENT_PORT]);
+    if matches!(request.on_bad_exit, OnBadExit::Notify { .. }) {
+        tolerate_faults(request);
+    }
     // A task that is alone may meet those of other steps of its job.
     let is_alone = request.tasks < 2;
     if (is_alone && request.within.is_none()) || std::env::var_os(WANTED).is_some() {
@@ -151,6 +158,17 @@ pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
     })?;
     order(request, &library)?;
     Ok(None)
+}
+
+/// Has Open MPI 5 go on without ranks that fail, unless the user has chosen.
+fn tolerate_faults(request: &mut JobRequest) {
+    let variables = &mut request.launch.environment;
+    let is_set = |variable: &ByteBuf| {
+        variable.strip_prefix(TOLERANCE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    };
+    if !variables.iter().any(is_set) {
+        variables.push(format!("{TOLERANCE}=1").into_bytes().into());
+    }
 }
 
 fn drop_variables(request: &mut JobRequest, names: &[&str]) {

@@ -127,6 +127,15 @@ pub struct JobOptions {
     #[arg(long, help_heading = FAILURES)]
     pub keep_going: bool,
 
+    /// What the failure of a task means for the others.
+    ///
+    /// kill ends them, as --kill-on-bad-exit. continue goes on, as --keep-going. notify goes on, and
+    /// tells the others which rank failed: MPI libraries that tolerate faults by PMIx, and all
+    /// programs by a signal where one is named, such as notify=USR1
+    #[arg(long, value_name = "HOW", value_parser = super::nodes::on_rank_failure)]
+    #[arg(conflicts_with_all = ["kill_on_bad_exit", "keep_going"], help_heading = FAILURES)]
+    pub on_rank_failure: Option<OnBadExit>,
+
     /// What happens when a node is lost.
     #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
     #[arg(help_heading = FAILURES, help = ON_NODE_LOSS)]
@@ -203,7 +212,6 @@ pub struct JobOptions {
     pub directory: Option<OsString>,
 }
 
-/// What becomes of the other tasks when one fails.
 /// GPUs, as `--gpus` has them.
 fn gpus(text: &str) -> Result<ResourceWish, ResourceError> {
     ResourceWish::parse_devices(&format!("gpu:{text}"))
@@ -215,11 +223,12 @@ fn resources(options: &JobOptions) -> Vec<ResourceWish> {
     options.resource.iter().chain(devices).copied().collect()
 }
 
+/// What becomes of the other tasks when one fails.
 fn on_bad_exit(options: &JobOptions) -> OnBadExit {
     match (options.kill_on_bad_exit, options.keep_going) {
         (true, _) => OnBadExit::Kill,
         (false, true) => OnBadExit::Continue,
-        (false, false) => OnBadExit::default(),
+        (false, false) => options.on_rank_failure.unwrap_or_default(),
     }
 }
 

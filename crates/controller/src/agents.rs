@@ -733,6 +733,7 @@ impl Driver {
             self.apply(&Event::JobCleared { job, nodes: [node].into() });
         }
         for &launch in launched.iter().filter(|launch| held.contains(launch)) {
+            self.repeat_failed(node, launch);
             if launch.is_further() {
                 if self.core.is_step_killed(launch.key()) {
                     self.tell_node(node, ToAgent::Kill { launch });

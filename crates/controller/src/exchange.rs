@@ -13,8 +13,7 @@ use std::sync::Arc;
 use tutti_core::{Event, JobState};
 use tutti_node::link::Link;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, OnBadExit, Rank, StepId, StepKey,
-    TaskStatus,
+    ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, Rank, StepId, StepKey, TaskStatus,
 };
 use tutti_wire::branch::{Passed, ToBranch};
 use tutti_wire::code::Code;
@@ -271,7 +270,7 @@ impl Driver {
             let ends = matches!(view.state, JobState::Ending { .. });
             let gone = view.placements.iter().filter(|placed| placed.tasks_left == 0);
             let gone = gone.map(|placed| placed.node).collect();
-            let may = view.spec.on_bad_exit == OnBadExit::Continue;
+            let may = view.spec.on_bad_exit.goes_on();
             return (!may && !ends).then(|| (entry.statuses.values().any(said), gone));
         }
         let step = entry.steps.get(&key.step)?;
@@ -280,7 +279,7 @@ impl Driver {
         }
         let view = self.core.steps(key.job).find(|view| view.key == key)?;
         let gone = view.parts.iter().filter(|part| part.left == 0).map(|part| part.node).collect();
-        let may = view.spec.on_bad_exit == OnBadExit::Continue;
+        let may = view.spec.on_bad_exit.goes_on();
         (!may).then(|| (step.has_said(said), gone))
     }
 

@@ -298,6 +298,26 @@ impl Driver {
                 let (launch, ranks) = (self.launch_of(key, node), Vec::new());
                 self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
+            StepAction::RanksFailed { key, nodes, ranks } => self.name_failed(key, nodes, ranks),
+        }
+    }
+
+    /// Names failed ranks to the tasks of their step on these nodes.
+    fn name_failed(&mut self, key: StepKey, nodes: Vec<NodeId>, ranks: Vec<Rank>) {
+        let mut by_launch: BTreeMap<LaunchId, Vec<NodeId>> = BTreeMap::new();
+        for node in nodes {
+            by_launch.entry(self.launch_of(key, node)).or_default().push(node);
+        }
+        for (launch, nodes) in by_launch {
+            self.tell_nodes(nodes, ToAgent::RanksFailed { launch, ranks: ranks.clone() });
+        }
+    }
+
+    /// Names all failed ranks of a launch again to a node that is back: word of some may be lost.
+    pub(super) fn repeat_failed(&mut self, node: NodeId, launch: LaunchId) {
+        let ranks = self.core.failed_ranks(launch.key());
+        if !ranks.is_empty() {
+            self.tell_node(node, ToAgent::RanksFailed { launch, ranks });
         }
     }
 

@@ -259,6 +259,15 @@ pub enum StepAction {
         /// How.
         outcome: Outcome,
     },
+    /// Name ranks that have failed to the tasks of a step on these nodes, which go on.
+    RanksFailed {
+        /// Which step; also the first one of a job.
+        key: StepKey,
+        /// Which nodes have tasks left.
+        nodes: Vec<NodeId>,
+        /// Which ranks.
+        ranks: Vec<Rank>,
+    },
     /// Send a signal to the process groups of the root processes of a step's tasks on a node.
     Signal {
         /// Which step.

@@ -58,7 +58,7 @@ use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
 use tutti_types::ids::{
-    ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepKey,
+    ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepId, StepKey,
 };
 use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;
@@ -757,6 +757,8 @@ impl Core {
         } else if failing && !self.checkpoints.note_failing(job) {
             self.fail_after_grace(job);
         }
+        let ended = if ranks.is_empty() { &all } else { ranks };
+        self.name_ended(StepKey::first(job), ended, actions);
         let has_emptied = !emptied.is_empty();
         let freed = (all.len() + ranks.len()) as u64 * each;
         for node in emptied {

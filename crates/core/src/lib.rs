@@ -44,6 +44,7 @@ pub mod controller;
 pub mod devices;
 mod due;
 pub mod event;
+mod failed_ranks;
 pub mod forecast;
 mod forget_class;
 pub mod frame;

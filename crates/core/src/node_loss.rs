@@ -17,7 +17,7 @@ use crate::controller::Core;
 use crate::state::record::{Course, Deaths, Phase, Record, Residence};
 use alloc::vec::Vec;
 use tutti_types::constraints::{NoRespawn, OnNodeLoss};
-use tutti_types::ids::{JobId, NodeId};
+use tutti_types::ids::{JobId, NodeId, StepKey};
 use tutti_types::job::{EndReason, JobSpec};
 use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::time::ClusterTime;
@@ -124,10 +124,16 @@ impl Core {
                 let order = (EndReason::NodeLost(node), Deaths::Collateral);
                 self.kill_resident(now, job, order, actions);
             }
-            Loss::Tell(Some(signal)) if self.residence(job).is_some_and(|it| !it.ending()) => {
-                self.on_signal(job, &[], signal, actions);
+            Loss::Tell(signal) => {
+                if let Some(signal) = signal
+                    && self.residence(job).is_some_and(|it| !it.ending())
+                {
+                    self.on_signal(job, &[], signal, actions);
+                }
+                let lost = self.residence(job).map(|it| it.lost_of(node)).unwrap_or_default();
+                self.name_failed(StepKey::first(job), lost, actions);
             }
-            Loss::Tell(_) | Loss::Nothing => {}
+            Loss::Nothing => {}
         }
     }
 

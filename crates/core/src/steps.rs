@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::constraints::OnNodeLoss;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, Rank, RequestId, StepId, StepKey};
-use tutti_types::job::{EndReason, JobSpec, OnBadExit, Outcome, StepRefusal, StepSpec, TaskStatus};
+use tutti_types::job::{EndReason, JobSpec, Outcome, StepRefusal, StepSpec, TaskStatus};
 use tutti_types::limits::STEPS_PER_JOB_MAX;
 use tutti_types::refusal::TaskPlacement;
 use tutti_types::time::{ClusterTime, Nanos};
@@ -130,7 +130,7 @@ impl Core {
         run.is_some_and(|run| matches!(run.course, Course::Killed { .. }))
     }
 
-    fn step(&self, key: StepKey) -> Option<&Step> {
+    pub(crate) fn step(&self, key: StepKey) -> Option<&Step> {
         self.allocations.get(&key.job)?.steps.get(&key.step)
     }
 
@@ -196,8 +196,8 @@ impl Core {
         match self.jobs.get(&job).filter(|_| spec.spawned_by.is_some()) {
             Some(record) => {
                 let (of_job, grace) = (record.spec.on_bad_exit, record.spec.grace);
-                let goes_on = spec.on_bad_exit == OnBadExit::Continue;
-                let on_bad_exit = if goes_on { OnBadExit::Continue } else { of_job };
+                let goes_on = spec.on_bad_exit.goes_on();
+                let on_bad_exit = if goes_on { spec.on_bad_exit } else { of_job };
                 StepSpec { on_bad_exit, grace, ..spec }
             }
             None => spec,
@@ -492,6 +492,7 @@ impl Core {
             run.terminate(EndReason::TaskFailed, now, at);
             self.set_step_deadline(key, at);
         }
+        self.name_ended(key, if ranks.is_empty() { &all } else { ranks }, actions);
         self.note_idle(key.job);
         let processors = ended * u64::from(self.processors_each(key.job, &spec));
         self.give_to_steps(now, (key.job, processors), actions);

@@ -888,6 +888,9 @@ impl Keeper {
             ToKeeper::SignalRoots { launch, signal } => {
                 self.with_launch(launch, |job, _| job.signal_roots(signal));
             }
+            ToKeeper::RanksFailed { launch, ranks } => {
+                self.with_launch(launch, |job, c| job.name_failed(&ranks, c));
+            }
             ToKeeper::KeepImages { jobs } => {
                 let mut kept: BTreeSet<JobId> = jobs.into_iter().collect();
                 let here = self.jobs.iter().filter(|(_, job)| !job.is_cleared());

@@ -32,11 +32,13 @@ use tutti_linux::reap::End;
 use tutti_node::layout;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::ProcessorSet;
+use tutti_types::{ProcessorSet, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Launch, Usage};
 use tutti_wire::pmi::TaskState;
-use tutti_wire::pmix::{FENCE_PART_BYTES, FromPmix, Heard, PmixOrder, Session, ToPmix, is_space};
+use tutti_wire::pmix::{
+    FAILED_AT_ONCE, FENCE_PART_BYTES, FromPmix, Heard, PmixOrder, Session, ToPmix, is_space,
+};
 
 /// How long a PMIx server may take to be ready: a library may hang.
 const READY_NS: u64 = if cfg!(test) { 2_000_000_000 } else { 20_000_000_000 };
@@ -302,6 +304,8 @@ impl Job {
             Heard::Ready => {
                 let Some(pmix) = &mut self.pmix else { return };
                 pmix.until_ns = None;
+                let failed = pmix.session.failed();
+                self.send_failed(failed, context);
                 self.enter_hub(context);
                 let Some(pmix) = &mut self.pmix else { return };
                 if std::mem::take(&mut pmix.is_awaited) && !self.killed {
@@ -319,6 +323,25 @@ impl Job {
                 mpi.hub.fetched(step, number, data, &mut mpi.to_pmix);
             }
         }
+    }
+
+    /// Ranks have failed that the others are to know of. Each is passed on once.
+    pub(super) fn name_failed(&mut self, ranks: &[Rank], context: &Context) {
+        let Some(pmix) = &mut self.pmix else { return };
+        let new = pmix.session.fail(ranks.iter().map(|rank| rank.0));
+        if pmix.session.is_ready() {
+            self.send_failed(new, context);
+        }
+    }
+
+    fn send_failed(&mut self, ranks: Vec<u32>, context: &Context) {
+        let Some(pmix) = &mut self.pmix else { return };
+        if let Some(link) = pmix.helper.link() {
+            for ranks in ranks.chunks(FAILED_AT_ONCE) {
+                link.send(&ToPmix::RanksFailed { ranks: ranks.to_vec() });
+            }
+        }
+        self.settle_pmix(context);
     }
 
     /// A part of what this node says in a fence. It goes the way of a PMI barrier's values.

@@ -26,6 +26,15 @@ pub(crate) struct Library {
     pub(crate) setup_fork: unsafe extern "C" fn(*const Proc, *mut *mut *mut c_char) -> c_int,
     pub(crate) deregister_space: unsafe extern "C" fn(*const c_char, OpCallback, *mut c_void),
     pub(crate) fetch: unsafe extern "C" fn(*const Proc, FetchCallback, *mut c_void) -> c_int,
+    pub(crate) notify: unsafe extern "C" fn(
+        c_int,
+        *const Proc,
+        u8,
+        *const Info,
+        usize,
+        OpCallback,
+        *mut c_void,
+    ) -> c_int,
     pub(crate) error: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
@@ -65,6 +74,7 @@ impl Library {
                 setup_fork: symbol(handle, c"PMIx_server_setup_fork")?,
                 deregister_space: symbol(handle, c"PMIx_server_deregister_nspace")?,
                 fetch: symbol(handle, c"PMIx_server_dmodex_request")?,
+                notify: symbol(handle, c"PMIx_Notify_event")?,
                 error: symbol(handle, c"PMIx_Error_string")?,
             })
         }

@@ -5,9 +5,9 @@ use crate::confine::{confine, end_with_keeper};
 use crate::infos::{flag, free, list, made, number, process, rank, small, text};
 use crate::library::{Library, text_of};
 use crate::requests::Requests;
-use crate::types::{Info, Proc};
+use crate::types::{HERE, Info, Proc, WITHOUT_A_WORD};
 use anyhow::{Context as _, bail};
-use std::ffi::{CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -69,6 +69,9 @@ pub fn serve() -> anyhow::Result<()> {
             ToPmix::Gone { space } => served.deregister_space(&space),
             ToPmix::Answer { number, answer } => service.on_answer(number, answer),
             ToPmix::Fetch { number, rank } => service.on_fetch(&served.library, number, rank),
+            ToPmix::RanksFailed { ranks } => {
+                ranks.into_iter().for_each(|rank| served.name_failed(&service.space, rank));
+            }
         }
     }
     // The library's own end would wait for threads, and nothing is left for it to do.
@@ -185,6 +188,22 @@ impl Served {
         let done = wait(&self.library, begun, "register the job");
         free(infos);
         done
+    }
+
+    /// Has the library tell the tasks of this node that a rank has failed. A task that has asked for
+    /// no events gets none, and one that has ended neither.
+    fn name_failed(&self, space: &CStr, of: u32) {
+        let none = std::ptr::null_mut();
+        let proc = Proc::new(space, of);
+        let infos = [process("pmix.evproc", proc)];
+        let notify = self.library.notify;
+        // SAFETY: process and list live until the callback has come, which is waited for.
+        let begun = unsafe {
+            notify(WITHOUT_A_WORD, &proc, HERE, infos.as_ptr(), infos.len(), Some(on_ended), none)
+        };
+        // Without it the tasks see the loss at their connections, if at all.
+        let _ = wait(&self.library, begun, "tell of a failed rank");
+        free(infos.into());
     }
 
     /// Has the library forget another step.

@@ -19,6 +19,12 @@ pub(crate) const DUPLICATE: c_int = -53;
 /// Done: no callback follows.
 pub(crate) const DONE: c_int = -157;
 
+/// An event: a task has ended without a word to the others.
+pub(crate) const WITHOUT_A_WORD: c_int = -200;
+
+/// A range of events: the tasks of this server.
+pub(crate) const HERE: u8 = 2;
+
 /// Types of values.
 pub(crate) const BOOL: u16 = 1;
 pub(crate) const STRING: u16 = 3;

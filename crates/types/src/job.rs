@@ -242,6 +242,20 @@ pub enum OnBadExit {
     Kill,
     /// The others go on in any case.
     Continue,
+    /// The others go on, and learn which failed: by PMIx, and by a signal where one is named. A task
+    /// that aborts for all of them ends the job.
+    Notify {
+        /// What the others get; `None`: no signal.
+        signal: Option<u8>,
+    },
+}
+
+impl OnBadExit {
+    /// Whether the others go on when a task dies.
+    #[must_use]
+    pub const fn goes_on(self) -> bool {
+        matches!(self, Self::Continue | Self::Notify { .. })
+    }
 }
 
 /// How the processes of a class are suspended and resumed.
@@ -307,6 +321,22 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
+    /// Whether others of its job may count on it no more, and it did not end well.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        match self {
+            Self::Exited(status) => status != 0,
+            Self::Signaled(_)
+            | Self::Aborted(_)
+            | Self::NotFound
+            | Self::NotExecutable
+            | Self::OutOfMemory
+            | Self::Lost
+            | Self::Unfinalized(_) => true,
+            Self::Unknown | Self::Saved | Self::NotRestored => false,
+        }
+    }
+
     /// The task's part of the exit status of the job, as shells and MPI starters count it.
     #[must_use]
     pub const fn exit_code(self) -> u8 {

@@ -77,6 +77,13 @@ pub enum ToKeeper {
         /// The signal's number.
         signal: u8,
     },
+    /// Name ranks of a step that have failed to its tasks by their PMIx server.
+    RanksFailed {
+        /// Which step, and which launch of its job.
+        launch: LaunchId,
+        /// Which ranks; such that were named before may be among them.
+        ranks: Vec<Rank>,
+    },
     /// Answer with `Alive` at once.
     SignOfLife,
     /// Answer with `Carried`.

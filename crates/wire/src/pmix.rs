@@ -33,6 +33,9 @@ pub const PMIX_FRAME_BYTES_MAX: usize = 256 << 10;
 /// Maximum length of a part of what a fence carries. The last part may be shorter.
 pub const FENCE_PART_BYTES: usize = 48 << 10;
 
+/// Maximum number of failed ranks in a message.
+pub const FAILED_AT_ONCE: usize = 4096;
+
 /// Maximum number of variables of a task.
 pub const VARIABLES_MAX: usize = 64;
 
@@ -131,6 +134,11 @@ pub enum ToPmix {
         number: u32,
         /// The rank.
         rank: u32,
+    },
+    /// Ranks have failed, and the tasks of this node are to know.
+    RanksFailed {
+        /// Which; [`FAILED_AT_ONCE`] at most.
+        ranks: Vec<u32>,
     },
 }
 
@@ -268,6 +276,8 @@ pub struct Session {
     is_fencing: bool,
     /// Requests that wait for answers.
     asks: BTreeSet<u32>,
+    /// The ranks of the step that have failed, as far as the others are to know.
+    failed: BTreeSet<u32>,
 }
 
 impl Session {
@@ -281,7 +291,19 @@ impl Session {
             is_spread,
             is_fencing: false,
             asks: BTreeSet::new(),
+            failed: BTreeSet::new(),
         }
+    }
+
+    /// Ranks have failed. Those that were not known.
+    pub fn fail(&mut self, ranks: impl Iterator<Item = u32>) -> Vec<u32> {
+        ranks.filter(|rank| self.failed.insert(*rank)).collect()
+    }
+
+    /// The ranks that have failed.
+    #[must_use]
+    pub fn failed(&self) -> Vec<u32> {
+        self.failed.iter().copied().collect()
     }
 
     /// Whether tasks may begin.

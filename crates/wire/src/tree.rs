@@ -102,6 +102,15 @@ pub enum ToAgent {
         /// The signal's number.
         signal: u8,
     },
+    /// Name ranks of a step that have failed to its tasks, which go on ([`OnBadExit::Notify`]).
+    ///
+    /// [`OnBadExit::Notify`]: tutti_types::OnBadExit::Notify
+    RanksFailed {
+        /// Which step, and which launch of its job.
+        launch: LaunchId,
+        /// Which ranks; such that were named before may be among them.
+        ranks: Vec<Rank>,
+    },
     /// Measure what the node can do, unless a job is there. Answered by `Measured`, if at all.
     Measure,
     /// Move the memory of a job, which does not run, out or back. Answered by `Swapped`, unless

@@ -646,10 +646,13 @@ impl Residence {
 fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
     let rule = rules.on_bad_exit;
     let failed = match rule {
-        OnBadExit::Continue => None,
+        OnBadExit::Continue | OnBadExit::Notify { .. } => None,
         OnBadExit::Kill | OnBadExit::KillOnSignal => Some(EndReason::TaskFailed),
     };
     match status {
+        TaskStatus::Aborted(_) if matches!(rule, OnBadExit::Notify { .. }) => {
+            Some(EndReason::TaskFailed)
+        }
         TaskStatus::Exited(0) => None,
         TaskStatus::Exited(_) if rule == OnBadExit::Kill => failed,
         TaskStatus::Unfinalized(1..) if rule == OnBadExit::Kill => failed,
@@ -674,7 +677,7 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
 
 /// Whether the others are given the job's grace after this end, and no more.
 fn leaves_others_waiting(status: TaskStatus, rules: Rules) -> bool {
-    matches!(status, TaskStatus::Unfinalized(_)) && rules.on_bad_exit != OnBadExit::Continue
+    matches!(status, TaskStatus::Unfinalized(_)) && !rules.on_bad_exit.goes_on()
 }
 
 #[cfg(test)]

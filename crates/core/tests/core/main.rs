@@ -12,6 +12,7 @@ mod deadlines;
 mod devices;
 mod dhc;
 mod external_load;
+mod failed_ranks;
 mod forecasts;
 mod freed;
 mod in_time;

@@ -494,6 +494,10 @@ fn of_step(action: &StepAction) -> String {
         StepAction::Signal { key, node, signal } => {
             format!("job {key}, node {node}: signal {signal}")
         }
+        StepAction::RanksFailed { key, ranks, .. } => {
+            let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+            format!("job {key}: failed, and named to the others: rank {}", ranks.join(", "))
+        }
         StepAction::Kill { key, node } => format!("job {key} is killed on node {node}"),
         StepAction::Ended { key, outcome } => {
             format!("job {key} has ended: {}, exit {}", outcome.reason, outcome.exit_code)

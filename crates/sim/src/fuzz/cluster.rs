@@ -684,6 +684,7 @@ impl Cluster {
             StepAction::Accept { .. }
             | StepAction::Decline { .. }
             | StepAction::Signal { .. }
+            | StepAction::RanksFailed { .. }
             | StepAction::Terminate { .. } => {}
         }
     }

@@ -56,7 +56,8 @@ pub(crate) fn execute(args: PvmArgs) -> anyhow::Result<Exit> {
     let mut options = given[..count].to_vec();
     options.retain(|word| word != "--");
     // Tasks of a virtual machine end one by one: none takes the others with it.
-    if !args.job.kill_on_bad_exit && !args.job.keep_going {
+    let says = args.job.on_rank_failure.is_some();
+    if !args.job.kill_on_bad_exit && !args.job.keep_going && !says {
         options.push("--keep-going".into());
     }
     let program = args.command.first().map(Path::new).and_then(Path::file_name);

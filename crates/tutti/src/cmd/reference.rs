@@ -167,7 +167,8 @@ fn environment() -> String {
         "A task has the environment of its submitter, except what another launcher or an outer job set. \
          `MASTER_ADDR`, `MASTER_PORT`, `OMP_NUM_THREADS`, `PYTHONUNBUFFERED`, `TMPDIR` and the variables for `mpirun` \
          keep a value that the submitter has set. Tasks that are served by PMIx also find what its library sets \
-         (`PMIX_...`), `OMPI_MCA_schizo` and `MPIR_CVAR_PMI_VERSION`; the latter two keep a value of the submitter.",
+         (`PMIX_...`), `OMPI_MCA_schizo` and `MPIR_CVAR_PMI_VERSION`; the latter two keep a value of the submitter. `--on-rank-failure notify` sets \
+         `OMPI_MCA_mpi_ft_enable=1`, unless the submitter has.",
     ));
     page.push_str("\n| variable | meaning |\n|---|---|\n");
     for (name, meaning) in VARIABLES {

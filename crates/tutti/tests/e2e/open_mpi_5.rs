@@ -72,3 +72,24 @@ fn its_mpirun_works_inside_a_job_and_reaches_its_other_nodes() {
         assert_eq!(said.lines().filter(|it| *it == line).count(), 1, "{line}: {said}");
     }
 }
+
+#[test]
+fn ranks_go_on_without_one_that_dies() {
+    let survive = program("survive.c");
+    let run = ["run", "-n", "4", "--on-rank-failure", "notify"];
+    let instance = Instance::new().up();
+    let bed = Bed::up(2, &[]);
+    for job in [
+        instance.start(&[&run[..], &[&survive, "1"]].concat()),
+        bed.start(1, &[&run[..], &["-N", "2", &survive, "3"]].concat()),
+    ] {
+        // Without a word of its end the others would wait for ever.
+        let done = job.wait_within(PATIENCE * 3).expect(137);
+        assert!(done.text().contains("survive: 3 of 4 went on"), "{}", done.text());
+        assert!(done.err.contains("was ended by SIGKILL"), "{}", done.err);
+    }
+    // The choices exclude each other, and a wrong one is named with those that there are.
+    instance.tutti(&["run", "--on-rank-failure", "kill", "--keep-going", "true"]).expect(2);
+    let wrong = instance.tutti(&["run", "--on-rank-failure", "maybe", "true"]).expect(2);
+    assert!(wrong.err.contains("kill, continue, notify"), "{}", wrong.err);
+}

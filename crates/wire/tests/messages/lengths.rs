@@ -181,6 +181,9 @@ fn order(order: ToAgent) -> ToAgent {
         ToAgent::Refused { .. } => ToAgent::Refused { reason: text(TEXT_BYTES) },
         ToAgent::KeepImages { .. } => ToAgent::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] },
         ToAgent::SignalRoots { signal, .. } => ToAgent::SignalRoots { launch: LAUNCH, signal },
+        ToAgent::RanksFailed { .. } => {
+            ToAgent::RanksFailed { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS] }
+        }
         ToAgent::Signal { signal, .. } => {
             ToAgent::Signal { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS], signal }
         }
@@ -404,6 +407,9 @@ fn to_keeper(message: ToKeeper) -> ToKeeper {
             ToKeeper::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] }
         }
         ToKeeper::SignalRoots { signal, .. } => ToKeeper::SignalRoots { launch: LAUNCH, signal },
+        ToKeeper::RanksFailed { .. } => {
+            ToKeeper::RanksFailed { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS] }
+        }
         ToKeeper::Signal { signal, .. } => {
             ToKeeper::Signal { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS], signal }
         }

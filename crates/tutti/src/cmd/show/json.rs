@@ -1,9 +1,9 @@
 //! `tutti show --json`.
 
-use super::on_node_loss;
+use super::{on_bad_exit, on_node_loss};
 use serde::Serialize;
 use tutti_node::output_files::file_name;
-use tutti_types::{JobId, OnBadExit};
+use tutti_types::JobId;
 use tutti_wire::history::Ending;
 use tutti_wire::launch::{Stdio, Usage};
 use tutti_wire::report::{JobReport, StartReport};
@@ -56,7 +56,7 @@ struct Details<'a> {
     exclude_nodes: Option<&'a str>,
     spread: bool,
     exclusive: bool,
-    on_bad_exit: &'static str,
+    on_bad_exit: String,
     on_node_loss: String,
     no_requeue: bool,
     nice: i32,
@@ -132,11 +132,7 @@ impl<'a> Details<'a> {
             exclude_nodes: asked.exclude.as_deref(),
             spread: asked.spread,
             exclusive: asked.exclusive,
-            on_bad_exit: match asked.on_bad_exit {
-                OnBadExit::KillOnSignal => "kill-on-signal",
-                OnBadExit::Kill => "kill",
-                OnBadExit::Continue => "continue",
-            },
+            on_bad_exit: on_bad_exit(asked.on_bad_exit),
             on_node_loss: on_node_loss(asked.on_node_loss),
             no_requeue: asked.no_requeue,
             nice: details.nice,

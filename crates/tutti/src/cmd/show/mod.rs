@@ -309,6 +309,7 @@ fn asked(job: &JobReport, asked: &Asked) -> String {
         OnBadExit::KillOnSignal => None,
         OnBadExit::Kill => Some("a task that fails ends the job"),
         OnBadExit::Continue => Some("a task that fails leaves the others running"),
+        OnBadExit::Notify { .. } => Some("a task that fails is named to the others, which go on"),
     };
     words.extend(bad_exit.map(str::to_owned));
     words.push(format!("on the loss of a node: {}", on_node_loss(asked.on_node_loss)));
@@ -392,6 +393,16 @@ fn slots(job: &JobReport) -> String {
 }
 
 /// The rule in the words of `--on-node-loss`.
+fn on_bad_exit(rule: OnBadExit) -> String {
+    match rule {
+        OnBadExit::KillOnSignal => "kill-on-signal".into(),
+        OnBadExit::Kill => "kill".into(),
+        OnBadExit::Continue => "continue".into(),
+        OnBadExit::Notify { signal: None } => "notify".into(),
+        OnBadExit::Notify { signal: Some(signal) } => format!("notify={signal}"),
+    }
+}
+
 fn on_node_loss(rule: OnNodeLoss) -> String {
     match rule {
         OnNodeLoss::Kill => "kill".into(),
