@@ -129,7 +129,7 @@ pub struct JobOptions {
 
     /// What the failure of a task means for the others.
     ///
-    /// kill ends them, as --kill-on-bad-exit. continue goes on, as --keep-going. notify goes on, and
+    /// kill ends them, as --kill-on-bad-exit. continue goes on, as --keep-going. notify goes on and
     /// tells the others which rank failed: MPI libraries that tolerate faults by PMIx, and all
     /// programs by a signal where one is named, such as notify=USR1
     #[arg(long, value_name = "HOW", value_parser = super::nodes::on_rank_failure)]

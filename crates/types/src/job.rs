@@ -242,8 +242,8 @@ pub enum OnBadExit {
     Kill,
     /// The others go on in any case.
     Continue,
-    /// The others go on, and learn which failed: by PMIx, and by a signal where one is named. A task
-    /// that aborts for all of them ends the job.
+    /// The others go on, and learn which failed: by PMIx, and by a signal where one is named. A
+    /// task that aborts for all of them ends the job.
     Notify {
         /// What the others get; `None`: no signal.
         signal: Option<u8>,
