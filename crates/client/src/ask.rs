@@ -115,6 +115,19 @@ impl Asker {
     /// # Errors
     /// As those of [`ask`].
     pub fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
+        self.ask_and_ahead(request, |_| None)
+    }
+
+    /// The same. From the bytes of the answer `next` may make the question that follows: the
+    /// instance works on that while the answer is read. It must be one that changes nothing.
+    ///
+    /// # Errors
+    /// As those of [`ask`].
+    pub fn ask_and_ahead(
+        &mut self,
+        request: &Request,
+        next: impl FnOnce(&[u8]) -> Option<Request>,
+    ) -> anyhow::Result<Reply> {
         let is_sent = self.has_asked(request);
         match is_sent {
             true => self.ahead = None,
@@ -123,18 +136,25 @@ impl Asker {
         if self.link.is_none() {
             self.link = Some(connect()?);
         }
+        let mut ahead = None;
         let answer = self.link.as_mut().and_then(|link| {
             if !is_sent {
                 link.send(request);
             }
-            link.call().ok()
+            let send = |answer: &[u8]| {
+                ahead = next(answer);
+                ahead.clone()
+            };
+            link.call_and_send(send).ok()
         });
+        self.ahead = ahead;
         match answer {
             Some(Reply::Failed { code, reason }) if !Again::Unanswered.after_failure(code) => {
+                self.forget();
                 Err(coded(code, reason))
             }
             Some(Reply::Failed { .. }) | None => {
-                self.link = None;
+                (self.link, self.ahead) = (None, None);
                 ask(request)
             }
             Some(reply) => Ok(reply),
@@ -229,7 +249,11 @@ pub fn each_page_of_jobs(
     each_page(JobId(0), |from| jobs_of(page(from)?), visit)
 }
 
-fn jobs_of(reply: Reply) -> anyhow::Result<(Vec<JobReport>, Option<JobId>)> {
+/// The jobs on a page, and where the next one begins.
+///
+/// # Errors
+/// If the reply is of another kind.
+pub fn jobs_of(reply: Reply) -> anyhow::Result<(Vec<JobReport>, Option<JobId>)> {
     match reply {
         Reply::Jobs { jobs, next } => Ok((jobs, next)),
         _ => unexpected(),

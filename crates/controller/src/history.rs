@@ -5,11 +5,10 @@ use super::error::Problem;
 use super::jobs::Ended;
 use super::requests::Forbidden;
 use tracing::warn;
-use tutti_journal::{Details, EndedJob, EndedSpan};
+use tutti_journal::{EndedJob, EndedSpan, ListedJob};
 use tutti_node::codes::code_of_journal;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ClusterTime, JobId, Nanos};
-use tutti_wire::frame::encoded_len;
 use tutti_wire::history::{EndedQuery, EndedReport, Ending, JobPart};
 use tutti_wire::limits::ENDED_JOBS_BYTES_MAX;
 use tutti_wire::local::Reply;
@@ -59,7 +58,8 @@ impl Driver {
     }
 
     fn page(&mut self, uid: u32, query: &EndedQuery) -> Result<Reply, Problem> {
-        let found = self.memory.journal.ended_with_details(&span_of(query)?, PAGE_JOBS);
+        let in_full = query.part == JobPart::All;
+        let found = self.memory.journal.ended_list(&span_of(query)?, PAGE_JOBS, in_full);
         self.say_left_out();
         Ok(page_of(uid, found?, query, wall_ms()))
     }
@@ -116,29 +116,25 @@ pub(super) fn span_of(query: &EndedQuery) -> Result<EndedSpan, String> {
 }
 
 /// The answer to a user's query, of the jobs within its bounds: at most [`PAGE_JOBS`].
-pub(super) fn page_of(
-    uid: u32,
-    found: Vec<(EndedJob, Option<Details>)>,
-    query: &EndedQuery,
-    now_ms: u64,
-) -> Reply {
+pub(super) fn page_of(uid: u32, found: Vec<ListedJob>, query: &EndedQuery, now_ms: u64) -> Reply {
     let whole = found.len() == PAGE_JOBS;
     let (mut bytes, mut next, mut jobs) = (0, None, Vec::new());
-    for (ended, details) in found {
-        let end = (ended.ended_ms, ended.report.job);
-        let ending = Ending::of(ended.outcome);
+    for listed in found {
+        let end = (listed.job.ended_ms, listed.job.report.job);
+        let ending = Ending::of(listed.job.outcome);
         if query.endings.is_empty() || query.endings.contains(&ending) {
-            let details = details.filter(|_| uid == 0 || uid == ended.uid);
-            let ended = shown((ended, details), query.part, ending, now_ms);
-            bytes += encoded_len(&ended);
+            let is_own = uid == 0 || uid == listed.job.uid;
+            let part = if is_own { query.part } else { JobPart::Table };
+            // Places are stored once, and sent twice.
+            bytes += 2 * listed.stored_bytes;
             if bytes > ENDED_JOBS_BYTES_MAX && !jobs.is_empty() {
-                return Reply::Past { jobs, next };
+                return Reply::Past { next, jobs };
             }
-            jobs.push(ended);
+            jobs.push(shown(listed, part, ending, now_ms));
         }
         next = Some(end);
     }
-    Reply::Past { jobs, next: next.filter(|_| whole) }
+    Reply::Past { next: next.filter(|_| whole), jobs }
 }
 
 /// The number of a user that is named, or numbered.
@@ -165,22 +161,17 @@ pub(super) fn told(ended: &Ended) -> HistoryReport {
     }
 }
 
-/// As much of a job as was asked for. `details`: what the asker may see.
-fn shown(
-    (ended, details): (EndedJob, Option<Details>),
-    part: JobPart,
-    ending: Ending,
-    now_ms: u64,
-) -> EndedReport {
-    let EndedJob { mut report, uid, gid, accepted_ms, ended_ms, time_limit, .. } = ended;
+/// As much of a job as was asked for, and the asker may see.
+fn shown(listed: ListedJob, part: JobPart, ending: Ending, now_ms: u64) -> EndedReport {
+    let ListedJob { job, nodes, steps, details, .. } = listed;
+    let EndedJob { mut report, uid, gid, accepted_ms, ended_ms, time_limit, .. } = job;
     report.age_s = now_ms.saturating_sub(accepted_ms) / 1000;
-    let details = details.filter(|_| part > JobPart::Table);
-    let (details, steps) = details.map(|it| (it.job, it.steps)).unzip();
-    if let Some(details) = &details {
+    let has_places = part > JobPart::Table;
+    if has_places {
         let place = |share: &NodeShare| format!("{}:{}", share.node, share.processors);
-        report.placement = details.nodes.iter().map(place).collect();
+        report.placement = nodes.iter().map(place).collect();
     }
-    let details = details.filter(|_| part == JobPart::All).map(Box::new);
-    let steps = steps.unwrap_or_default();
+    let details = details.filter(|_| part == JobPart::All);
+    let steps = if has_places { steps } else { Vec::new() };
     EndedReport { job: report, uid, gid, ending, accepted_ms, ended_ms, time_limit, details, steps }
 }

@@ -19,7 +19,7 @@ use tutti_node::codes::{code_of_journal, coded};
 use tutti_node::instance::Instance;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::JobId;
-use tutti_wire::history::EndedQuery;
+use tutti_wire::history::{EndedQuery, JobPart};
 use tutti_wire::limits::USAGE_BYTES_MAX;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::JobReport;
@@ -92,7 +92,8 @@ impl Offline {
             Ok(within) => EndedSpan { since_ms: Some(since_ms), ..within },
             Err(reason) => return Ok(Problem::from(reason).failed()),
         };
-        let found = self.journal.ended_with_details(&within, PAGE_JOBS)?;
+        let in_full = query.part == JobPart::All;
+        let found = self.journal.ended_list(&within, PAGE_JOBS, in_full)?;
         Ok(page_of(nix::unistd::geteuid().as_raw(), found, query, self.now_ms))
     }
 

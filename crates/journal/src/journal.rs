@@ -3,6 +3,7 @@
 use crate::chunks::{ChunkId, Segment};
 use crate::disk::Disk;
 use crate::entry::{Details, EndedJob, Entry, Job, Keeper, encode};
+use crate::listed::{ListedJob, SeenDetails};
 use crate::replay::play;
 use crate::seal::seal;
 use crate::store::{
@@ -532,20 +533,22 @@ impl Journal {
         within: &EndedSpan,
         most: usize,
     ) -> Result<Vec<EndedJob>, JournalError> {
-        let found = ended_within(&mut *self.store, &self.path, within, most)?;
-        Ok(found.into_iter().map(|(job, _)| job).collect())
+        let found = self.ended_list(within, most, false)?;
+        Ok(found.into_iter().map(|listed| listed.job).collect())
     }
 
-    /// The same, each with what it was, unless an earlier release has stored it.
+    /// The same as lists have them. `in_full`: each with what it was to run, unless an earlier
+    /// release has stored it.
     ///
     /// # Errors
     /// If they can't be read.
-    pub fn ended_with_details(
+    pub fn ended_list(
         &mut self,
         within: &EndedSpan,
         most: usize,
-    ) -> Result<Vec<(EndedJob, Option<Details>)>, JournalError> {
-        ended_within(&mut *self.store, &self.path, within, most)
+        in_full: bool,
+    ) -> Result<Vec<ListedJob>, JournalError> {
+        listed_within(&mut *self.store, &self.path, within, most, in_full)
     }
 
     /// A job that ended.
@@ -746,15 +749,37 @@ fn expect_known(
     }
 }
 
-/// See [`Journal::ended_with_details`].
-pub(crate) fn ended_within(
+/// See [`Journal::ended_list`].
+pub(crate) fn listed_within(
     store: &mut dyn Store,
     path: &Path,
     within: &EndedSpan,
     most: usize,
-) -> Result<Vec<(EndedJob, Option<Details>)>, JournalError> {
+    in_full: bool,
+) -> Result<Vec<ListedJob>, JournalError> {
     let bodies = store.ended(within, most)?;
-    bodies.iter().map(|body| ended_and_details(path, body)).collect()
+    let listed = |body: &Vec<u8>| match in_full {
+        true => whole_job(path, body),
+        false => listed_job(path, body),
+    };
+    bodies.iter().map(listed).collect()
+}
+
+/// A job that has ended, with what it was to run.
+fn whole_job(path: &Path, body: &[u8]) -> Result<ListedJob, JournalError> {
+    let (job, details) = ended_and_details(path, body)?;
+    Ok(ListedJob::whole(job, details, body.len()))
+}
+
+/// A job that has ended, without what it was to run.
+fn listed_job(path: &Path, body: &[u8]) -> Result<ListedJob, JournalError> {
+    let seen = postcard::take_from_bytes::<EndedJob>(body).and_then(|(job, rest)| {
+        let (seen, rest) = postcard::take_from_bytes::<SeenDetails<'_>>(rest)?;
+        let steps = if rest.is_empty() { Vec::new() } else { postcard::from_bytes(rest)? };
+        Ok(seen.listed(job, steps, body.len()))
+    });
+    // One without details, or that has an error to report.
+    seen.or_else(|_| whole_job(path, body))
 }
 
 /// See [`Journal::ended_job`].

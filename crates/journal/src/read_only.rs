@@ -2,8 +2,9 @@
 
 use crate::entry::{Details, EndedJob};
 use crate::journal::{
-    bad_job, check, decode_state, details_of, ended_of, ended_within, used_within,
+    bad_job, check, decode_state, details_of, ended_of, listed_within, used_within,
 };
+use crate::listed::ListedJob;
 use crate::replay::play;
 use crate::store::{EndedSpan, Store};
 use crate::{JournalError, SqliteStore};
@@ -57,20 +58,21 @@ impl ReadOnly {
         within: &EndedSpan,
         most: usize,
     ) -> Result<Vec<EndedJob>, JournalError> {
-        let found = self.ended_with_details(within, most)?;
-        Ok(found.into_iter().map(|(job, _)| job).collect())
+        let found = self.ended_list(within, most, false)?;
+        Ok(found.into_iter().map(|listed| listed.job).collect())
     }
 
-    /// The same, each with what it was; see [`crate::Journal::ended_with_details`].
+    /// The same as lists have them; see [`crate::Journal::ended_list`].
     ///
     /// # Errors
     /// If they can't be read.
-    pub fn ended_with_details(
+    pub fn ended_list(
         &mut self,
         within: &EndedSpan,
         most: usize,
-    ) -> Result<Vec<(EndedJob, Option<Details>)>, JournalError> {
-        ended_within(&mut self.store, &self.path, within, most)
+        in_full: bool,
+    ) -> Result<Vec<ListedJob>, JournalError> {
+        listed_within(&mut self.store, &self.path, within, most, in_full)
     }
 
     /// A job that ended.

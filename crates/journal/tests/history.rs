@@ -3,11 +3,11 @@
 
 use std::path::Path;
 use tutti_core::Core;
-use tutti_journal::{Details, EndedJob, EndedSpan, Journal};
+use tutti_journal::{Details, EndedJob, EndedSpan, Journal, ListedJob};
 use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Outcome, Params, default_classes};
-use tutti_wire::launch::{OpenMode, Stdio};
+use tutti_wire::launch::{InputTo, OpenMode, Stdio};
 use tutti_wire::report::JobReport;
-use tutti_wire::show::{Asked, JobDetails, NodeShare, StateChange, StepReport};
+use tutti_wire::show::{Asked, CheckpointReport, JobDetails, NodeShare, StateChange, StepReport};
 
 fn open(path: &Path) -> Journal {
     Journal::open(path, blank).unwrap().0
@@ -154,6 +154,51 @@ fn details_of_a_job_are_kept_behind_its_row_and_lists_have_its_queue_and_slots()
         Some((ended.report.job.0, details))
     };
     assert_eq!([1, 2, 3].map(&mut found), [Some((1, Some(details()))), Some((2, None)), None,]);
+}
+
+#[test]
+fn a_list_without_details_is_the_full_one_but_for_these() {
+    let bytes = |text: &str| Some(text.as_bytes().to_vec().into());
+    let files = |input, error| Stdio::Files {
+        input,
+        output: b"out".to_vec().into(),
+        error,
+        mode: OpenMode::Truncate,
+    };
+    let checkpoint = CheckpointReport {
+        signal: 10,
+        only_shell: true,
+        grace_ms: 5,
+        exit_code: Some(3),
+        every_ms: Some(7),
+        resumes: 1,
+        last: Some("saved".into()),
+        why: None,
+    };
+    let ways = [
+        Stdio::FrontEnd { input: InputTo::All },
+        files(bytes("in"), bytes("error")),
+        files(None, None),
+        Stdio::Kept,
+    ];
+    let place = tempfile::tempdir().unwrap();
+    let mut journal = open(&place.path().join("journal.db"));
+    for (number, stdio) in ways.into_iter().enumerate() {
+        let mut kept = details();
+        kept.job.stdio = stdio;
+        kept.job.checkpoint = (number % 2 == 0).then(|| checkpoint.clone());
+        kept.job.after = vec!["7:ok".into(); number];
+        journal.note_end(&ended(number as u64 + 1, 1000, 100, ""), Some(&kept));
+    }
+    journal.note_end(&ended(9, 1000, 100, ""), None);
+    journal.store(&blank());
+    let mut list = |in_full| journal.ended_list(&EndedSpan::default(), 9, in_full).unwrap();
+    let (full, short) = (list(true), list(false));
+    assert_eq!(full.iter().filter(|it| it.details.is_some()).count(), 4);
+    let without: Vec<ListedJob> =
+        full.into_iter().map(|it| ListedJob { details: None, ..it }).collect();
+    assert_eq!(short, without);
+    assert!(short.iter().any(|it| !it.nodes.is_empty() && !it.steps.is_empty()));
 }
 
 fn numbers(jobs: &[EndedJob]) -> Vec<u64> {

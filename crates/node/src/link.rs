@@ -174,6 +174,39 @@ impl Link {
         result
     }
 
+    /// As [`Link::call`]. From the bytes of the message `next` may make another one to send, which
+    /// goes out before this one is read: so the peer works on it meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`Link::call`].
+    pub fn call_and_send<M: DeserializeOwned, N: Serialize>(
+        &mut self,
+        next: impl FnOnce(&[u8]) -> Option<N>,
+    ) -> Result<M, LinkError> {
+        self.stream.set_nonblocking(false)?;
+        let result = self.call_and_send_blocking(next);
+        self.stream.set_nonblocking(true)?;
+        result
+    }
+
+    fn call_and_send_blocking<M: DeserializeOwned, N: Serialize>(
+        &mut self,
+        next: impl FnOnce(&[u8]) -> Option<N>,
+    ) -> Result<M, LinkError> {
+        self.send_all()?;
+        while !(self.take_greeting()? && self.input.has_frame()) {
+            self.receive_some()?;
+        }
+        let payload = self.input.next_frame()?.unwrap_or_default();
+        self.taken += (size_of::<u32>() + payload.len()) as u64;
+        if let Some(message) = next(payload) {
+            let mut bytes = Vec::new();
+            frame::encode(&message, &mut bytes)?;
+            self.stream.write_all(&bytes)?;
+        }
+        Ok(frame::decode(payload)?)
+    }
+
     /// The socket, for a caller that goes on with it otherwise, and the bytes that were read from
     /// it beyond the messages that were taken.
     #[must_use]
@@ -228,10 +261,16 @@ impl<S: Transport> Link<S> {
     }
 
     fn receive_some(&mut self) -> Result<(), LinkError> {
-        match self.stream.read(self.input.room(self.read_size)) {
+        let room = self.input.room(self.read_size);
+        let size = room.len();
+        match self.stream.read(room) {
             Ok(0) => Err(LinkError::Closed),
             Ok(count) => {
                 self.input.filled(count);
+                if count == size {
+                    // A peer that fills the room sends in bulk.
+                    self.read_size = READ_SIZE_BULK;
+                }
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
@@ -731,5 +770,20 @@ mod tests {
     fn a_verb_with_a_request_that_no_frame_holds_fails() {
         let (mut own, _theirs) = after_a_long_message(Role::Client);
         assert!(matches!(own.flush(), Err(LinkError::TooLong(_))));
+    }
+
+    #[test]
+    fn a_message_is_sent_before_the_one_that_names_it_is_read() {
+        let (own, theirs) = UnixStream::pair().expect("two ends");
+        let (mut own, mut theirs) =
+            (Link::new(own).expect("a socket"), Link::new(theirs).expect("a socket"));
+        theirs.greet(Role::Server);
+        theirs.send(&(5_u8, "unread".to_owned()));
+        theirs.flush().expect("the connection is of use");
+        own.greet(Role::Client);
+        // Text is wanted as a number: the answer can't be read, and what it names is asked for.
+        let read = own.call_and_send::<(u8, u64), _>(|bytes| bytes.first().copied());
+        assert!(matches!(read, Err(LinkError::Decode(_))), "{read:?}");
+        assert_eq!(theirs.call::<u8>().expect("a message"), 5);
     }
 }

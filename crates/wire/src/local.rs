@@ -512,6 +512,18 @@ pub struct Setting {
     pub value: String,
 }
 
+impl Reply {
+    /// Where a page of ended jobs ends, from the bytes of a reply that is one: a client may ask for
+    /// the next page before it reads this one.
+    #[must_use]
+    pub fn next_of_past(message: &[u8]) -> Option<PageEnd> {
+        // The number of the kind of reply; the two fields of an empty page have a byte each.
+        let empty = postcard::to_allocvec(&Self::Past { next: None, jobs: Vec::new() }).ok()?;
+        let behind_kind = message.strip_prefix(empty.get(..empty.len().checked_sub(2)?)?)?;
+        postcard::take_from_bytes::<Option<PageEnd>>(behind_kind).ok()?.0
+    }
+}
+
 impl Request {
     /// Whether it only asks, so that it may be sent again to the next controller.
     #[must_use]
@@ -786,10 +798,10 @@ pub enum Reply {
     History(Box<HistoryReport>),
     /// Jobs that have ended, latest first.
     Past {
+        /// Where the page ends, if others may follow. First, for [`Reply::next_of_past`].
+        next: Option<PageEnd>,
         /// The jobs; there may be none on a page that is not the last.
         jobs: Vec<EndedReport>,
-        /// Where the page ends, if others may follow.
-        next: Option<PageEnd>,
     },
     /// What the processors of nodes were used for, earliest first. Others may follow behind the
     /// last one, unless there is none.
@@ -950,4 +962,27 @@ pub struct BrokenPromise {
     pub promised_s: u64,
     /// Within how many seconds it is to start now; nothing: that is not promised.
     pub now_s: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_known_from_the_beginning_of_a_reply() {
+        let past = |next| postcard::to_allocvec(&Reply::Past { next, jobs: Vec::new() }).unwrap();
+        let end = (u64::MAX, JobId(70_000));
+        let (last, mut page) = (past(None), past(Some(end)));
+        assert_eq!(Reply::next_of_past(&last), None);
+        assert_eq!(Reply::next_of_past(&page), Some(end));
+        page.truncate(page.len() - 1);
+        page.extend_from_slice(&[9, 9, 9]);
+        assert_eq!(Reply::next_of_past(&page), Some(end));
+        for other in [Reply::Done, Reply::Jobs { jobs: Vec::new(), next: Some(JobId(7)) }] {
+            assert_eq!(Reply::next_of_past(&postcard::to_allocvec(&other).unwrap()), None);
+        }
+        for cut in 0..last.len() {
+            assert_eq!(Reply::next_of_past(&last[..cut]), None);
+        }
+    }
 }

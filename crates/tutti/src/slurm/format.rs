@@ -117,22 +117,31 @@ pub(super) fn names<F>(
     Ok(pieces)
 }
 
-/// Fills in a format; `value` gives each field's text.
-pub(super) fn line<F>(pieces: &[Piece<F>], value: impl Fn(&F) -> String) -> String {
-    let mut line = String::new();
+/// Fills in a format, behind what `table` has; `value` gives each field's text.
+pub(super) fn fill<'a, F, T: Into<Cow<'a, str>>>(
+    table: &mut String,
+    pieces: &[Piece<F>],
+    value: impl Fn(&F) -> T,
+) {
     for piece in pieces {
         match piece {
-            Piece::Text(text) => line.push_str(text),
+            Piece::Text(text) => table.push_str(text),
             Piece::Field { field, width, to_the_right } => {
-                let value = value(field);
+                let value = value(field).into();
                 let text = plain(&value);
                 match width {
-                    Some(width) => push_fitted(&mut line, &text, *width, *to_the_right),
-                    None => line.push_str(&text),
+                    Some(width) => push_fitted(table, &text, *width, *to_the_right),
+                    None => table.push_str(&text),
                 }
             }
         }
     }
+}
+
+/// A format, filled in; `value` gives each field's text.
+pub(super) fn line<F>(pieces: &[Piece<F>], value: impl Fn(&F) -> String) -> String {
+    let mut line = String::new();
+    fill(&mut line, pieces, value);
     line
 }
 
@@ -146,16 +155,28 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 
 /// Adds a text in a column: cut, or filled up with blanks.
 pub(super) fn push_fitted(line: &mut String, text: &str, width: usize, to_the_right: bool) {
-    let end = text.char_indices().nth(width).map_or(text.len(), |(at, _)| at);
-    let cut = &text[..end];
-    let blanks = width - if cut.is_ascii() { cut.len() } else { cut.chars().count() };
-    let blanks = std::iter::repeat_n(' ', blanks);
+    let (cut, blanks) = match text.is_ascii() {
+        true => (&text[..width.min(text.len())], width.saturating_sub(text.len())),
+        false => {
+            let end = text.char_indices().nth(width).map_or(text.len(), |(at, _)| at);
+            (&text[..end], width - text[..end].chars().count())
+        }
+    };
     if to_the_right {
-        line.extend(blanks);
+        push_blanks(line, blanks);
         line.push_str(cut);
     } else {
         line.push_str(cut);
-        line.extend(blanks);
+        push_blanks(line, blanks);
+    }
+}
+
+fn push_blanks(line: &mut String, mut count: usize) {
+    const BLANKS: &str = "                                ";
+    while count > 0 {
+        let some = count.min(BLANKS.len());
+        line.push_str(&BLANKS[..some]);
+        count -= some;
     }
 }
 

@@ -4,14 +4,15 @@ use crate::cmd::job_range::{Found, find_elements};
 use crate::cmd::{ask_journal, ask_of_the_past};
 use nix::unistd::User;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_client::ask::{Asker, all_pages, ask, ask_each, pages_of_jobs, unexpected};
+use std::sync::{Mutex, PoisonError};
+use tutti_client::ask::{Asker, all_pages, ask, ask_each, jobs_of, unexpected};
 use tutti_node::codes::code_of;
 use tutti_node::platform::time::wall_ms;
 use tutti_types::{ArraySpec, Indices, JobId};
 use tutti_wire::code::Code;
 use tutti_wire::history::{EndedQuery, EndedReport, Ending, JobPart};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{ElementsReport, JobReport};
+use tutti_wire::report::{ArrayReport, ElementsReport, JobReport};
 use tutti_wire::show::{JobDetails, ShowReport, StepReport};
 
 /// A state in Slurm's words.
@@ -152,7 +153,8 @@ pub(super) fn states(items: &[String]) -> Result<Option<Vec<State>>, String> {
 /// A job, with what tables of Slurm's show.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    pub(super) report: JobReport,
+    /// Apart: a list is sorted by moving jobs, and a report is large.
+    pub(super) report: Box<JobReport>,
     pub(super) state: State,
     pub(super) submitted_ms: u64,
     pub(super) started_ms: Option<u64>,
@@ -295,6 +297,9 @@ impl Job {
 
     /// As Slurm shows it: `7`, `7_3`, `7_[10-99%10]`.
     pub(super) fn shown_id(&self) -> String {
+        if let Some(ArrayReport { job, index: Some(index), .. }) = self.report.array {
+            return format!("{job}_{index}");
+        }
         match self.array() {
             Some((array, index)) if self.has_waiting_elements() => format!("{array}_[{index}]"),
             Some((array, index)) => format!("{array}_{index}"),
@@ -309,7 +314,7 @@ impl Job {
             .then(|| submitted_ms.saturating_add(report.waited_ms).min(now_ms));
         let uid = uid_of(&report.user);
         Self {
-            report,
+            report: Box::new(report),
             state,
             submitted_ms,
             started_ms,
@@ -335,7 +340,7 @@ impl Job {
             started_ms,
             ended_ms: Some(it.ended_ms),
             uid: Some(it.uid),
-            report: it.job,
+            report: Box::new(it.job),
             details: it.details,
             steps: it.steps,
             part,
@@ -353,7 +358,7 @@ impl Job {
             started_ms: show.started_ms,
             ended_ms: show.ended_ms,
             uid: uid_of(&show.job.user),
-            report: show.job,
+            report: Box::new(show.job),
             details: show.details,
             steps: show.steps,
             part: JobPart::All,
@@ -486,9 +491,17 @@ impl Job {
     }
 }
 
+/// The number of a user. Each name is looked up once: that reads a file, or asks a server.
 fn uid_of(user: &str) -> Option<u32> {
+    static KNOWN: Mutex<BTreeMap<String, Option<u32>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(uid) = known.get(user) {
+        return *uid;
+    }
     let found = User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
-    found.or_else(|| user.parse().ok())
+    let uid = found.or_else(|| user.parse().ok());
+    known.insert(user.to_owned(), uid);
+    uid
 }
 
 /// How long squeue shows jobs that have ended, in seconds.
@@ -503,49 +516,61 @@ pub(super) fn listed(
     user: Option<&str>,
     part: JobPart,
 ) -> anyhow::Result<Vec<Job>> {
-    let live = pages_of_jobs(|from| ask(&Request::Jobs { ended: false, from }));
-    let live = match live {
+    let mut asker = Asker::default();
+    let now = wall_ms();
+    let live = all_pages(JobId(0), |from| {
+        let (page, next) = jobs_of(asker.ask(&Request::Jobs { ended: false, from })?)?;
+        if let Some(from) = next {
+            asker.ask_ahead(Request::Jobs { ended: false, from });
+        }
+        let lives = |report: &JobReport| {
+            report.exit_code.is_none() && user.is_none_or(|user| report.user == user)
+        };
+        let page = page.into_iter().filter(lives).map(|report| Job::live(report, now));
+        Ok((page.collect(), next))
+    });
+    let mut live = match live {
         Err(error) if super::has_no_instance(&error) => Vec::new(),
         live => live?,
     };
     // Later: a job that ended in between is among those that ended.
     let mut all = match since_ms {
-        Some(since_ms) => ended(since_ms, user, part)?,
-        None => Vec::new(),
+        Some(since_ms) => ended(&mut asker, since_ms, user, part)?,
+        None => return Ok(live),
     };
-    let has_ended: BTreeSet<JobId> = match live.is_empty() {
-        true => BTreeSet::new(),
-        false => all.iter().map(|job| job.id()).collect(),
-    };
-    let now = wall_ms();
-    let lives = |report: &JobReport| {
-        report.exit_code.is_none()
-            && !has_ended.contains(&report.job)
-            && user.is_none_or(|user| report.user == user)
-    };
-    let live = live.into_iter().filter(lives).map(|report| Box::new(Job::live(report, now)));
+    if !live.is_empty() {
+        let has_ended: BTreeSet<JobId> = all.iter().map(Job::id).collect();
+        live.retain(|job| !has_ended.contains(&job.id()));
+    }
     all.extend(live);
-    // They are large: pointers to them are sorted.
-    all.sort_by_key(|job| job.id());
-    Ok(all.into_iter().map(|job| *job).collect())
+    all.sort_by_key(Job::id);
+    Ok(all)
 }
 
-#[expect(clippy::vec_box, reason = "they are large: pointers to them are sorted")]
-fn ended(since_ms: u64, user: Option<&str>, part: JobPart) -> anyhow::Result<Vec<Box<Job>>> {
+fn ended(
+    asker: &mut Asker,
+    since_ms: u64,
+    user: Option<&str>,
+    part: JobPart,
+) -> anyhow::Result<Vec<Job>> {
     let name = user.map(str::to_owned);
     let mut query =
         EndedQuery { user: name, since_ms: Some(since_ms), part, ..EndedQuery::default() };
     let mut all = Vec::new();
-    let mut asker = Asker::default();
     loop {
         let question = Request::Past(query.clone());
-        let answer = match asker.ask(&question).or_else(|error| ask_journal(&question, error)) {
+        let behind = |page: &[u8]| {
+            let after = Some(Reply::next_of_past(page)?);
+            Some(Request::Past(EndedQuery { after, ..query.clone() }))
+        };
+        let answer = asker.ask_and_ahead(&question, behind);
+        let answer = match answer.or_else(|error| ask_journal(&question, error)) {
             Err(error) if super::has_no_instance(&error) => return Ok(all),
             answer => answer?,
         };
-        let Reply::Past { jobs, next } = answer else { return unexpected() };
-        all.extend(jobs.into_iter().map(|it| Box::new(Job::ended(it, part))));
+        let Reply::Past { next, jobs } = answer else { return unexpected() };
         query.after = next;
+        all.extend(jobs.into_iter().map(|it| Job::ended(it, part)));
         if next.is_none() {
             return Ok(all);
         }

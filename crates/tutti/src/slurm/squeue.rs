@@ -7,6 +7,7 @@ use super::json;
 use super::options::{Known, Line, Order, flag, perhaps, read, value};
 use super::steps::{self, NamedStep, Step};
 use super::{print_version, wrong};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use tutti_client::output::{print, print_json};
 use tutti_node::platform::time::wall_ms;
@@ -239,6 +240,10 @@ fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::R
     } else {
         print(&table(&jobs, columns, !line.has("noheader")))?;
     }
+    if !line.has("iterate") {
+        // This process ends; see `sacct`.
+        std::mem::forget(jobs);
+    }
     Ok(0)
 }
 
@@ -296,12 +301,12 @@ fn list_steps(named: &[NamedStep], mut line: Line) -> anyhow::Result<u8> {
     let jobs = steps::with_steps(jobs)?;
     let mut text = String::new();
     if !line.has("noheader") {
-        text.push_str(&format::line(&columns, |column| column.2.to_owned()));
+        format::fill(&mut text, &columns, |column| column.2);
         text.push('\n');
     }
     let all = jobs.iter().flat_map(steps::running);
     for step in all.filter(|step| named.is_empty() || named.iter().any(|it| it.has(step))) {
-        text.push_str(&format::line(&columns, |column| step_cell(&step, column.1[0])));
+        format::fill(&mut text, &columns, |column| step_cell(&step, column.1[0]));
         text.push('\n');
     }
     print(&text)?;
@@ -333,7 +338,7 @@ fn step_cell(step: &Step<'_>, column: &str) -> String {
         "numtasks" => step.tasks().to_string(),
         "numcpus" => step.processors().to_string(),
         "stepstate" => step.state().words().0.into(),
-        of_job => cell(step.job, of_job),
+        of_job => cell(step.job, of_job).into_owned(),
     }
 }
 
@@ -497,7 +502,12 @@ fn sort(jobs: &mut [Job], by: Option<&str>) {
                 'C' => (job.report.processors.into(), String::new()),
                 _ => {
                     let column = COLUMNS.iter().find(|(it, ..)| *it == Some(letter));
-                    (0, column.map_or(String::new(), |(_, names, _)| cell(job, names[0])))
+                    (
+                        0,
+                        column.map_or(String::new(), |(_, names, _)| {
+                            cell(job, names[0]).into_owned()
+                        }),
+                    )
                 }
             }
         };
@@ -527,72 +537,74 @@ fn part_of(columns: &[Piece<Column>], json: bool) -> JobPart {
 fn table(jobs: &[Job], columns: &[Piece<Column>], header: bool) -> String {
     let mut text = String::new();
     if header {
-        text.push_str(&format::line(columns, |column| column.2.to_owned()));
+        format::fill(&mut text, columns, |column| column.2);
         text.push('\n');
     }
     for job in jobs {
-        text.push_str(&format::line(columns, |column| cell(job, column.1[0])));
+        format::fill(&mut text, columns, |column| cell(job, column.1[0]));
         text.push('\n');
     }
     text
 }
 
-fn cell(job: &Job, column: &str) -> String {
+fn cell<'a>(job: &'a Job, column: &str) -> Cow<'a, str> {
     let report = &job.report;
     let nodes = || format_host_list(job.nodes());
-    let at = |ms: Option<u64>| ms.map_or_else(|| "N/A".into(), moment);
+    let at = |ms: Option<u64>| ms.map_or_else(|| "N/A".to_owned(), moment);
     match column {
-        "jobid" => job.shown_id(),
-        "jobidraw" => job.id().to_string(),
-        "arrayjobid" => job.array().map_or_else(|| job.id(), |(array, _)| array).to_string(),
+        "jobid" => job.shown_id().into(),
+        "jobidraw" => job.id().to_string().into(),
+        "arrayjobid" => job.array().map_or_else(|| job.id(), |(array, _)| array).to_string().into(),
         "arraytaskid" | "mintmpdisk" | "priority" => match column {
-            "arraytaskid" => job.array().map_or_else(|| "N/A".into(), |(_, task)| task),
+            "arraytaskid" => job.array().map_or_else(|| "N/A".into(), |(_, task)| task.into()),
             "priority" => "1".into(),
             _ => "0".into(),
         },
         "prioritynormal" => "0.00000000023283".into(),
         "partition" => job.partition().into(),
-        "name" => report.name.clone(),
-        "username" => report.user.clone(),
-        "userid" => job.uid.map_or_else(|| report.user.clone(), |uid| uid.to_string()),
-        "groupname" | "groupid" => group(job, column == "groupname"),
+        "name" => report.name.as_str().into(),
+        "username" => report.user.as_str().into(),
+        "userid" => {
+            job.uid.map_or_else(|| report.user.as_str().into(), |uid| uid.to_string().into())
+        }
+        "groupname" | "groupid" => group(job, column == "groupname").into(),
         "statecompact" => job.state.words().1.into(),
         "state" => job.state.words().0.into(),
-        "timeused" => duration_short(job.elapsed_s()),
+        "timeused" => duration_short(job.elapsed_s()).into(),
         "timelimit" => {
-            report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration_short(ms / 1000))
+            report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration_short(ms / 1000).into())
         }
         "timeleft" => {
-            report.time_left_ms.map_or("UNLIMITED".into(), |ms| duration_short(ms / 1000))
+            report.time_left_ms.map_or("UNLIMITED".into(), |ms| duration_short(ms / 1000).into())
         }
-        "numnodes" => job.node_count().to_string(),
-        "numcpus" => report.processors.to_string(),
-        "numtasks" => report.slots.unwrap_or(report.tasks).to_string(),
+        "numnodes" => job.node_count().to_string().into(),
+        "numcpus" => report.processors.to_string().into(),
+        "numtasks" => report.slots.unwrap_or(report.tasks).to_string().into(),
         "reasonlist" => match nodes() {
             nodes if nodes.is_empty() || job.is_listed_by_reason() => {
-                format!("({})", job.reason())
+                format!("({})", job.reason()).into()
             }
-            nodes => nodes,
+            nodes => nodes.into(),
         },
-        "nodelist" => nodes(),
+        "nodelist" => nodes().into(),
         "reason" => job.reason().into(),
-        "batchhost" => job.nodes().first().map_or("n/a".into(), |node| (*node).to_owned()),
-        "starttime" => at(job.started_ms),
-        "endtime" => at(job.ended_ms.or_else(|| job.expected_end_ms())),
-        "submittime" => moment(job.submitted_ms),
+        "batchhost" => job.nodes().first().map_or("n/a".into(), |node| (*node).to_owned().into()),
+        "starttime" => at(job.started_ms).into(),
+        "endtime" => at(job.ended_ms.or_else(|| job.expected_end_ms())).into(),
+        "submittime" => moment(job.submitted_ms).into(),
         "account" => ACCOUNT.into(),
         "qos" => QOS.into(),
         "oversubscribe" => "FORCE".into(),
         "contiguous" => "0".into(),
         "sockets" | "cores" | "threads" => "*".into(),
         "sct" => "*:*:*".into(),
-        "exit_code" => report.exit_code.unwrap_or(0).to_string(),
-        "cluster" => tutti_client::slurm::cluster_name(),
+        "exit_code" => report.exit_code.unwrap_or(0).to_string().into(),
+        "cluster" => tutti_client::slurm::cluster_name().into(),
         "corespec" | "tres-per-node" => "N/A".into(),
-        "licenses" => super::or_null(report.resources.join(",")),
-        "tres-alloc" => format!("cpu={},node={}", report.processors, job.node_count()),
+        "licenses" => super::or_null(report.resources.join(",")).into(),
+        "tres-alloc" => format!("cpu={},node={}", report.processors, job.node_count()).into(),
         _ => match &job.details {
-            Some(details) => detail(job, details, column),
+            Some(details) => detail(job, details, column).into(),
             None => "(null)".into(),
         },
     }
