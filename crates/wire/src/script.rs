@@ -118,6 +118,9 @@ pub enum LineProblem {
     /// The line is not UTF-8.
     #[error("not UTF-8 text")]
     NotUtf8,
+    /// The line has a zero byte, which nothing that is given to a process can have.
+    #[error("has a zero byte in it")]
+    ZeroByte,
     /// The line ends as on Windows; shells reject that.
     #[error("ends in a carriage return; save the script with Unix line ends (dos2unix)")]
     CarriageReturn,
@@ -431,6 +434,9 @@ pub fn interpreter(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// # Errors
 /// If a quote is not closed, or a backslash ends the line.
 pub fn split_words(text: &str) -> Result<Vec<String>, LineProblem> {
+    if text.contains('\0') {
+        return Err(LineProblem::ZeroByte);
+    }
     let mut words = Vec::new();
     // `None` between words: '' is a word, nothing is not.
     let mut word: Option<String> = None;
@@ -653,6 +659,9 @@ mod tests {
         check("#!/bin/sh\necho\nprintf 'a\r\n'\n", "");
         let not_utf8 = Problem { line: 1, problem: LineProblem::NotUtf8 };
         assert_eq!(parse(b"#TUTTI \xff").unwrap().problems, [not_utf8]);
+        for line in ["#TUTTI -J a\0b", "#SBATCH -J 'a\0'", "#SBATCH -n 1 # \0"] {
+            check(&format!("#!/bin/sh\n{line}\n"), "line 2: has a zero byte in it\n");
+        }
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(crate) fn what_is_wrong(error: &Error, verb: &str) -> String {
         }
         ErrorKind::UnknownArgument => unknown_argument(error, verb),
         ErrorKind::MissingRequiredArgument => {
-            format!("{verb} needs {}", named(error))
+            let instead = if verb == "cancel" { ", or --me, --user or --all" } else { "" };
+            format!("{verb} needs {}{instead}", named(error))
         }
         ErrorKind::ArgumentConflict => {
             let with = context(error, ContextKind::PriorArg);
@@ -185,6 +186,7 @@ mod tests {
         check("tutti run --max-processes 4194305 true", "the most is 4194304");
         check("tutti run --max-processes 99999999999999999999 true", "the most is");
         check("tutti run", "run needs COMMAND\n");
+        check("tutti cancel --state queued", "cancel needs TARGET, or --me, --user or --all\n");
         check("tutti run --lable x", "run has no option --lable; did you mean --label?");
         check("tutti run --raw --label x", "--raw can't go with --label");
         check("tutti run -n x true", "--tasks: 'x' is no count");

@@ -314,6 +314,7 @@ fn translate_one(
         Flag(ours) => Ok(vec![ours.into()]),
         Same(ours) => Ok(pair(ours, value.to_owned())),
         Meaning::Count(ours, note) => match parse_count(value) {
+            Ok(0) => Err(bad_unit(option, UnitError::NotACount { text: shown(value) })),
             Ok(count) => {
                 note(&mut reading.memory, count);
                 Ok(pair(ours, value.to_owned()))
