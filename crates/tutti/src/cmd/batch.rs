@@ -8,10 +8,10 @@ use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use tutti_client::{FILE_LETTERS, job_request};
+use tutti_client::{FILE_LETTERS, job_request, outer_job};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
-use tutti_types::FirstStep;
+use tutti_types::{FirstStep, JobId};
 use tutti_wire::code::Code;
 use tutti_wire::local::JobRequest;
 
@@ -82,7 +82,7 @@ pub(crate) fn batch_request(
 ) -> anyhow::Result<JobRequest> {
     match argv.first_mut() {
         Some(first) if !is_stdin(Path::new(&*first)) && first != "-" => {
-            *first = std::path::absolute(&*first)?.into_os_string();
+            *first = std::path::absolute(original(Path::new(&*first)))?.into_os_string();
         }
         Some(first) => *first = WITHOUT_FILE.into(),
         None => argv.push(WITHOUT_FILE.into()),
@@ -96,6 +96,15 @@ pub(crate) fn batch_request(
     }
     request.first = FirstStep::Once;
     Ok(request)
+}
+
+/// The file that a script is a copy of, where a job submits its own script by `$0`; of any other
+/// script, its own path.
+fn original(script: &Path) -> PathBuf {
+    let is_copy =
+        |job: JobId| script.is_absolute() && script.ends_with(format!("jobs/job-{job}/script"));
+    let copied = std::env::var_os("TUTTI_SCRIPT").filter(|_| outer_job().is_some_and(is_copy));
+    copied.map_or_else(|| script.to_owned(), PathBuf::from)
 }
 
 /// A script of one line.

@@ -41,6 +41,19 @@ fn a_batch_script_runs_once_and_its_job_has_all_processors_that_it_asked_for() {
 }
 
 #[test]
+fn a_script_that_submits_itself_keeps_its_path_and_its_name() {
+    let instance = Instance::new().up();
+    let again = "[ -e again ] || { touch again; tutti batch \"$0\"; }\n";
+    let text = format!("#!/bin/sh\n#TUTTI -o out-%j\necho $TUTTI_SCRIPT; {again}");
+    instance.script("job.sh", &text);
+    instance.shell("tutti batch --wait job.sh").expect(0);
+    instance.tutti(&["wait", "2"]).expect(0);
+    let path = format!("{}\n", instance.work.join("job.sh").display());
+    assert_eq!(read(&instance, "out-2"), path);
+    assert_eq!(instance.job(2)["name"], "job.sh");
+}
+
+#[test]
 fn a_batch_script_comes_from_standard_input_or_is_a_line() {
     let instance = Instance::new().up();
     let line = "printf '#!/bin/sh\\n#TUTTI -n 2\\necho $TUTTI_SLOTS\\n' | tutti batch -o in -";
