@@ -41,6 +41,7 @@ use crate::pidfd::for_each_listed;
 use crate::procfile::read_text;
 use crate::{Error, Result};
 use cgroup_v1::Top;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -497,6 +498,11 @@ fn make_directory(path: &Path) -> Result<()> {
 
 /// Names of the directories in `path`; none if it has vanished.
 fn subdirectories(path: &Path) -> Result<Vec<PathBuf>> {
+    subdirectories_if(path, |_| true)
+}
+
+/// Those with such names.
+fn subdirectories_if(path: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -504,7 +510,7 @@ fn subdirectories(path: &Path) -> Result<Vec<PathBuf>> {
     };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        if is_wanted(&entry.file_name()) && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.push(entry.path());
         }
     }

@@ -16,6 +16,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const OWN: &str = "/proc/thread-self/ns/ipc";
 
+/// The most namespaces that are made ahead. Each takes some memory of the kernel.
+const AHEAD_MAX: usize = 4;
+
 /// Makes namespaces, on a thread of its own: the caller stays where it is, and need not wait for
 /// one that was ordered ahead.
 ///
@@ -33,6 +36,8 @@ struct Workshop {
     made: Receiver<Result<OwnedFd>>,
     /// Those that are not taken yet.
     ordered: usize,
+    /// How many were taken since some were last made ahead.
+    taken: usize,
 }
 
 impl Maker {
@@ -58,12 +63,12 @@ impl Maker {
         made
     }
 
-    /// Has one made for the next launch that wants it, if one was ever wanted and none is there.
+    /// Has some made for the next launches, if one was ever wanted: as many as were taken since the
+    /// last call, up to [`AHEAD_MAX`]. So short jobs that come many at a time do not wait for them.
     pub fn make_ahead(&mut self) {
-        if let Some(workshop) = &mut self.workshop
-            && workshop.ordered == 0
-        {
-            workshop.order();
+        if let Some(workshop) = &mut self.workshop {
+            let wanted = std::mem::take(&mut workshop.taken).clamp(1, AHEAD_MAX);
+            (workshop.ordered..wanted).for_each(|_| workshop.order());
         }
     }
 }
@@ -81,7 +86,7 @@ impl Workshop {
             }
         };
         thread.spawn(work).map_err(Error::file("start a thread for", Path::new(OWN)))?;
-        Ok(Self { orders, made, ordered: 0 })
+        Ok(Self { orders, made, ordered: 0, taken: 0 })
     }
 
     fn order(&mut self) {
@@ -95,6 +100,7 @@ impl Workshop {
             self.order();
         }
         self.ordered -= 1;
+        self.taken += 1;
         self.made.recv().unwrap_or_else(|_| {
             Err(Error::Call { call: "unshare", source: ErrorKind::BrokenPipe.into() })
         })
@@ -137,6 +143,9 @@ mod tests {
         maker.make_ahead();
         maker.make_ahead();
         let (second, third) = (maker.take().unwrap(), maker.take().unwrap());
+        (0..20).for_each(|_| drop(maker.take().unwrap()));
+        maker.make_ahead();
+        assert_eq!(maker.workshop.as_ref().unwrap().ordered, AHEAD_MAX);
         let names =
             [&one, &second, &third].map(|fd| name(&format!("/proc/self/fd/{}", fd.as_raw_fd())));
         assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);

@@ -17,11 +17,12 @@
 
 use super::hierarchy::Mounts;
 use super::unit::{CONTROLLERS, Unit, is_systemd_here};
-use super::{keyed, make_directory, remove_tree, subdirectories};
+use super::{keyed, make_directory, remove_tree, subdirectories, subdirectories_if};
 use crate::procfile::read_text;
 use crate::{Error, Result, xattr};
 use std::ffi::CStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -416,12 +417,8 @@ pub(super) fn below_by_points(companion: &Path) -> Result<Vec<PathBuf>> {
     let (Some(base), Some(name)) = (companion.parent(), companion.file_name()) else {
         return Ok(Vec::new());
     };
-    let prefix = format!("{}.", name.to_string_lossy());
-    let mut found = subdirectories(base)?;
-    found.retain(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
-    });
-    Ok(found)
+    let prefix = [name.as_bytes(), b"."].concat();
+    subdirectories_if(base, |name| name.as_bytes().starts_with(&prefix))
 }
 
 /// What the first of these files that is there counts by that name, here and below.
