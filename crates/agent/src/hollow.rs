@@ -286,6 +286,10 @@ impl Agent {
                 let own = shares.first();
                 self.ranks = own.map(|(_, share)| Ranks::begin(launch.id(), share, tree, met));
             }
+            ToAgent::Kill { launch } | ToAgent::Terminate { launch } => match self.ranks.take() {
+                Some(ranks) if ranks.is_of(launch) => ranks.die(&mut self.tree),
+                others => self.ranks = others,
+            },
             _ => {}
         }
     }

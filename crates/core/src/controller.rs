@@ -58,7 +58,7 @@ use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
 use tutti_types::class::{ClassSpec, Classes};
 use tutti_types::ids::{
-    ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepId, StepKey,
+    ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepKey,
 };
 use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
 use tutti_types::limits::JOBS_MAX;

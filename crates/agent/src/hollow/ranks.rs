@@ -86,6 +86,30 @@ impl Ranks {
         own
     }
 
+    /// Whether they are of this launch.
+    pub(super) fn is_of(&self, launch: LaunchId) -> bool {
+        self.launch == launch
+    }
+
+    /// They are killed.
+    pub(super) fn die(self, tree: &mut Tree) {
+        self.end(TaskStatus::Signaled(9), tree);
+    }
+
+    fn end(&self, status: TaskStatus, tree: &mut Tree) {
+        let (launch, usage) = (self.launch, Usage::default());
+        for &rank in &self.ranks {
+            tree.report(FromAgent::TaskEnded {
+                launch,
+                rank,
+                status,
+                detail: String::new(),
+                usage,
+            });
+        }
+        tree.report(FromAgent::Cleared { launch, usage });
+    }
+
     fn enter(&self, tree: &mut Tree) {
         let card = |rank: &Rank| {
             let key = format!("card-{rank}-{}", self.round).into_bytes();
@@ -114,12 +138,7 @@ impl Ranks {
         if let Some([up, down]) = tree.passages_with_head() {
             met.at_head.add(up, down);
         }
-        let (launch, usage) = (self.launch, Usage::default());
-        for &rank in &self.ranks {
-            let (status, detail) = (TaskStatus::Exited(0), String::new());
-            tree.report(FromAgent::TaskEnded { launch, rank, status, detail, usage });
-        }
-        tree.report(FromAgent::Cleared { launch, usage });
+        self.end(TaskStatus::Exited(0), tree);
         true
     }
 }
