@@ -249,7 +249,13 @@ impl Agent {
     fn on_heard(&mut self, heard: Vec<Heard>, shared: &Shared) {
         for heard in heard {
             match heard {
-                Heard::Taken => self.tree.join(self.join.clone()),
+                Heard::Taken => {
+                    let mut join = self.join.clone();
+                    if let (FromAgent::Join(join), Some(ranks)) = (&mut join, &self.ranks) {
+                        join.held.push(ranks.launch());
+                    }
+                    self.tree.join(join);
+                }
                 Heard::AskAnother => self.connect_at_ns = Some(0),
                 Heard::ParentLost(_) => {
                     let wait_ns = if self.tree.has_another_way() { 0 } else { RETRY_NS };
@@ -272,6 +278,10 @@ impl Agent {
             ToAgent::Welcome { settings, .. } => {
                 self.tree.take_settings(&settings);
                 shared.joined.fetch_add(1, Ordering::Relaxed);
+                if let Some(ranks) = &self.ranks {
+                    // What they have said may be lost.
+                    ranks.say_again(&mut self.tree);
+                }
             }
             ToAgent::Settings(settings) => self.tree.take_settings(&settings),
             ToAgent::Ask { query, question } => {
@@ -287,7 +297,7 @@ impl Agent {
                 self.ranks = own.map(|(_, share)| Ranks::begin(launch.id(), share, tree, met));
             }
             ToAgent::Kill { launch } | ToAgent::Terminate { launch } => match self.ranks.take() {
-                Some(ranks) if ranks.is_of(launch) => ranks.die(&mut self.tree),
+                Some(ranks) if ranks.launch() == launch => ranks.die(&mut self.tree),
                 others => self.ranks = others,
             },
             _ => {}

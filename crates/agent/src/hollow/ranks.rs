@@ -77,18 +77,25 @@ impl Ranks {
     /// Those of a launch: they begin, and enter the first barrier.
     pub(super) fn begin(launch: LaunchId, share: &Share, tree: &mut Tree, met: &Met) -> Self {
         let ranks: Vec<Rank> = share.tasks.iter().map(|task| task.rank).collect();
-        for &rank in &ranks {
-            tree.report(FromAgent::TaskStarted { launch, rank, root: 1 });
-        }
         met.note(monotonic_ns());
         let own = Self { launch, ranks, round: 0 };
-        own.enter(tree);
+        own.say_again(tree);
         own
     }
 
-    /// Whether they are of this launch.
-    pub(super) fn is_of(&self, launch: LaunchId) -> bool {
-        self.launch == launch
+    /// Which launch they are of.
+    pub(super) fn launch(&self) -> LaunchId {
+        self.launch
+    }
+
+    /// Says that they run, and what they store before the barrier that they wait in. Also again, to a
+    /// parent or a controller that may not have heard it.
+    pub(super) fn say_again(&self, tree: &mut Tree) {
+        let launch = self.launch;
+        for &rank in &self.ranks {
+            tree.report(FromAgent::TaskStarted { launch, rank, root: 1 });
+        }
+        self.enter(tree);
     }
 
     /// They are killed.
