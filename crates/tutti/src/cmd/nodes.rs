@@ -1,6 +1,6 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
-mod clients;
+pub(super) mod clients;
 mod devices;
 mod timetable;
 

@@ -341,3 +341,13 @@ fn a_client_machine_that_is_cut_off_loses_its_front_ends_and_comes_back() {
     open_again(&bed);
     ask(&bed, &["run", "-w", "n2", "true"]).expect(0);
 }
+
+#[test]
+fn an_upgrade_of_all_machines_names_those_that_it_leaves_out() {
+    let bed = bed_with_desk();
+    let program = bed.audit.program.to_str().unwrap().to_owned();
+    let done = bed.tutti(1, &["upgrade", "--all", &program]).expect(0).text();
+    let last =
+        format!("not upgraded, client machines: desk; run `tutti upgrade {program}` on each");
+    assert_eq!(done.lines().last(), Some(last.as_str()), "{done}");
+}

@@ -43,7 +43,8 @@ pub(super) fn print_below() -> anyhow::Result<()> {
     print_table(&table(&clients))
 }
 
-fn clients() -> anyhow::Result<Vec<ClientReport>> {
+/// All of them.
+pub(in super::super) fn clients() -> anyhow::Result<Vec<ClientReport>> {
     all_pages(0, |from| match ask(&Request::Clients { from })? {
         Reply::Clients { clients, next } => Ok((clients, next)),
         _ => unexpected(),

@@ -5,6 +5,7 @@
 //! passed by, so the same words go on where a failure has stopped them.
 
 use super::super::cluster::membership_of_head;
+use super::super::nodes::clients::clients;
 use super::upgrade;
 use crate::supervise::what_it_speaks;
 use anyhow::ensure;
@@ -52,6 +53,18 @@ pub(super) fn execute(instance: &Instance, program: &Path) -> anyhow::Result<Exi
                 return Err(coded(code_of(&error), reason));
             }
         }
+    }
+    print_clients(program)
+}
+
+/// Client machines upgrade by themselves: the cluster has no way to give them orders.
+fn print_clients(program: &Path) -> anyhow::Result<Exit> {
+    let names: Vec<String> = clients()?.into_iter().map(|it| it.name).collect();
+    if !names.is_empty() {
+        let (names, program) = (names.join(", "), program.display());
+        print(&format!(
+            "not upgraded, client machines: {names}; run `tutti upgrade {program}` on each\n"
+        ))?;
     }
     Ok(Exit::OK)
 }
