@@ -12,6 +12,7 @@ extern crate tutti_node;
 mod replay;
 mod setting_word;
 mod sim;
+mod timed;
 mod turns;
 
 pub use replay::{ReplayArgs, execute as execute_replay};

@@ -21,7 +21,7 @@ use crate::outside::Outside;
 use crate::pace::Pace;
 use crate::site::Site;
 use crate::slots::SlotBySlot;
-use crate::timed::{self, ChangeAtTimes, Timed};
+use crate::timed::{ChangeAtTimes, TimedChanges, timed_events};
 use crate::uneven::Uneven;
 use tutti_core::{Action, Core, Event, JobState, SubmitOptions, WaitReason, check};
 use tutti_types::{
@@ -193,7 +193,7 @@ impl Settings {
             .chain(self.periods.iter().map(event))
             .chain(self.bank.iter().map(allowance))
             .chain(self.site.events())
-            .chain(timed::events(&self.timed))
+            .chain(timed_events(&self.timed, 0))
     }
 }
 
@@ -214,7 +214,7 @@ struct Simulation<'a, P, O> {
     wake: ClusterTime,
     /// How many moments of the calendar were told.
     told: usize,
-    timed: Timed,
+    timed: TimedChanges,
     /// When anything but the time changed.
     busy: ClusterTime,
     submitted: u64,
@@ -250,7 +250,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             now: ClusterTime::default(),
             wake: ClusterTime::NEVER,
             told: 0,
-            timed: Timed::default(),
+            timed: TimedChanges::default(),
             busy: ClusterTime::default(),
             submitted: 0,
             started: 0,

@@ -54,5 +54,5 @@ pub use policy::{POLICIES, set_policy};
 pub use site::{NotAllowed, Site, SiteQueue};
 pub use sketch::Sketch;
 pub use summary::{Fairness, Figures, GroupBy, Measure, REASONS_MAX, Results, Summary, TAU_S};
-pub use timed::ChangeAtTimes;
+pub use timed::{ChangeAtTimes, TimedChanges, timed_events};
 pub use workload::{Deadlines, Estimates, Field, MapRule, MapTo, Missing, Workload};

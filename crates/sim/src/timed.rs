@@ -1,7 +1,7 @@
 //! Changes at times (`tutti at`), in a simulation. Their moments are known from the start.
 
 use tutti_core::{DueChange, Event, Moment, settings_after};
-use tutti_types::{ClusterTime, Settings, TimedChange, When};
+use tutti_types::{ClusterTime, Nanos, Settings, TimedChange, When};
 
 /// A change, and when it happens.
 #[derive(Clone, Debug)]
@@ -35,6 +35,13 @@ impl ChangeAtTimes {
         Ok(Self { when, change, moments })
     }
 
+    /// The same, where time begins so much later.
+    #[must_use]
+    pub fn later_by(mut self, time: Nanos) -> Self {
+        self.moments.iter_mut().for_each(|moment| moment.at = moment.at + time);
+        self
+    }
+
     /// Its moments, by simulated time.
     pub fn moments(&self) -> impl Iterator<Item = ClusterTime> + '_ {
         self.moments.iter().map(|moment| moment.at)
@@ -43,37 +50,46 @@ impl ChangeAtTimes {
 
 /// How many moments of each change have passed.
 #[derive(Debug, Default)]
-pub(crate) struct Timed {
+pub struct TimedChanges {
     passed: Vec<usize>,
+    /// What the numbers of changes begin behind.
+    behind: u32,
 }
 
 /// The number of a change, from its place.
-fn number(place: usize) -> u32 {
-    u32::try_from(place + 1).unwrap_or(u32::MAX)
+fn number(place: usize, behind: u32) -> u32 {
+    u32::try_from(place + 1).unwrap_or(u32::MAX).saturating_add(behind)
 }
 
-/// What tells a core of all changes.
-pub(crate) fn events(changes: &[ChangeAtTimes]) -> impl Iterator<Item = Event> + '_ {
-    changes.iter().enumerate().map(|(place, it)| Event::SetTimed {
-        number: number(place),
+/// What tells a core of all changes, which have numbers from the one behind `behind`.
+pub fn timed_events(changes: &[ChangeAtTimes], behind: u32) -> impl Iterator<Item = Event> + '_ {
+    changes.iter().enumerate().map(move |(place, it)| Event::SetTimed {
+        number: number(place, behind),
         entry: Some((it.when, it.change.clone(), it.moments.first().copied())),
     })
 }
 
-impl Timed {
+impl TimedChanges {
+    /// None has passed; they have numbers from the one behind `behind`.
+    #[must_use]
+    pub const fn numbered_behind(behind: u32) -> Self {
+        Self { passed: Vec::new(), behind }
+    }
+
     /// The first moment of a change that has not passed.
     fn next_of(&self, place: usize, change: &ChangeAtTimes) -> Option<Moment> {
         change.moments.get(self.passed.get(place).copied().unwrap_or(0)).copied()
     }
 
     /// When the next change happens; never, if none does.
-    pub(crate) fn next(&self, changes: &[ChangeAtTimes]) -> ClusterTime {
+    #[must_use]
+    pub fn next(&self, changes: &[ChangeAtTimes]) -> ClusterTime {
         let nexts = changes.iter().enumerate().filter_map(|(at, it)| self.next_of(at, it));
         nexts.map(|moment| moment.at).min().unwrap_or(ClusterTime::NEVER)
     }
 
     /// What happens now, if anything does.
-    pub(crate) fn due(&mut self, changes: &[ChangeAtTimes], now: ClusterTime) -> Option<Event> {
+    pub fn due(&mut self, changes: &[ChangeAtTimes], now: ClusterTime) -> Option<Event> {
         self.passed.resize(changes.len(), 0);
         let mut due = Vec::new();
         for (place, change) in changes.iter().enumerate() {
@@ -82,7 +98,11 @@ impl Timed {
             };
             self.passed[place] += 1;
             let next = self.next_of(place, change);
-            due.push(DueChange { number: number(place), unix_ms: moment.unix_ms, next });
+            due.push(DueChange {
+                number: number(place, self.behind),
+                unix_ms: moment.unix_ms,
+                next,
+            });
         }
         (!due.is_empty()).then_some(Event::TimedDue { due })
     }

@@ -30,6 +30,7 @@ Examples:
   tutti replay --list               show each entry and the actions it caused
   tutti replay --what-if policy=space:easy quantum=1s
   tutti replay --what-if class.interactive.rows=0 weight.ada=3
+  tutti replay --at 'mon-fri 08:00 params rows=2' --at 'fri 18:00 nodes n1 out'
   tutti replay --timeline t.json    what was decided, for ui.perfetto.dev";
 
 /// What `tutti replay` can be told.
@@ -51,6 +52,11 @@ pub struct ReplayArgs {
     /// queue.NAME.LIMIT, weight.USER, bank.USER, resource.NAME (all =VALUE)
     #[arg(long, value_name = "NAME=VALUE", num_args = 1.., conflicts_with = "list")]
     what_if: Vec<String>,
+
+    /// Compare with changes at times of the week, as `tutti at` makes them, such as "mon-fri 08:00
+    /// params rows=2" or "fri 18:00 nodes n1 out ahead=2h"
+    #[arg(long, value_name = "TIME CHANGE", conflicts_with = "list")]
+    at: Vec<String>,
 
     /// Compare with the settings of a site's file, as `tutti params --file` prints them
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
@@ -91,8 +97,8 @@ pub fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
         None => own_journal()?,
     };
     let timeline = args.timeline.as_deref().map(TurnsFile::create).transpose()?;
-    if !args.what_if.is_empty() || !args.site.is_empty() {
-        let words = (args.what_if.as_slice(), args.site.as_slice());
+    if !args.what_if.is_empty() || !args.site.is_empty() || !args.at.is_empty() {
+        let words = (args.what_if.as_slice(), args.site.as_slice(), args.at.as_slice());
         return what_if::execute(&path, words, args.until, (timeline, args.json));
     }
     if let Some(file) = timeline {

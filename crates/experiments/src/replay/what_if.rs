@@ -3,8 +3,10 @@
 use super::turns::Turns;
 use super::world::{Fate, Known, Otherwise, Was, World};
 use crate::setting_word::{SettingWord, parse};
+use crate::timed::{Beginning, changes};
 use crate::turns::TurnsFile;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_client::site_file::{Part, Source};
@@ -13,8 +15,12 @@ use tutti_core::{Core, Event};
 use tutti_journal::{Entry, Past};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
-use tutti_types::{ClusterTime, JobId, Nanos, Params, Settings, default_classes};
+use tutti_sim::ChangeAtTimes;
+use tutti_types::{
+    ClusterTime, JobId, Nanos, NodeId, NodeSetName, Params, Settings, default_classes,
+};
 use tutti_wire::code::Code;
+use tutti_wire::host_list::{HostItem, parse_host_list};
 use tutti_wire::local::{Section, Setting};
 use tutti_wire::units::format_duration_short;
 
@@ -80,16 +86,17 @@ struct Report {
 /// If a parameter can't be set so, or the journal can't be read.
 pub(super) fn execute(
     path: &Path,
-    (words, site): (&[String], &[String]),
+    (words, site, at): (&[String], &[String], &[String]),
     until: Option<u64>,
     (timeline, json): (Option<TurnsFile>, bool),
 ) -> anyhow::Result<Exit> {
-    let otherwise = otherwise(words, site)?;
+    let mut otherwise = otherwise(words, site)?;
     let past = Past::read(path, || Core::new(Params::default(), default_classes()))?;
     let wanted =
         past.entries.into_iter().filter(|(number, _)| until.is_none_or(|it| *number <= it));
     let entries: Vec<Entry> = wanted.map(|(_, entry)| entry).collect();
     check_names(&otherwise.settings, &past.core, &entries)?;
+    otherwise.timed = timed(at, &past.core, &entries)?;
     let was = Was::of(&past.core, &entries);
     let mut world = World::new(&past.core, &was, &otherwise);
     world.turns = timeline.is_some().then(|| Turns::of(&past.core));
@@ -110,7 +117,7 @@ pub(super) fn execute(
         .collect();
     let report = Report {
         journal: path.display().to_string(),
-        what_if: words.iter().chain(site).cloned().collect(),
+        what_if: words.iter().chain(site).chain(at).cloned().collect(),
         from_stored_state: past.from_stored,
         entries: entries.len(),
         compared: both.len(),
@@ -152,6 +159,60 @@ fn otherwise(words: &[String], files: &[String]) -> anyhow::Result<Otherwise> {
         })?;
     }
     Ok(otherwise)
+}
+
+/// Changes at times. By which hour the journal begins, it says itself.
+fn timed(texts: &[String], start: &Core, entries: &[Entry]) -> anyhow::Result<Vec<ChangeAtTimes>> {
+    const WEEK: Nanos = Nanos::from_secs(7 * 24 * 3600);
+    let begin = entries.first().map_or_else(|| start.now(), |entry| entry.at);
+    let beginning = || {
+        let told = entries.iter().find_map(|entry| match entry.event {
+            // Counted back to the beginning.
+            Event::Calendar { week } => Some(week.0 + WEEK.0 - entry.at.since(begin).0 % WEEK.0),
+            _ => None,
+        });
+        let week = start.week(begin).map(|week| week.0).or(told);
+        let week = week.ok_or_else(|| {
+            let reason = "the journal does not say which hour it was".to_owned();
+            coded(Code::BadValue, reason)
+        })?;
+        Ok(Beginning::in_week(Nanos(week % WEEK.0)))
+    };
+    let mut nodes: BTreeMap<String, NodeId> =
+        start.nodes().map(|node| (node.spec.name.clone(), node.id)).collect();
+    let mut sets = start.node_sets().clone();
+    for Entry { event, .. } in entries {
+        match event {
+            Event::NodeJoined { node, spec } => drop(nodes.insert(spec.name.clone(), *node)),
+            Event::SetNodeSet { name, nodes } => drop(sets.insert(name.clone(), nodes.clone())),
+            _ => {}
+        }
+    }
+    let named = |list: &str| {
+        let mut found = BTreeSet::new();
+        for item in parse_host_list(list).map_err(|error| error.to_string())? {
+            match item {
+                HostItem::Set(name) => {
+                    let set = sets.get(&NodeSetName::new(&name));
+                    let set =
+                        set.ok_or_else(|| format!("the journal has no set of nodes {name}"))?;
+                    found.extend(set.iter().copied());
+                }
+                HostItem::Names(names) => {
+                    for name in names {
+                        let node = nodes.get(&name);
+                        let node = node.ok_or_else(|| format!("the journal has no node {name}"))?;
+                        found.insert(*node);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    };
+    let changes = changes(texts, (start.settings(), &named), beginning);
+    let changes = changes.map_err(|error| coded(Code::BadValue, error.to_string()))?;
+    // They count from nothing there.
+    Ok(changes.into_iter().map(|it| it.later_by(begin.since(ClusterTime(0)))).collect())
 }
 
 /// Whether the journal has the classes and queues that words name: else they change nothing.

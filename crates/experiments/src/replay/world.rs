@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tutti_controller::Site;
 use tutti_core::{Action, Core, Event, JobState};
 use tutti_journal::Entry;
+use tutti_sim::{ChangeAtTimes, TimedChanges, timed_events};
 use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Rank, TaskStatus};
 use tutti_wire::local::Setting;
 
@@ -170,6 +171,8 @@ pub(super) struct Otherwise {
     pub(super) settings: Vec<Setting>,
     /// Weights and counted resources.
     pub(super) events: Vec<Event>,
+    /// What changes at times.
+    pub(super) timed: Vec<ChangeAtTimes>,
 }
 
 impl Otherwise {
@@ -207,10 +210,15 @@ pub(super) struct World<'a> {
     /// When nothing will be left of jobs whose tasks have ended.
     clearing: BTreeMap<JobId, ClusterTime>,
     submits: usize,
+    /// Which changes at times have happened.
+    timed: TimedChanges,
     pub(super) fates: BTreeMap<JobId, Fate>,
     /// Which job runs when on which processor, if that is to be recorded.
     pub(super) turns: Option<Turns>,
 }
+
+/// The journal's own changes at times have lower numbers.
+const NUMBERED_BEHIND: u32 = 1 << 24;
 
 /// Steps after the last entry before it is said that no end is near, for jobs that no user ends.
 const STEPS_AFTER: usize = 1_000_000;
@@ -234,6 +242,7 @@ impl<'a> World<'a> {
             there: same,
             clearing: BTreeMap::new(),
             submits: 0,
+            timed: TimedChanges::numbered_behind(NUMBERED_BEHIND),
             turns: None,
         }
     }
@@ -247,6 +256,9 @@ impl<'a> World<'a> {
         for event in &self.otherwise.events {
             self.apply(begin, event);
         }
+        for event in timed_events(&self.otherwise.timed, NUMBERED_BEHIND) {
+            self.apply(begin, &event);
+        }
         for Entry { at, event, .. } in entries {
             if is_submit(event) && self.was_declined() {
                 // It ran nowhere, so it is not known what it needs.
@@ -254,9 +266,7 @@ impl<'a> World<'a> {
                 continue;
             }
             let Some(event) = self.as_here(event) else { continue };
-            while let Some(next) = self.next_inside().filter(|next| next <= at) {
-                self.inside(next);
-            }
+            while self.step(*at) {}
             let submits = is_submit(&event);
             for event in self.set_otherwise(*at, Some(&event)) {
                 self.apply(*at, &event);
@@ -264,9 +274,25 @@ impl<'a> World<'a> {
             self.submits += usize::from(submits);
         }
         for _ in 0..STEPS_AFTER {
-            let Some(next) = self.next_inside().filter(|_| self.waits_for_some()) else { break };
-            self.inside(next);
+            if !(self.waits_for_some() && self.step(ClusterTime::NEVER)) {
+                break;
+            }
         }
+    }
+
+    /// Does what comes next, if it does until then. Whether anything was done.
+    fn step(&mut self, until: ClusterTime) -> bool {
+        let inside = self.next_inside().unwrap_or(ClusterTime::NEVER);
+        let timed = self.timed.next(&self.otherwise.timed);
+        let next = inside.min(timed);
+        if next > until || next == ClusterTime::NEVER {
+            return false;
+        }
+        match self.timed.due(&self.otherwise.timed, inside.min(next)) {
+            Some(event) => self.apply(next.max(self.core.now()), &event),
+            None => self.inside(next),
+        }
+        true
     }
 
     /// What sets what an event of the journal sets, but for what is otherwise here; other events

@@ -10,7 +10,7 @@ mod fuzz;
 mod making;
 mod mapping;
 mod model;
-mod nodes;
+pub(crate) mod nodes;
 mod options;
 mod parts;
 mod passed_over;
@@ -22,7 +22,6 @@ mod settings;
 mod source;
 mod t3d;
 mod table;
-mod timed;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};

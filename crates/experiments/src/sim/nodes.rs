@@ -6,13 +6,13 @@ use tutti_types::NodeId;
 use tutti_wire::host_list::{HostItem, parse_host_list};
 
 /// Nodes by their names: those of `--hosts`, or node0 and so on.
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     by_name: BTreeMap<String, NodeId>,
     count: u32,
 }
 
 impl Nodes {
-    pub(super) fn of(machine: Machine, hosts: &[Host]) -> Self {
+    pub(crate) fn of(machine: Machine, hosts: &[Host]) -> Self {
         let named = (0..).map(NodeId).zip(hosts).map(|(id, host)| (host.name.clone(), id));
         Self { by_name: named.collect(), count: machine.nodes() }
     }
@@ -21,7 +21,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Names the node that there is not.
-    pub(super) fn named(&self, list: &str) -> Result<BTreeSet<NodeId>, String> {
+    pub(crate) fn named(&self, list: &str) -> Result<BTreeSet<NodeId>, String> {
         let mut nodes = BTreeSet::new();
         for item in parse_host_list(list).map_err(|error| error.to_string())? {
             match item {

@@ -10,7 +10,7 @@ use super::program::{SimulatedPolicy, is_program, part_of};
 use super::progress::Progress;
 use super::settings::Scheduler;
 use super::source::Origin;
-use super::timed::changes;
+use crate::timed::changes;
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -111,8 +111,9 @@ impl<'a> Setup<'a> {
         };
         let site = site(&scheduler, &nodes)?;
         let bank = scheduler.site.allowances().collect();
+        let named = |list: &str| nodes.named(list);
         let timed =
-            changes(&options.at, (&scheduler.site.settings, &nodes), || origin.beginning(options))?;
+            changes(&options.at, (&scheduler.site.settings, &named), || origin.beginning(options))?;
         let tutti_types::Settings { params, classes: class_rules, periods } =
             scheduler.site.settings;
         let settings = Settings {

@@ -5,7 +5,7 @@ use super::model::Model;
 use super::options::Options;
 use super::passed_over::PassedOver;
 use super::progress::{Counted, Progress};
-use super::timed::Beginning;
+use crate::timed::Beginning;
 use anyhow::{Context, anyhow, bail};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -20,7 +20,6 @@ use tutti_trace::{
 use tutti_types::{ClusterTime, Nanos};
 
 /// A Monday at midnight, in seconds since 1970: for workloads that know no date.
-const A_MONDAY_S: u64 = 1_704_067_200;
 
 /// What is simulated.
 #[derive(Clone, Debug)]
@@ -160,11 +159,7 @@ impl Origin {
             }
         }
         let week = self.calendar(options)?.first().map_or(Nanos::ZERO, |&(_, week)| week);
-        Ok(Beginning {
-            unix_s: A_MONDAY_S + week.0 / Nanos::from_secs(1).0,
-            zone: "UTC".into(),
-            has_date: false,
-        })
+        Ok(Beginning::in_week(week))
     }
 
     /// Opens it. `processors` is the machine's size, which models are made for.

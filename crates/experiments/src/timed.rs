@@ -1,11 +1,11 @@
-//! `tutti sim --at`: changes at times, as `tutti at` takes them.
+//! `--at` of `tutti sim` and `tutti replay`: changes at times, as `tutti at` takes them.
 
-use super::nodes::Nodes;
 use anyhow::{anyhow, bail};
+use std::collections::BTreeSet;
 use tutti_node::timed::moments_in;
 use tutti_sim::ChangeAtTimes;
 use tutti_types::{
-    ClassName, ClusterTime, NamedNodes, Nanos, Overrides, Settings, TimedChange, When,
+    ClassName, ClusterTime, NamedNodes, Nanos, NodeId, Overrides, Settings, TimedChange, When,
 };
 use tutti_wire::parameter::{override_param, override_rule};
 use tutti_wire::units::parse_duration;
@@ -17,24 +17,38 @@ const MOMENTS_MAX: usize = 3660;
 const CHANGES: &str = "write TIME params NAME=VALUE, TIME nodes LIST out, or TIME nodes LIST \
      in, such as \"fri 18:00 nodes node[0-3] out\"";
 
+/// Finds the nodes of a list.
+pub(crate) type Named<'a> = &'a dyn Fn(&str) -> Result<BTreeSet<NodeId>, String>;
+
+/// A Monday, in seconds since 1970.
+const A_MONDAY_S: u64 = 1_704_067_200;
+
 /// When a workload begins, by people's clocks.
 #[derive(Clone, Debug)]
-pub(super) struct Beginning {
+pub(crate) struct Beginning {
     /// In seconds since 1970.
-    pub(super) unix_s: u64,
+    pub(crate) unix_s: u64,
     /// The time zone.
-    pub(super) zone: String,
+    pub(crate) zone: String,
     /// Whether the date is the workload's, and not only the day of the week.
-    pub(super) has_date: bool,
+    pub(crate) has_date: bool,
+}
+
+impl Beginning {
+    /// At some time of a week since Monday 00:00.
+    pub(crate) fn in_week(week: Nanos) -> Self {
+        let unix_s = A_MONDAY_S + week.0 / Nanos::from_secs(1).0;
+        Self { unix_s, zone: "UTC".into(), has_date: false }
+    }
 }
 
 /// Reads changes; when the workload begins is asked only if there are any.
 ///
 /// # Errors
 /// What is wrong, and what would be right.
-pub(super) fn changes(
+pub(crate) fn changes(
     texts: &[String],
-    (settings, nodes): (&Settings, &Nodes),
+    (settings, nodes): (&Settings, Named<'_>),
     beginning: impl FnOnce() -> anyhow::Result<Beginning>,
 ) -> anyhow::Result<Vec<ChangeAtTimes>> {
     if texts.is_empty() {
@@ -50,7 +64,7 @@ pub(super) fn changes(
 
 fn change(
     text: &str,
-    (settings, nodes): (&Settings, &Nodes),
+    (settings, nodes): (&Settings, Named<'_>),
     beginning: &Beginning,
 ) -> anyhow::Result<ChangeAtTimes> {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -73,7 +87,7 @@ fn change(
             TimedChange::Out { nodes: named(list, nodes)?, ahead }
         }
         ["nodes", list, "in"] => TimedChange::In { nodes: named(list, nodes)? },
-        ["release", ..] => bail!("no job of a simulation is held; {CHANGES}"),
+        ["release", ..] => bail!("jobs can't be released here; {CHANGES}"),
         _ => bail!(CHANGES),
     };
     let began_ms = beginning.unix_s.saturating_mul(1000);
@@ -106,8 +120,8 @@ fn set(values: &[&str]) -> anyhow::Result<TimedChange> {
     Ok(TimedChange::Set(overrides))
 }
 
-fn named(list: &str, nodes: &Nodes) -> anyhow::Result<NamedNodes> {
-    let found = nodes.named(list).map_err(|reason| anyhow!(reason))?;
+fn named(list: &str, nodes: Named<'_>) -> anyhow::Result<NamedNodes> {
+    let found = nodes(list).map_err(|reason| anyhow!(reason))?;
     Ok(NamedNodes { list: list.into(), nodes: found, sets: [].into() })
 }
 
@@ -130,7 +144,8 @@ mod tests {
         let settings = Settings::new(Params::default(), default_classes());
         // A Monday.
         let beginning = Beginning { unix_s: 1_704_067_200, zone: "UTC".into(), has_date };
-        let read = changes(&[text.to_owned()], (&settings, &nodes), || Ok(beginning));
+        let read =
+            changes(&[text.to_owned()], (&settings, &|list| nodes.named(list)), || Ok(beginning));
         let read = read.map_err(|error| error.to_string())?;
         Ok(read[0].moments().collect())
     }
@@ -154,7 +169,7 @@ mod tests {
             ("fri 18:00 nodes node9 out", "there is no node node9"),
             ("fri 18:00 nodes node0 out soon", "ahead=TIME"),
             ("fri 18:00 params rows=many", "rows"),
-            ("fri 18:00 release 7", "no job of a simulation is held"),
+            ("fri 18:00 release 7", "jobs can't be released here"),
             ("2024-01-05 18:00 nodes node0 out", "the workload has no date"),
             ("noon nodes node0 out", "--at"),
         ] {
