@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Starts the jobs in line: all that fit in a round, or one if its name has `one` in it."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../python"))
+from tutti import policy  # noqa: E402
+
+ONE = "one" in os.path.basename(sys.argv[0])
+
+
+class Decisions(policy.Policy):
+    def decide(self):
+        for job in self.line:
+            if not self.start(job) or ONE:
+                break
+
+
+if __name__ == "__main__":
+    policy.run(Decisions())
