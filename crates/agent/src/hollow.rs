@@ -14,7 +14,7 @@ use super::tree::{Heard, Tree, TreeOptions};
 use anyhow::Context;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tutti_node::link::{Interest, Poller, Ready};
 use tutti_node::platform::time::monotonic_ns;
@@ -36,6 +36,8 @@ pub struct HollowAgents {
 #[derive(Debug, Default)]
 struct Shared {
     joined: AtomicUsize,
+    /// By agent, in the order in which they were given.
+    ordered: Vec<AtomicU64>,
     met: Met,
     ends: AtomicBool,
 }
@@ -84,23 +86,31 @@ impl HollowAgents {
     /// Starts them in so many threads, for nodes that all have the same. They begin to look for
     /// their places in the tree at once.
     pub fn start(agents: Vec<Hollow>, node: HollowNode, threads: usize) -> Self {
-        let shared = Arc::<Shared>::default();
+        let ordered = agents.iter().map(|_| AtomicU64::new(0)).collect();
+        let shared = Arc::new(Shared { ordered, ..Shared::default() });
         let share = agents.len().div_ceil(threads.max(1)).max(1);
         let mut agents = agents.into_iter();
-        let mut running = Vec::new();
+        let mut running: Vec<JoinHandle<anyhow::Result<()>>> = Vec::new();
         loop {
+            let first = running.len() * share;
             let some: Vec<Hollow> = agents.by_ref().take(share).collect();
             if some.is_empty() {
                 return Self { shared, threads: running };
             }
             let shared = shared.clone();
-            running.push(std::thread::spawn(move || run(some, node, &shared)));
+            running.push(std::thread::spawn(move || run((first, some), node, &shared)));
         }
     }
 
     /// How often one of them was let in.
     pub fn joined(&self) -> usize {
         self.shared.joined.load(Ordering::Relaxed)
+    }
+
+    /// How many messages with orders each has had from its parent, in the order in which they were
+    /// given. Questions do not count.
+    pub fn ordered(&self) -> Vec<u64> {
+        self.shared.ordered.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     /// What their ranks did.
@@ -122,6 +132,8 @@ impl HollowAgents {
 }
 
 struct Agent {
+    /// Its place among all.
+    number: usize,
     tree: Tree,
     poller: Poller,
     join: FromAgent,
@@ -159,10 +171,14 @@ impl Crowd<'_> {
 }
 
 /// The loop of one thread.
-fn run(options: Vec<Hollow>, node: HollowNode, shared: &Shared) -> anyhow::Result<()> {
+fn run(
+    (first, options): (usize, Vec<Hollow>),
+    node: HollowNode,
+    shared: &Shared,
+) -> anyhow::Result<()> {
     let mut poller = Poller::new()?;
     let agents: anyhow::Result<Vec<Agent>> =
-        options.into_iter().map(|it| Agent::new(it, node)).collect();
+        (first..).zip(options).map(|(number, it)| Agent::new(number, it, node)).collect();
     let agents = agents.context("an agent cannot start")?;
     for (number, agent) in (0_u64..).zip(&agents) {
         poller.add(&agent.poller, number, Interest::READ)?;
@@ -187,7 +203,7 @@ fn run(options: Vec<Hollow>, node: HollowNode, shared: &Shared) -> anyhow::Resul
 }
 
 impl Agent {
-    fn new(options: Hollow, node: HollowNode) -> anyhow::Result<Self> {
+    fn new(number: usize, options: Hollow, node: HollowNode) -> anyhow::Result<Self> {
         let spec = NodeSpec {
             name: options.node.clone(),
             processors: (0..node.processors).collect(),
@@ -210,6 +226,7 @@ impl Agent {
         // No connection comes here, and descriptors are few for so many.
         tree.close();
         Ok(Self {
+            number,
             tree,
             poller,
             join,
@@ -243,6 +260,9 @@ impl Agent {
         }
         let heard = self.tree.settle(&self.poller);
         self.on_heard(heard, shared);
+        if let Some(count) = shared.ordered.get(self.number) {
+            count.store(self.tree.ordered(), Ordering::Relaxed);
+        }
         Ok(self.tree.due_ns().into_iter().chain(self.connect_at_ns).min())
     }
 

@@ -50,6 +50,7 @@ use tutti_wire::report::{
 use tutti_wire::tree::Settings;
 
 mod gates;
+mod service;
 #[cfg(feature = "simulation")]
 mod stepped;
 #[cfg(test)]
@@ -392,6 +393,7 @@ struct Thread {
     latest: ClusterTime,
     settings: Settings,
     current: Timetable,
+    service: service::Service,
     pending: VecDeque<Timetable>,
     members: BTreeMap<JobId, Member>,
     haste: Haste,
@@ -430,6 +432,7 @@ impl Thread {
             latest: ClusterTime(0),
             settings,
             current: Timetable::default(),
+            service: service::Service::default(),
             pending: VecDeque::new(),
             members: BTreeMap::new(),
             haste: Haste::default(),
@@ -625,6 +628,7 @@ impl Thread {
             begins_ns: position.map(|it| it.begins.0),
             ends_ns: ends.map(|it| it.0),
             next_activates_ns: self.pending.front().map(|next| next.activates.0),
+            classes: self.service.report(now),
             ..TimetableReport::default()
         };
         let mut room = TIMETABLE_REPORT_MAX;
@@ -680,7 +684,9 @@ impl Thread {
     fn activate(&mut self, now: ClusterTime) {
         while self.pending.front().is_some_and(|next| next.activates <= now) {
             self.current = self.pending.pop_front().unwrap_or_default();
+            self.service.follow(&self.current, now);
         }
+        self.service.put_in_order(&mut self.current, now);
     }
 
     /// Makes the node as the timetable wants it now, and says when it must be looked at again.
@@ -697,6 +703,7 @@ impl Thread {
             let due = if now < self.next { self.woken } else { self.next };
             self.carry_out(change, due.min(now), now);
         }
+        self.service.run(&self.current, now, &running);
         next
     }
 
@@ -707,6 +714,9 @@ impl Thread {
         }
         let (next, mut then) = (self.next, Vec::new());
         let in_force = self.pending.iter().take_while(|it| it.activates <= next).last();
+        if in_force.is_none() && next != ClusterTime::NEVER {
+            self.service.foresee(&mut self.current, next);
+        }
         let timetable = in_force.unwrap_or(&self.current);
         let position = timetable.position(next).filter(|_| next != ClusterTime::NEVER);
         if let Some(position) = position {

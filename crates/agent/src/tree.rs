@@ -169,6 +169,8 @@ struct Above {
     attempt: u64,
     /// What of exchanges went up, and down.
     passages: [Passage; 2],
+    /// Messages from the parent with orders, beyond questions.
+    ordered: u64,
 }
 
 /// What is below this agent, and what it sends to the parent for it.
@@ -278,6 +280,7 @@ impl Tree {
                 life: u64::from(process_id()) ^ (monotonic_ns() << 16),
                 attempt: 0,
                 passages: Default::default(),
+                ordered: 0,
             },
             branch: Branch {
                 children: BTreeMap::new(),

@@ -9,9 +9,14 @@
 //! *Utilisation* is measured where there is more to do than the machine can: at [`OVERLOAD`], up
 //! to the last submission. *Slowdown* is measured at loads that can be served.
 //!
+//! With `--count`, messages of admissions are counted instead ([`count`]).
+//!
 //! With `--page FILE` the tables between two marks of a page are replaced. The figures are written
 //! beside it as JSON. With `--picture FILE` a picture is drawn.
 
+mod count;
+
+use self::count::Count;
 use super::order::{Page, settings, shown};
 use super::{Bench, progress};
 use anyhow::Context;
@@ -36,6 +41,10 @@ pub(super) struct DhcArgs {
     /// How many seeds each load is simulated with [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=30))]
     seeds: Option<u64>,
+
+    /// Instead, count the messages of an admission, on 8 to 4,096 hollow nodes
+    #[arg(long, conflicts_with_all = ["jobs", "seeds", "page", "picture"])]
+    count: bool,
 
     /// Page whose tables are replaced; the same as JSON is written beside it
     #[arg(long, value_name = "FILE")]
@@ -107,11 +116,14 @@ impl Mean {
 }
 
 /// All that came out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     jobs: usize,
     seeds: u64,
     sizes: Vec<Of>,
+    /// Of clusters of several sizes, if that was counted instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<Count>,
 }
 
 /// One distribution of sizes.
@@ -145,6 +157,9 @@ fn distributions() -> [(&'static str, Sizes); 3] {
 /// # Errors
 /// If something can't be simulated, or a file can't be written.
 pub(super) fn measure(bench: &Bench, args: &DhcArgs) -> anyhow::Result<Report> {
+    if args.count {
+        return Ok(Report { messages: count::measure(bench)?, ..Report::default() });
+    }
     let page = args.page.as_deref().map(|path| Page::read(path, MARKS)).transpose()?;
     args.picture.as_deref().map(check).transpose()?;
     let jobs = args.jobs.unwrap_or(if bench.quick { QUICK_JOBS } else { JOBS });
@@ -158,7 +173,7 @@ pub(super) fn measure(bench: &Bench, args: &DhcArgs) -> anyhow::Result<Report> {
         }
         sizes.push(Of { sizes: name, rows });
     }
-    let report = Report { jobs, seeds, sizes };
+    let report = Report { jobs, seeds, sizes, messages: Vec::new() };
     if let Some(page) = page {
         page.write(&report.markdown(), &report)?;
     }
@@ -246,6 +261,9 @@ impl Report {
     }
 
     fn markdown(&self) -> String {
+        if !self.messages.is_empty() {
+            return count::markdown(&self.messages);
+        }
         // Writing to a string can't fail.
         let mut text = format!(
             "\nMeans of {} seeds of {} jobs, with 95 % confidence:\n",
@@ -310,6 +328,7 @@ mod tests {
         let args = DhcArgs {
             jobs: Some(20),
             seeds: Some(2),
+            count: false,
             page: Some(page.clone()),
             picture: Some(picture.clone()),
         };

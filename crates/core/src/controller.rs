@@ -967,6 +967,8 @@ impl Core {
             {
                 self.matrix.consider_all_homes();
             }
+            // It says what nodes choose by themselves.
+            self.outbox.all_nodes |= is_other(|params| policy::of(params).has_levels);
             self.longer_leases.note(now, &self.params, &params);
             self.params = params;
             self.outbox.reshaped = true;
@@ -984,6 +986,8 @@ impl Core {
                 self.classes.get(name).is_some_and(|before| before.empty() != spec.empty())
             };
             self.outbox.all_nodes |= classes.iter().any(|(name, spec)| empty(name, spec));
+            // Nodes know what classes have beside each other.
+            self.outbox.all_nodes |= self.policy().has_levels;
             self.outbox.reshaped = true;
             self.queue.stale = true;
             self.queue.disturbed = true;

@@ -9,6 +9,10 @@
 //! The part of a site's policy on the node may have given those of one node another order
 //! ([`crate::Order::Arrange`]).
 //!
+//! Under a policy with levels, the node itself chooses which substitute comes first, by what
+//! classes have had there ([`tutti_types::timetable::ClassPart`]). The core can't know it, so it
+//! counts nothing of it: such time is idle time that a node gives away.
+//!
 //! Homes and guests are disjoint, so each of them runs if it is present and whatever else is: a
 //! gang runs on all its nodes or on none, by arithmetic and presence alone. Substitutes run in
 //! place of what is absent; that is a matter of one node only, so a gang is never one.
@@ -20,17 +24,17 @@ use crate::action::Action;
 use crate::controller::Core;
 use crate::frame::Layout;
 use crate::ledger::{Rows, Runs, Stage};
-use crate::matrix::{Changes, Column, Owner};
-use crate::share::{Present, Users};
+use crate::matrix::{Changes, Column, Owner, Seat};
+use crate::share::{self, Present, Users};
 use crate::state::record::Phase;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::ControlMethod;
-use tutti_types::limits::SUBSTITUTES_PER_SLOT_MAX;
+use tutti_types::limits::{CLASS_JOBS_MAX, SUBSTITUTES_PER_SLOT_MAX};
 use tutti_types::time::ClusterTime;
-use tutti_types::timetable::{Candidate, IfAbsent, Slot, Timetable};
+use tutti_types::timetable::{Candidate, ClassPart, IfAbsent, Slot, Timetable};
 
 /// The candidates of a node, for every row that has a slot or may get one.
 pub(crate) type NodePlan = BTreeMap<RowId, Vec<Candidate>>;
@@ -356,17 +360,49 @@ impl Core {
     }
 
     fn timetable_from(&self, plan: &NodePlan, sent: Sent) -> Timetable {
-        let slot = |slot: &crate::frame::FrameSlot| Slot {
-            row: slot.row,
-            length: slot.length,
-            candidates: plan.get(&slot.row).cloned().unwrap_or_default(),
+        let slot = |slot: &crate::frame::FrameSlot| {
+            let candidates = plan.get(&slot.row).cloned().unwrap_or_default();
+            let chosen = candidates.iter().rev();
+            let chosen = chosen.take_while(|it| self.is_nodes_choice(it.launch.job, slot.row));
+            let local = u32::try_from(chosen.count()).unwrap_or(u32::MAX);
+            Slot { row: slot.row, length: slot.length, candidates, local }
         };
+        let local = |slot: &Slot| slot.local > 0;
+        let slots: Vec<Slot> = self.frame.slots.iter().map(slot).collect();
+        let classes = if slots.iter().any(local) { self.class_parts(&slots) } else { Vec::new() };
         Timetable {
             version: sent.version,
             activates: sent.activates,
             epoch: self.frame.epoch,
-            slots: self.frame.slots.iter().map(slot).collect(),
+            slots,
+            classes,
         }
+    }
+
+    /// Whether a node chooses by itself if a job there runs in a row's slot.
+    pub(crate) fn is_nodes_choice(&self, job: JobId, row: RowId) -> bool {
+        let is_substitute = |seat: &Seat| seat.row != row && !seat.guest_in.contains(&row);
+        self.policy().has_levels && self.matrix.seat(job).is_some_and(is_substitute)
+    }
+
+    /// The classes of the jobs of a timetable, with what they have of the time beside each other.
+    fn class_parts(&self, slots: &[Slot]) -> Vec<ClassPart> {
+        let mut jobs: BTreeMap<Option<ClassName>, Vec<JobId>> = BTreeMap::new();
+        let named = slots.iter().flat_map(|slot| &slot.candidates).map(|it| it.launch.job);
+        let named: BTreeSet<JobId> = named.collect();
+        for job in named.into_iter().take(CLASS_JOBS_MAX) {
+            let Some(seat) = self.matrix.seat(job) else { continue };
+            let idle = (seat.class == share::idle_only()).then(share::idle_only);
+            let of = idle.or_else(|| share::sharers(&self.classes, &seat.class));
+            jobs.entry(of).or_default().push(job);
+        }
+        let part = |class: &Option<ClassName>| match class {
+            None => u32::try_from(share::rest(&self.classes)).unwrap_or(u32::MAX),
+            Some(class) => self.classes.get(class).map_or(0, |class| class.share()),
+        };
+        jobs.into_iter()
+            .map(|(class, jobs)| ClassPart { part: part(&class), class, jobs })
+            .collect()
     }
 
     /// In which rows' slots the jobs that run only on this node run, as far as the core knows which
@@ -382,11 +418,14 @@ impl Core {
         let mut running = Vec::new();
         for (row, candidates) in self.node_plan(node) {
             running.clear();
-            let slot = Slot { row, length: tutti_types::time::Nanos::ZERO, candidates };
+            let length = tutti_types::time::Nanos::ZERO;
+            let slot = Slot { row, length, candidates, local: 0 };
             let timetable = Timetable { slots: [slot].into(), ..Timetable::default() };
             timetable.running(0, |launch| self.present_on(launch.job, node), &mut running);
             for launch in &running {
-                if let Some(runs) = here.get_mut(&launch.job) {
+                if let Some(runs) = here.get_mut(&launch.job)
+                    && !self.is_nodes_choice(launch.job, row)
+                {
                     runs.rows.push(row);
                 }
             }

@@ -104,7 +104,7 @@ pub fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)>
 }
 
 /// What the shares of all classes leave of the whole.
-fn rest(classes: &Classes) -> u64 {
+pub(crate) fn rest(classes: &Classes) -> u64 {
     let shares = classes.values().map(|class| u64::from(class.share()));
     u64::from(SHARE_WHOLE).saturating_sub(shares.sum())
 }

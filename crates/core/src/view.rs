@@ -9,6 +9,7 @@
 use crate::controller::Core;
 use crate::frame::Frame;
 use crate::ledger::Moved;
+use crate::levels::Levels;
 use crate::line::{InLine, Listed, Overridden};
 use crate::matrix::{Column, Seat};
 use crate::policy::{Lack, WaitReason};
@@ -367,6 +368,12 @@ impl Core {
             cells: Vec::new(),
         });
         rows.chain(held)
+    }
+
+    /// The controllers of levels, under a policy that has them.
+    #[must_use]
+    pub fn levels(&self) -> Option<&Levels> {
+        self.matrix.levels()
     }
 
     /// The frame that was last decided on: the slots in order, and since when they count.

@@ -78,4 +78,4 @@ pub use resource::{
 pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
 pub use timed::{NamedJobs, NamedNodes, TimedChange, When, WhenError};
-pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
+pub use timetable::{Candidate, ClassPart, IfAbsent, Position, Slot, Timetable};

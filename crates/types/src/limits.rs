@@ -142,6 +142,10 @@ pub const RESOURCES_PER_JOB_MAX: usize = 16;
 /// The name of a counted resource, in bytes.
 pub const RESOURCE_NAME_BYTES_MAX: usize = 31;
 
+/// So many jobs of a node have their classes in its timetable; further ones come last of all
+/// alternates.
+pub const CLASS_JOBS_MAX: usize = 1024;
+
 /// Classes that an administrator may define.
 pub const CLASSES_MAX: usize = 64;
 

@@ -8,7 +8,7 @@
 //! [`IfAbsent::Hold`] still takes its processors, one that says [`IfAbsent::Down`] leaves them to
 //! those below it, and the jobs of other rows stand at the end of the list as alternates.
 
-use crate::ids::{LaunchId, ProcessorSet, RowId};
+use crate::ids::{ClassName, JobId, LaunchId, ProcessorSet, RowId};
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,20 @@ pub struct Timetable {
     pub epoch: ClusterTime,
     /// The frame: one cycle of all slots. Empty: nothing runs. One: there is no switch.
     pub slots: Vec<Slot>,
+    /// The classes with jobs here, where the node chooses which alternates come first; else empty.
+    pub classes: Vec<ClassPart>,
+}
+
+/// A class with jobs on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClassPart {
+    /// Its name; `None`: all classes without a share, which count as one.
+    pub class: Option<ClassName>,
+    /// Its part of the time against the others' (SP-2 paper, table 1: fraction), in units of
+    /// [`crate::limits::SHARE_WHOLE`]; 0: it has only what no other wants.
+    pub part: u32,
+    /// Its jobs here.
+    pub jobs: Vec<JobId>,
 }
 
 /// One slot of the frame on this node.
@@ -35,6 +49,9 @@ pub struct Slot {
     pub length: Nanos,
     /// The candidates, first come first: the jobs of the row, then alternates.
     pub candidates: Vec<Candidate>,
+    /// How many of the last candidates are alternates that run on this node alone. The node chooses
+    /// which of them comes first.
+    pub local: u32,
 }
 
 /// A job that may run in a slot.
@@ -98,6 +115,16 @@ impl Timetable {
         }
         // Only a moment so late that the sums saturate gets here.
         Some(Position { slot: 0, begins: t, ends: ClusterTime::NEVER })
+    }
+
+    /// Puts the local alternates of a slot in the order of this key, then by number.
+    ///
+    /// # Panics
+    /// If there is no slot of that index.
+    pub fn sort_local<K: Ord>(&mut self, slot: usize, key: impl Fn(JobId) -> K) {
+        let Slot { candidates, local, .. } = &mut self.slots[slot];
+        let from = candidates.len().saturating_sub(*local as usize);
+        candidates[from..].sort_by_cached_key(|it| (key(it.launch.job), it.launch.job));
     }
 
     /// Appends to `running` the jobs that run in a slot, given those that are present on this node.

@@ -590,6 +590,20 @@ pub struct TimetableReport {
     pub slots: Vec<TimetableSlotReport>,
     /// Candidates that the list has no room for.
     pub left_out: u64,
+    /// What classes had here since their jobs came, while the node chooses by it which alternates
+    /// come first (`policy=dhc`); else empty.
+    pub classes: Vec<ClassServiceReport>,
+}
+
+/// What a class had of a node's time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassServiceReport {
+    /// Its name; `null`: all classes without a share, which count as one.
+    pub class: Option<String>,
+    /// Its part of the time against the others', in thousandths.
+    pub part_milli: u32,
+    /// Processor time in the turns of its jobs, in nanoseconds.
+    pub had_ns: u64,
 }
 
 /// One slot of a node's timetable.

@@ -320,7 +320,7 @@ mod tests {
         let (processors, if_absent) = (ProcessorSet::first(1), IfAbsent::Down);
         let candidates = has_job.then_some(Candidate { launch, processors, if_absent });
         let candidates = candidates.into_iter().collect();
-        let slot = Slot { row: RowId(1), length: Nanos::from_secs(1), candidates };
+        let slot = Slot { row: RowId(1), length: Nanos::from_secs(1), candidates, local: 0 };
         Timetable { slots: vec![slot], ..Timetable::default() }
     }
 

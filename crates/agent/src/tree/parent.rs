@@ -17,7 +17,7 @@ use tutti_wire::branch::{
 };
 use tutti_wire::code::Code;
 use tutti_wire::pmi::Exchange;
-use tutti_wire::tree::FromAgent;
+use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// A parent that leaves questions unanswered for so long is stuck: the network may be in order, and
 /// its kernel answer for it.
@@ -198,6 +198,12 @@ impl Tree {
         (self.above.candidates.above().len() == 1).then_some(&self.above.passages)
     }
 
+    /// How many messages with orders have come from the parent. Those with questions alone do not
+    /// count.
+    pub(crate) const fn ordered(&self) -> u64 {
+        self.above.ordered
+    }
+
     /// A part of what all nodes of a job have stored before a barrier: for this node, for nodes
     /// below, or both.
     fn on_exchanged(&mut self, passed: Passed) {
@@ -236,6 +242,8 @@ impl Tree {
     fn on_word_from_above(&mut self, message: ToBranch) {
         match message {
             ToBranch::Orders(orders) => {
+                let is_question = |it: &Order| matches!(it.order, ToAgent::Ask { .. });
+                self.above.ordered += u64::from(!orders.iter().all(is_question));
                 for order in orders {
                     self.on_order(order);
                 }

@@ -224,7 +224,8 @@ fn check_accounts(core: &Core, plans: BTreeMap<NodeId, NodePlan>, report: &mut R
         for (node, _) in seat.parts.iter() {
             let launch = core.launch_on(job, *node);
             let theirs = running[node].iter().filter(|(_, launches)| launches.contains(&launch));
-            expected.extend(theirs.map(|(row, _)| *row));
+            expected
+                .extend(theirs.map(|(row, _)| *row).filter(|&row| !core.is_nodes_choice(job, row)));
         }
         let runs: BTreeSet<RowId> = core.ledger.runs(job).iter().copied().collect();
         if runs != expected || (!runs.is_empty() && !residence.present()) {
@@ -238,7 +239,7 @@ fn running(core: &Core, node: NodeId, plan: NodePlan) -> Vec<(RowId, Vec<LaunchI
     let present =
         |launch: LaunchId| core.residence(launch.job).is_some_and(|it| it.present_on(node));
     let in_slot = |(row, candidates): (RowId, Vec<_>)| {
-        let slots = [Slot { row, length: Nanos::ZERO, candidates }].into();
+        let slots = [Slot { row, length: Nanos::ZERO, candidates, local: 0 }].into();
         let mut running = Vec::new();
         Timetable { slots, ..Timetable::default() }.running(0, present, &mut running);
         (row, running)

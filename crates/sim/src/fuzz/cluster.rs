@@ -839,6 +839,7 @@ impl Cluster {
             nodes.iter().for_each(|&node| self.drop_replaced(node));
             let mut until = target;
             let mut ran: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
+            let mut gifts: BTreeSet<JobId> = BTreeSet::new();
             let mut turn = None;
             for sent in self.timetables.values() {
                 if let Some(next) = sent.get(1) {
@@ -864,13 +865,17 @@ impl Cluster {
                 slot.candidates.iter().filter(|it| running.contains(&it.launch)).for_each(|it| {
                     self.judge_steps((it.launch.job, node), &it.processors);
                 });
+                // The core counts nothing of what the node chooses.
+                let chosen = slot.candidates.len().saturating_sub(slot.local as usize);
+                let chosen = slot.candidates[chosen..].iter().map(|it| it.launch.job);
+                gifts.extend(chosen);
                 for launch in running {
                     ran.entry(launch.job).or_default().insert(node);
                 }
             }
             self.judge(&ran);
             self.note_turn(turn, until);
-            for job in ran.keys() {
+            for job in ran.keys().filter(|job| !gifts.contains(job)) {
                 *self.service.entry(*job).or_default() += until - self.now;
             }
             // By the timetables in force: those that name it no more may have yet to activate.

@@ -1,4 +1,5 @@
-//! The policy `dhc` on eight nodes of one processor each: blocks, rounds, and what they guarantee.
+//! The policy `dhc`: blocks, rounds, and what they guarantee, on eight nodes of one processor each;
+//! what a node decides alone, on one.
 
 use crate::cluster::Bed;
 use crate::harness::{eventually, within};
@@ -114,4 +115,62 @@ fn each_job_has_its_part_of_each_round_over_a_restart_of_the_controller() {
         .chain([next.as_str()])
         .collect();
     bed.tutti(1, &cancel).expect(0);
+}
+
+/// The classes of a node's timetable: name, part in thousandths, and what it had.
+fn classes(bed: &Bed) -> Vec<(String, u64, u64)> {
+    let told = bed.tutti(1, &["nodes", "--timetable", "n1", "--json"]).expect(0).json();
+    let class = |it: &serde_json::Value| {
+        let name = it["class"].as_str().unwrap_or("-").to_owned();
+        (name, it["part_milli"].as_u64().unwrap(), it["had_ns"].as_u64().unwrap())
+    };
+    told["classes"].as_array().unwrap().iter().map(class).collect()
+}
+
+#[test]
+fn a_node_alone_divides_what_a_job_leaves_by_the_shares_of_classes() {
+    let bed = Bed::up_with_processors(1, 1);
+    bed.tutti(1, &["params", "policy=dhc", "quantum=100ms"]).expect(0);
+    let shares = [("interactive", "60%"), ("production", "30%"), ("standby", "10%")];
+    let mut jobs = BTreeMap::new();
+    for (class, share) in shares {
+        bed.tutti(1, &["params", "--class", class, &format!("share={share}")]).expect(0);
+        let job = ["submit", "--parsable", "--class", class, "-n", "1", "-o", "/dev/null"];
+        let job = bed.tutti(1, &[&job[..], &["--", "sh", "-c", SPIN]].concat()).expect(0);
+        let job = job.text().trim().to_owned();
+        let places = nodes(&bed, &job);
+        jobs.insert(job, places);
+    }
+    let names: Vec<String> = jobs.keys().cloned().collect();
+    let [ended, second, third] = &names[..] else { panic!("{names:?}") };
+    let got = parts(&bed, &jobs);
+    let part = |got: &BTreeMap<(String, String), f64>, job: &str| got[&("n1".into(), job.into())];
+    assert!((part(&got, ended) - 0.6).abs() < BOUND, "{got:?}");
+    let told = classes(&bed);
+    let named: Vec<(&str, u64)> = told.iter().map(|it| (it.0.as_str(), it.1)).collect();
+    assert_eq!(named, [("interactive", 600), ("production", 300), ("standby", 100)]);
+    assert!(told.iter().all(|it| it.2 > 0), "{told:?}");
+    // The controller hears nothing of the end, so the slots stay as they are.
+    bed.node(1).signal("controller", Signal::SIGSTOP).unwrap();
+    let pid = std::fs::read_to_string(bed.audit.work.join(format!("pid.{ended}.0"))).unwrap();
+    let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
+    nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+    jobs.remove(ended);
+    eventually("it has ended", || ticks(&bed, ended, 0).is_none().then_some(()));
+    let got = parts(&bed, &jobs);
+    assert!((part(&got, second) - 0.75).abs() < BOUND, "{got:?}");
+    assert!((part(&got, third) - 0.25).abs() < BOUND, "{got:?}");
+    bed.node(1).signal("controller", Signal::SIGCONT).unwrap();
+    // What a node keeps comes again with its timetable.
+    let agent = bed.node(1).daemon("agent").unwrap();
+    bed.node(1).signal("agent", Signal::SIGKILL).unwrap();
+    eventually("there is another agent", || {
+        bed.node(1).daemon("agent").filter(|&new| new != agent)
+    });
+    let told = eventually("it knows the classes", || {
+        let told = classes(&bed);
+        (told.len() == 2 && told.iter().all(|it| it.2 > 0)).then_some(told)
+    });
+    assert_eq!((told[0].1, told[1].1), (750, 250), "{told:?}");
+    bed.tutti(1, &["cancel", "--now", second, third]).expect(0);
 }

@@ -9,12 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use tutti_types::limits::{
-    DEVICE_FILES_MAX, DEVICE_PATH_BYTES_MAX, DEVICES_PER_NODE_MAX, POLICY_CANDIDATES_MAX,
-    POLICY_PATH_BYTES_MAX, PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX,
+    CLASS_JOBS_MAX, DEVICE_FILES_MAX, DEVICE_PATH_BYTES_MAX, DEVICES_PER_NODE_MAX,
+    POLICY_CANDIDATES_MAX, POLICY_PATH_BYTES_MAX, PROCESSORS_PER_NODE_MAX,
+    SUBSTITUTES_PER_SLOT_MAX,
 };
 use tutti_types::{
-    Candidate, ClusterTime, Device, DeviceId, IfAbsent, JobId, LaunchId, Maker, Nanos, NodeId,
-    ProcessorSet, Rank, ResourceName, RowId, Slot, StepId, TaskPlacement, TaskStatus, Timetable,
+    Candidate, ClassName, ClassPart, ClusterTime, Device, DeviceId, IfAbsent, JobId, LaunchId,
+    Maker, Nanos, NodeId, ProcessorSet, Rank, ResourceName, RowId, Slot, StepId, TaskPlacement,
+    TaskStatus, Timetable,
 };
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
@@ -169,7 +171,7 @@ fn slot() -> Slot {
     };
     let most = PROCESSORS_PER_NODE_MAX as usize + SUBSTITUTES_PER_SLOT_MAX;
     let (row, length) = (RowId(u64::MAX), Nanos(u64::MAX));
-    Slot { row, length, candidates: vec![candidate; most] }
+    Slot { row, length, candidates: vec![candidate; most], local: u32::MAX }
 }
 
 fn order(order: ToAgent) -> ToAgent {
@@ -662,11 +664,18 @@ fn a_timetable_of_any_length_arrives_whole() {
         row: RowId((number % 1024).into()),
         length: Nanos(number.into()),
         candidates: (0..64).map(|job| candidate(job + number)).collect(),
+        local: number,
     };
     for slots in [0, 1, 12, 13, 16 * 1024] {
         let slots: Vec<Slot> = (0..slots).map(slot).collect();
         let (version, activates) = (7, ClusterTime(5));
-        let timetable = Timetable { version, activates, epoch: ClusterTime(3), slots };
+        let class = ClassPart {
+            class: Some(ClassName::new("c")),
+            part: 1,
+            jobs: vec![JobId(u64::MAX); CLASS_JOBS_MAX],
+        };
+        let classes = vec![class];
+        let timetable = Timetable { version, activates, epoch: ClusterTime(3), slots, classes };
         let orders = timetable_orders(timetable.clone());
         assert_eq!(orders.len() > 1, timetable.slots.len() > 1024);
         let mut parts = TimetableParts::default();

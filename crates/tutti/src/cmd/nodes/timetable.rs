@@ -15,6 +15,11 @@ const COLUMNS: &str = "\
 job's processes may do at this moment. IF ABSENT is what becomes of a job's processors in the slot \
 when it has no process: `hold` leaves them idle, `down` offers them to the jobs below it.";
 
+/// The same for the classes.
+const CLASSES: &str = "\
+PART is the part of the node's time that a class has at least, and HAD what it had since its jobs \
+came. What absent jobs leave goes first to the class that has had the least for its part.";
+
 pub(super) fn execute(node: String, json: bool) -> anyhow::Result<Exit> {
     let Reply::Timetable(report) = ask(&Request::Timetable { node })? else { return unexpected() };
     if json {
@@ -30,8 +35,15 @@ pub(super) fn execute(node: String, json: bool) -> anyhow::Result<Exit> {
         let left_out = counted(report.left_out, "candidate");
         print(&format!("{left_out} left out\n"))?;
     }
+    if !report.classes.is_empty() {
+        print("\n")?;
+        print_table(&classes(&report))?;
+    }
     if let Some(width) = terminal_width() {
         print(&format!("\n{}\n", fold(COLUMNS, width).join("\n")))?;
+        if !report.classes.is_empty() {
+            print(&format!("{}\n", fold(CLASSES, width).join("\n")))?;
+        }
     }
     Ok(Exit::OK)
 }
@@ -89,6 +101,17 @@ fn table(report: &TimetableReport) -> Table {
             let [job, processors, now, absent] = cells(candidate);
             table.row([slot, row, length, job, processors, now, absent]);
         }
+    }
+    table
+}
+
+fn classes(report: &TimetableReport) -> Table {
+    let mut table =
+        Table::new(&[("CLASS", Align::Left), ("PART", Align::Right), ("HAD", Align::Right)]);
+    for it in &report.classes {
+        let name = it.class.clone().unwrap_or_else(|| "without a share".into());
+        let part = format!("{}.{} %", it.part_milli / 10, it.part_milli % 10);
+        table.row([name, part, format_duration_short(Nanos(it.had_ns))]);
     }
     table
 }
