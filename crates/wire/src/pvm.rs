@@ -296,6 +296,15 @@ impl Pack {
         with
     }
 
+    /// With their number, and these bytes.
+    #[must_use]
+    pub fn bytes(self, bytes: &[u8]) -> Self {
+        let mut with = self.count(bytes.len());
+        with.bytes.extend_from_slice(bytes);
+        with.bytes.resize(with.bytes.len().next_multiple_of(4), 0);
+        with
+    }
+
     /// With a count and as many texts.
     #[must_use]
     pub fn texts(self, texts: &[ByteBuf]) -> Self {

@@ -161,6 +161,11 @@ impl Connection {
         PollFd::new(self.stream.as_fd(), flags)
     }
 
+    /// Whether not too much is in line already.
+    pub(super) const fn takes_more(&self) -> bool {
+        self.out.len() < UNSENT_MAX
+    }
+
     /// Puts a message in line.
     pub(super) fn send(&mut self, message: &Message) {
         message.write(self.me, &mut self.out);

@@ -49,6 +49,8 @@ pub(super) struct Batch {
     pub(super) environment: Vec<ByteBuf>,
     /// Where they start; `None`: where the virtual machine was started.
     pub(super) directory: Option<ByteBuf>,
+    /// Where their output goes: a task, a context and a tag; `None`: to the terminal.
+    pub(super) output: Option<[u32; 3]>,
     /// Whether they only serve other tasks: they take no slots, and end with the virtual machine.
     pub(super) is_server: bool,
     /// The tasks. Each has a variable of its own, by which the daemon recognizes it.
@@ -90,10 +92,34 @@ struct Task {
     file: ByteBuf,
 }
 
+/// What a task hears that collects the output of others (`pvm_catchout`): a line; `None`: that all
+/// has come.
+///
+/// The daemon says that the output has ended when a task leaves PVM, which may be too early. The
+/// library counts it as ended once it has also heard that the task was spawned. A daemon with a
+/// tasker never says that. So it is said when all has come.
+pub(super) fn output([to, context, tag]: [u32; 3], task: u32, line: Option<&[u8]>) -> Message {
+    const SPAWNED: i32 = -1;
+    let pack = Pack::default().number(task);
+    let pack = match line {
+        Some(line) => pack.bytes(line),
+        None => pack.int(SPAWNED).number(to),
+    };
+    Message { context, ..Message::new(to, tag, pack) }
+}
+
 /// A process that was asked for and has not ended.
 #[derive(Debug)]
 struct Process {
     has_slot: bool,
+    /// Whether it has left PVM (`pvm_exit`). Others hear of its end when its slot is free.
+    has_left: bool,
+}
+
+impl Process {
+    const fn new(has_slot: bool) -> Self {
+        Self { has_slot, has_left: false }
+    }
 }
 
 /// A spawn that daemons have not answered whole.
@@ -184,7 +210,7 @@ impl Manager {
     pub(super) fn start_program(&mut self, name: &str) -> Option<u32> {
         let host = self.hosts.iter().find(|host| is_name_of(host, name.as_bytes()))?;
         self.home = host.tid;
-        self.processes.insert(host.tid, Process { has_slot: true });
+        self.processes.insert(host.tid, Process::new(true));
         Some(host.tid)
     }
 
@@ -292,11 +318,12 @@ impl Manager {
             }
         }
         orders.push(Order::EndHost(host));
-        let ended: Vec<u32> = self.tasks.keys().copied().filter(|&task| is_there(task)).collect();
+        let known = self.tasks.keys().chain(self.processes.keys()).copied();
+        let ended: BTreeSet<u32> = known.filter(|&task| is_there(task)).collect();
+        self.processes.retain(|&task, _| !is_there(task));
         for task in ended {
             orders.extend(self.on_end_of_task(task));
         }
-        self.processes.retain(|&task, _| !is_there(task));
         self.taskers.retain(|&task| !is_there(task));
         orders.extend(self.notices.on_end(host).into_iter().map(Order::Send));
         orders
@@ -304,11 +331,14 @@ impl Manager {
 
     /// A process has ended, with a status as `wait` gives it.
     pub(super) fn on_end_of_process(&mut self, task: u32, status: i32) -> Vec<Order> {
-        self.processes.remove(&task);
+        let has_left = self.processes.remove(&task).is_some_and(|it| it.has_left);
+        let told = if has_left { self.notices.on_end(task) } else { Vec::new() };
+        let mut orders: Vec<Order> = told.into_iter().map(Order::Send).collect();
         let daemon = DAEMON | (task & HOST_BITS);
         let body = Pack::default().number(task).int(status).int(0).int(0).int(0).int(0);
         let message = Message::new(daemon, tag::SM_TASKX, body);
-        vec![Order::Report { host: task & HOST_BITS, message }]
+        orders.push(Order::Report { host: task & HOST_BITS, message });
+        orders
     }
 
     /// The user's program has ended: its slot is free.
@@ -410,14 +440,17 @@ impl Manager {
         spawn.parts -= 1;
         let (parent, flags) = (spawn.request.peer, spawn.spawn.flags);
         let file = spawn.spawn.file.clone();
+        let [to, context, tag, ..] = spawn.spawn.sinks;
+        let is_task = to & LOCAL_BITS != 0 && to & DAEMON == 0;
+        let output = (is_task && part.has_slots).then_some([to, context, tag]);
         for &task in &tasks {
-            self.processes.insert(task, Process { has_slot: part.has_slots });
+            self.processes.insert(task, Process::new(part.has_slots));
             self.note(task, Task { parent, flags, file: file.clone() });
         }
         let mut orders: Vec<Order> = self.answer_if_whole(part.spawn).into_iter().collect();
         if !tasks.is_empty() {
             let is_server = !part.has_slots;
-            let batch = Batch { host: part.host, is_server, ..Batch::default() };
+            let batch = Batch { host: part.host, is_server, output, ..Batch::default() };
             let tasks = tasks.into_iter().map(|task| (task, ByteBuf::new())).collect::<Vec<_>>();
             let missing = tasks.len();
             self.made.push(Made { batch: Batch { tasks, ..batch }, missing });
@@ -477,8 +510,6 @@ impl Manager {
         self.tasks.remove(&task);
         self.starts.remove(&task);
         self.notices.forget(task);
-        let mut orders: Vec<Order> =
-            self.notices.on_end(task).into_iter().map(Order::Send).collect();
         // It may be one that was not started yet: the others of its spawn are.
         for made in &mut self.made {
             let is_it = |(other, cookie): &(u32, ByteBuf)| *other == task && cookie.is_empty();
@@ -489,6 +520,11 @@ impl Manager {
             }
         }
         self.made.retain(|made| !made.batch.tasks.is_empty());
+        let mut orders = Vec::new();
+        match self.processes.get_mut(&task) {
+            Some(process) => process.has_left = true,
+            None => orders.extend(self.notices.on_end(task).into_iter().map(Order::Send)),
+        }
         orders.extend(self.start_made());
         orders
     }
@@ -500,10 +536,10 @@ impl Manager {
     }
 
     fn on_notify(&mut self, message: &Message, wish: &Notify) -> Vec<Order> {
-        let (tasks, hosts) = (&self.tasks, &self.hosts);
+        let (tasks, processes, hosts) = (&self.tasks, &self.processes, &self.hosts);
         let is_there = |number: u32| match number & LOCAL_BITS {
             0 => hosts.has(number & HOST_BITS),
-            _ => tasks.contains_key(&number),
+            _ => tasks.contains_key(&number) || processes.contains_key(&number),
         };
         let sent = self.notices.on_wish(message, wish, is_there);
         sent.into_iter().map(Order::Send).collect()

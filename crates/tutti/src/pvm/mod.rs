@@ -10,6 +10,7 @@
 //! - [`steps`]: front ends of what it starts
 //! - [`part`], [`node`]: daemon and tasker on another node, seen from here and from there
 
+mod collected;
 mod connection;
 mod daemon;
 mod hosts;
@@ -235,6 +236,9 @@ impl Machine {
         fds.extend(self.parts.iter().filter_map(Part::poll));
         let open = self.steps.iter().filter(|step| step.is_open());
         fds.extend(open.map(|step| PollFd::new(step.as_fd(), PollFlags::POLLIN)));
+        let takes = self.connection.as_ref().is_none_or(Connection::takes_more);
+        let outputs = self.steps.iter().filter_map(Step::output).filter(|_| takes);
+        fds.extend(outputs.map(|output| PollFd::new(output, PollFlags::POLLIN)));
         let time =
             if self.ending.is_some() { PollTimeout::from(1000u16) } else { PollTimeout::NONE };
         match poll(&mut fds, time) {
@@ -314,6 +318,12 @@ impl Machine {
     fn on_steps(&mut self) {
         let mut orders = Vec::new();
         for step in &mut self.steps {
+            if self.connection.as_ref().is_none_or(Connection::takes_more) {
+                let lines = step.read_output();
+                self.connection
+                    .iter_mut()
+                    .for_each(|it| lines.iter().for_each(|line| it.send(line)));
+            }
             for (task, status) in step.read_ends() {
                 orders.extend(self.manager.on_end_of_process(task, status));
             }
@@ -368,6 +378,8 @@ impl Machine {
             Err(error) => {
                 say!("tutti: cannot start tasks of PVM: {error:#}");
                 for &(task, _) in &batch.tasks {
+                    let no_output = batch.output.map(|to| manager::output(to, task, None));
+                    self.carry_out(no_output.map(Order::Send).into_iter().collect());
                     let end = self.manager.on_end_of_process(task, steps::NOT_STARTED);
                     self.carry_out(end);
                 }

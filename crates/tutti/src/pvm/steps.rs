@@ -1,6 +1,7 @@
 //! Front ends of what runs in a virtual machine: `tutti run` inside the job, for the user's program
 //! and for each batch of spawned tasks.
 
+use super::collected::Collected;
 use super::manager::Batch;
 use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
@@ -13,12 +14,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use tutti_wire::pvm::Message;
 
 /// The status of a process that was not started, as `wait` gives it.
 pub(super) const NOT_STARTED: i32 = 126 << 8;
 
 /// Maximum length of a line of a front end.
 const LINE_BYTES_MAX: usize = 64;
+
+/// Maximum length of a line of output that another task collects, as its front end prints it.
+pub(super) const LINE_OF_OUTPUT_MAX: usize = 1 << 20;
 
 /// The variable with the variables that each task has for itself.
 const OWN: &str = "PVM_OF_TASKS";
@@ -53,6 +58,8 @@ pub(super) struct Step {
     text: Vec<u8>,
     /// By rank; `None`: it has ended.
     tasks: Vec<Option<u32>>,
+    /// Their output, if a task collects it.
+    output: Option<Collected>,
     /// The host on which they are.
     pub(super) host: u32,
     is_server: bool,
@@ -84,6 +91,7 @@ pub(super) fn start(batch: &Batch, spot: &Spot) -> anyhow::Result<Step> {
     front.args(["run", "--only-step", "--tell-ends", "--keep-going", "-n"]);
     front.arg(batch.tasks.len().to_string());
     front.args(batch.is_server.then_some("--overlap"));
+    front.args(batch.output.map(|_| "--label=json"));
     spot.apply(&mut front);
     if let Some(directory) = &batch.directory {
         front.arg("-D").arg(OsStr::from_bytes(directory));
@@ -94,6 +102,7 @@ pub(super) fn start(batch: &Batch, spot: &Spot) -> anyhow::Result<Step> {
     let own: Vec<&[u8]> = batch.tasks.iter().map(|(_, own)| own.as_slice()).collect();
     front.env(OWN, OsStr::from_bytes(&own.join(&b' ')));
     front.stdin(Stdio::from(OwnedFd::from(theirs)));
+    let output = batch.output.map(|to| Collected::of(&mut front, to, batch)).transpose()?;
     if batch.is_server {
         // It never ends by itself, and how it was ended is no news.
         front.stderr(Stdio::null());
@@ -103,6 +112,7 @@ pub(super) fn start(batch: &Batch, spot: &Spot) -> anyhow::Result<Step> {
         ends,
         text: Vec::new(),
         tasks: batch.tasks.iter().map(|(task, _)| Some(*task)).collect(),
+        output,
         host: batch.host,
         is_server: batch.is_server,
         is_open: true,
@@ -173,7 +183,18 @@ impl Step {
 
     /// Whether its front end has ended, which is waited for then.
     pub(super) fn is_over(&mut self) -> bool {
-        !self.is_open && !matches!(self.front.try_wait(), Ok(None))
+        let is_read = self.output.as_ref().is_none_or(|it| !it.is_open());
+        !self.is_open && is_read && !matches!(self.front.try_wait(), Ok(None))
+    }
+
+    /// The output of its tasks, while more may come.
+    pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
+        self.output.as_ref().filter(|it| it.is_open()).map(AsFd::as_fd)
+    }
+
+    /// What those hear that collect the output of its tasks.
+    pub(super) fn read_output(&mut self) -> Vec<Message> {
+        self.output.as_mut().map(Collected::read).unwrap_or_default()
     }
 
     /// Whether its front end may tell more.

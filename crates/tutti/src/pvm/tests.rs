@@ -355,3 +355,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_end_of_a_task_that_left_is_told_when_its_slot_is_free() {
+    let mut manager = manager();
+    let asked = manager.on_message(spawn(1, 1, "a"));
+    manager.on_message(made(sent(&asked)[0], &[A | 3]));
+    assert_eq!(batches(manager.on_message(start(A | 3, "PVMEPID=11"))).len(), 1);
+    let wish = |tag: u32| {
+        let pack = Pack::default().int(1).number(9).number(tag).int(1).number(A | 3);
+        from(MASTER, tag::SM_NOTIFY, pack)
+    };
+    assert!(manager.on_message(wish(11)).is_empty());
+    let end = Pack::default().number(A | 3).int(0).int(0).int(0).int(0).int(0);
+    let left = manager.on_message(Message::new(DAEMON | A, tag::SM_TASKX, end.clone()));
+    assert!(left.is_empty(), "its process runs: {left:?}");
+    assert!(manager.on_message(wish(12)).is_empty(), "it has not ended");
+    let ended = manager.on_end_of_process(A | 3, 0);
+    let tags: Vec<u32> = sent(&ended).iter().map(|it| it.tag).collect();
+    assert_eq!(tags, [11, 12, tag::SM_TASKX]);
+    let again = manager.on_message(Message::new(DAEMON | A, tag::SM_TASKX, end));
+    assert!(again.is_empty(), "a task ends once");
+}

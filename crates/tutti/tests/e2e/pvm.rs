@@ -189,3 +189,19 @@ fn without_pvm_the_verb_and_doctor_say_what_to_install() {
     let shown = hide("doctor -v").text();
     assert!(shown.contains("PVM is not installed"), "{shown}");
 }
+
+#[test]
+fn output_of_spawned_tasks_is_collected_by_the_task_that_asks_for_it() {
+    if programs().is_none() {
+        return;
+    }
+    let collect = built("collect");
+    let instance = Instance::new().up();
+    let done = instance.start(&["pvm", "-n", "3", &collect]).wait_within(PATIENCE).expect(0);
+    let text = done.text();
+    for line in ["hello", "world again", "not well", "EOF"] {
+        let count = text.lines().filter(|it| it.ends_with(&format!("] {line}"))).count();
+        assert_eq!(count, 2, "{line}: {text}");
+    }
+    assert_eq!(text.lines().last(), Some("all"), "{text}");
+}
