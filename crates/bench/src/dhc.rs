@@ -42,9 +42,14 @@ pub(super) struct DhcArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=30))]
     seeds: Option<u64>,
 
-    /// Instead, count the messages of an admission, on 8 to 4,096 hollow nodes
+    /// Instead, count the messages of an admission, on hollow nodes
     #[arg(long, conflicts_with_all = ["jobs", "seeds", "page", "picture"])]
     count: bool,
+
+    /// With --count: on how many nodes, the head among them [default: 8,64,512,4096]
+    #[arg(long, requires = "count", value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(2..=4096))]
+    nodes: Vec<u16>,
 
     /// Page whose tables are replaced; the same as JSON is written beside it
     #[arg(long, value_name = "FILE")]
@@ -158,7 +163,7 @@ fn distributions() -> [(&'static str, Sizes); 3] {
 /// If something can't be simulated, or a file can't be written.
 pub(super) fn measure(bench: &Bench, args: &DhcArgs) -> anyhow::Result<Report> {
     if args.count {
-        return Ok(Report { messages: count::measure(bench)?, ..Report::default() });
+        return Ok(Report { messages: count::measure(bench, &args.nodes)?, ..Report::default() });
     }
     let page = args.page.as_deref().map(|path| Page::read(path, MARKS)).transpose()?;
     args.picture.as_deref().map(check).transpose()?;
@@ -329,6 +334,7 @@ mod tests {
             jobs: Some(20),
             seeds: Some(2),
             count: false,
+            nodes: Vec::new(),
             page: Some(page.clone()),
             picture: Some(picture.clone()),
         };

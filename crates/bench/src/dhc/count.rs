@@ -26,8 +26,8 @@ use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::NodeReport;
 
 /// How many nodes there are, the head among them.
-const NODES: [usize; 4] = [8, 64, 512, 4096];
-const QUICK_NODES: [usize; 2] = [8, 64];
+const NODES: [u16; 4] = [8, 64, 512, 4096];
+const QUICK_NODES: [u16; 2] = [8, 64];
 
 /// Jobs of each size of a cluster.
 const JOBS: u64 = 24;
@@ -52,16 +52,20 @@ pub(super) struct Count {
     node_most: u64,
 }
 
-/// Counts all sizes.
+/// Counts these sizes, or all.
 ///
 /// # Errors
 /// If a cluster does not come up, or the controller decides otherwise than the core beside it.
-pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Count>> {
-    let sizes = if bench.quick { &QUICK_NODES[..] } else { &NODES };
-    let most = sizes.iter().copied().max().unwrap_or(0);
+pub(super) fn measure(bench: &Bench, nodes: &[u16]) -> anyhow::Result<Vec<Count>> {
+    let sizes = match (nodes, bench.quick) {
+        ([], true) => &QUICK_NODES[..],
+        ([], false) => &NODES,
+        (nodes, _) => nodes,
+    };
+    let most = usize::from(sizes.iter().copied().max().unwrap_or(2));
     make_room(most, u32::try_from(Params::default().fan_out())?)?;
     let cluster = Cluster::found(most - 1, true)?;
-    sizes.iter().map(|&nodes| of(&cluster, nodes)).collect()
+    sizes.iter().map(|&nodes| of(&cluster, nodes.into())).collect()
 }
 
 fn of(cluster: &Cluster, nodes: usize) -> anyhow::Result<Count> {
