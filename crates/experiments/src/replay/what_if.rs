@@ -7,12 +7,13 @@ use crate::timed::{Beginning, changes};
 use crate::turns::TurnsFile;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_client::site_file::{Part, Source};
 use tutti_controller::Site;
 use tutti_core::{Core, Event};
 use tutti_journal::{Entry, Past};
+use tutti_node::calendar::local_week;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_sim::ChangeAtTimes;
@@ -96,7 +97,7 @@ pub(super) fn execute(
         past.entries.into_iter().filter(|(number, _)| until.is_none_or(|it| *number <= it));
     let entries: Vec<Entry> = wanted.map(|(_, entry)| entry).collect();
     check_names(&otherwise.settings, &past.core, &entries)?;
-    otherwise.timed = timed(at, &past.core, &entries)?;
+    otherwise.timed = timed((at, path), &past.core, &entries)?;
     let was = Was::of(&past.core, &entries);
     let mut world = World::new(&past.core, &was, &otherwise);
     world.turns = timeline.is_some().then(|| Turns::of(&past.core));
@@ -161,9 +162,24 @@ fn otherwise(words: &[String], files: &[String]) -> anyhow::Result<Otherwise> {
     Ok(otherwise)
 }
 
-/// Changes at times. By which hour the journal begins, it says itself.
-fn timed(texts: &[String], start: &Core, entries: &[Entry]) -> anyhow::Result<Vec<ChangeAtTimes>> {
-    const WEEK: Nanos = Nanos::from_secs(7 * 24 * 3600);
+/// The length of a week.
+const WEEK: Nanos = Nanos::from_secs(7 * 24 * 3600);
+
+/// How much of the week had passed at the last entry, if the files of a journal were written then.
+fn week_by_files(path: &Path) -> Option<Nanos> {
+    let wal = PathBuf::from(format!("{}-wal", path.display()));
+    let written = |path: &Path| path.metadata().ok()?.modified().ok();
+    let written = [written(path), written(&wal)].into_iter().flatten().max()?;
+    let age = u64::try_from(written.elapsed().unwrap_or_default().as_nanos()).ok()?;
+    Some(Nanos((local_week().0 + WEEK.0 - age % WEEK.0) % WEEK.0))
+}
+
+/// Changes at times. By which hour the journal begins, it says itself, or the time of its files.
+fn timed(
+    (texts, path): (&[String], &Path),
+    start: &Core,
+    entries: &[Entry],
+) -> anyhow::Result<Vec<ChangeAtTimes>> {
     let begin = entries.first().map_or_else(|| start.now(), |entry| entry.at);
     let beginning = || {
         let told = entries.iter().find_map(|entry| match entry.event {
@@ -171,7 +187,9 @@ fn timed(texts: &[String], start: &Core, entries: &[Entry]) -> anyhow::Result<Ve
             Event::Calendar { week } => Some(week.0 + WEEK.0 - entry.at.since(begin).0 % WEEK.0),
             _ => None,
         });
-        let week = start.week(begin).map(|week| week.0).or(told);
+        let long = entries.last().map_or(Nanos::ZERO, |last| last.at.since(begin));
+        let by_files = || Some(week_by_files(path)?.0 + WEEK.0 - long.0 % WEEK.0);
+        let week = start.week(begin).map(|week| week.0).or(told).or_else(by_files);
         let week = week.ok_or_else(|| {
             let reason = "the journal does not say which hour it was".to_owned();
             coded(Code::BadValue, reason)
