@@ -65,6 +65,9 @@ impl<'a> Waits<'a> {
             let (node, at) = (self.driver.node_name(*node), local_moment(*unix_ms));
             return format!("{node} goes out of service at {at}{}", leaves_before(*limited));
         }
+        if *why == WaitReason::KeptMemory {
+            return self.say_keepers(spec);
+        }
         if *why != WaitReason::Nodes {
             return why.to_string();
         }
@@ -80,6 +83,14 @@ impl<'a> Waits<'a> {
             more => format!(", and {more} more (see `tutti nodes`)"),
         };
         format!("too few nodes take jobs now: {named}{more}")
+    }
+
+    /// Which classes keep the memory that a job waits for.
+    fn say_keepers(&self, spec: &JobSpec) -> String {
+        let keepers = self.driver.core.keep_memory_from(spec);
+        let keepers = keepers.map(|(class, kept)| format!("{kept} for class {class}"));
+        let keepers: Vec<String> = keepers.take(NAMED_MAX).collect();
+        format!("waits for memory: of each node is kept {}", keepers.join(", "))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::devices::{Devices, note_vacating};
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
 use crate::freed::Freed;
+use crate::kept_memory::Admitted;
 use crate::ledger::Ledger;
 use crate::longer_leases::Longer;
 use crate::matrix::Matrix;
@@ -617,6 +618,11 @@ impl Core {
             rows: (self.policy().shares.rows)(&self.params).max(1),
             external: &self.foreign,
             devices: &self.devices,
+            admitted: Some(Admitted {
+                jobs: &self.jobs,
+                aside: &self.aside,
+                swaps: &self.swaps,
+            }),
             whole: false,
             leaving: self.leaving(),
         }
@@ -991,7 +997,16 @@ impl Core {
             self.outbox.reshaped = true;
             self.queue.stale = true;
             self.queue.disturbed = true;
+            let memory = |classes: &Classes| -> Vec<_> {
+                classes.iter().map(|(name, spec)| (name.clone(), spec.memory())).collect()
+            };
+            let keeps_other_memory = memory(&classes) != memory(&self.classes);
             self.classes = classes;
+            if keeps_other_memory {
+                self.queue.reconsider();
+                self.unpark();
+                self.forget_promises();
+            }
             if self.queue.line.has_lanes() {
                 // Priorities may be others.
                 self.line_up_all();

@@ -49,6 +49,7 @@ pub mod forecast;
 mod forget_class;
 pub mod frame;
 mod freed;
+mod kept_memory;
 pub mod ledger;
 mod lending;
 pub mod levels;

@@ -366,7 +366,7 @@ impl Core {
         let fits = |(node, column): (NodeId, &crate::matrix::Column)| {
             let free = free_on(node);
             let suits = !spec.nodes.exclusive || free == column.processors;
-            let room = self.nodes.free_bytes(node) >= memory
+            let room = self.machine().free_bytes(node, &spec.class) >= memory
                 && self.devices.tasks(node, spec, Asker::alone(None)) >= part.tasks;
             let fits = suits && free.count() >= count && room;
             (fits && spec.nodes.allows(node) && is_other(node)).then(|| (free.count(), node))

@@ -351,7 +351,7 @@ impl Core {
 
     /// Whether the memory that a job lacks is free on all its nodes.
     pub(crate) fn may_swap_in(&self, job: JobId) -> bool {
-        self.may_swap_in_of(job, |node| self.nodes.free_bytes(node))
+        self.may_swap_in_of(job, |node| self.bytes_to_come_back(job, node))
     }
 
     /// Whether the memory that a job lacks is there of so many bytes on all its nodes.
@@ -384,6 +384,9 @@ impl Core {
 
     /// Admits what is free now of the memory that a job lacks.
     fn admit_again(&mut self, job: JobId, claimed: &mut BTreeSet<NodeId>) {
+        let Some(swap) = self.swaps.jobs.get(&job) else { return };
+        let free = |&node: &NodeId| (node, self.bytes_to_come_back(job, node));
+        let free: BTreeMap<NodeId, u64> = swap.parts.keys().map(free).collect();
         let Some(swap) = self.swaps.jobs.get_mut(&job) else { return };
         if swap.parts.keys().any(|node| claimed.contains(node)) {
             claimed.extend(swap.parts.keys());
@@ -391,7 +394,7 @@ impl Core {
         }
         let mut lacks = false;
         for (&node, part) in &mut swap.parts {
-            let bytes = part.freed_bytes.min(self.nodes.free_bytes(node));
+            let bytes = part.freed_bytes.min(free.get(&node).copied().unwrap_or(0));
             self.nodes.admit(node, bytes);
             part.freed_bytes -= bytes;
             if part.freed_bytes > 0 {

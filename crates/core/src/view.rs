@@ -458,7 +458,7 @@ impl Core {
                 view.state = state(residence.since, residence.course);
                 let aside = self.aside.contains(&record.id) && !record.suspended;
                 view.why_aside =
-                    aside.then(|| self.or_memory_leaves(self.why_aside(record.id, now)));
+                    aside.then(|| self.or_memory(record.id, self.why_aside(record.id, now)));
                 view.placements = residence.parts.iter().map(placement).collect();
                 view.ended = residence.ended.iter().map(|(&rank, &s)| (rank, s)).collect();
             }
@@ -486,7 +486,12 @@ impl Core {
     }
 
     fn why_waits(&self, job: JobId, now: ClusterTime) -> WaitReason {
-        self.or_memory_leaves(self.or_leaving(job, self.why_queued(job, now)))
+        self.or_memory(job, self.or_leaving(job, self.why_queued(job, now)))
+    }
+
+    /// A reason to wait; for memory, which lack it is.
+    fn or_memory(&self, job: JobId, why: WaitReason) -> WaitReason {
+        self.or_memory_leaves(self.or_kept_memory(job, why))
     }
 
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {

@@ -1,7 +1,7 @@
 //! Classes: named sets of rules for jobs.
 //!
 //! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
-//! `control`, `rows` and those of slots hold under every policy, `priority` under those with a
+//! `control`, `rows`, `memory` and those of slots hold under every policy, `priority` under those with a
 //! line. The others hold under the policy `classes` (LLNL paper, job scheduling parameters), whose
 //! daytime values the four classes have that exist from the start; but for numbers of processors,
 //! since those are meant for one machine.
@@ -12,7 +12,9 @@ use crate::limits::{
     CLASSES_MAX, JOBS_MAX, PRIORITY_MAX, PROCESSORS_MAX, QUANTUM_MIN, ROWS_KEPT_MAX, RULE_TIME_MAX,
     SHARE_WHOLE, SLOT_MIN_MAX, SLOTS_MAX,
 };
-use crate::param::{self, Param, ParamError, ParamKind, Percent, Takes, UNBOUNDED, bounded};
+use crate::param::{
+    self, NodePart, Param, ParamError, ParamKind, Percent, Takes, UNBOUNDED, bounded,
+};
 use crate::time::Nanos;
 use crate::timetable::IfAbsent;
 use alloc::collections::BTreeMap;
@@ -41,7 +43,8 @@ mod at {
     pub(super) const IPC: usize = 12;
     pub(super) const ROWS: usize = 13;
     pub(super) const OVERRUN: usize = 14;
-    pub(super) const COUNT: usize = 15;
+    pub(super) const MEMORY: usize = 15;
+    pub(super) const COUNT: usize = 16;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -188,6 +191,16 @@ pub const RULES: &[Param; at::COUNT] = &[
                otherwise idle.",
         takes: Takes::Live,
     },
+    Param {
+        name: "memory",
+        kind: ParamKind::NodePart,
+        min: 0,
+        max: NodePart::MAX,
+        default: 0,
+        help: "How much memory of each node is kept for its jobs: others with -m get none of it. \
+               Bytes, or a part of what the node has.",
+        takes: Takes::Live,
+    },
 ];
 
 /// The rules of one class. A value of this type is always within the ranges of [`RULES`].
@@ -249,6 +262,16 @@ pub enum ClassError {
         Percent(u64::from(SHARE_WHOLE - left)), Percent(u64::from(*left))
     )]
     SharesExceedWhole {
+        /// What the others leave, in ten-thousandths.
+        left: u32,
+    },
+    /// What all classes keep of the memory of each node exceeds it.
+    #[error(
+        "the other classes keep {} of the memory of each node, so this one can keep at most {}; lower \
+         another first",
+        Percent(u64::from(SHARE_WHOLE - left)), Percent(u64::from(*left))
+    )]
+    MemoryExceedsWhole {
         /// What the others leave, in ten-thousandths.
         left: u32,
     },
@@ -395,6 +418,20 @@ impl ClassSpec {
         u32::try_from(self.values[at::ROWS]).unwrap_or(0)
     }
 
+    /// How much memory of each node is kept for its jobs.
+    #[must_use]
+    pub const fn memory(&self) -> NodePart {
+        NodePart::of(self.values[at::MEMORY])
+    }
+
+    /// That as a part of each node, in ten-thousandths; none if it is a number of bytes.
+    fn memory_part(&self) -> u32 {
+        match self.memory() {
+            NodePart::Bytes(_) => 0,
+            NodePart::Part(part) => u32::try_from(part).unwrap_or(SHARE_WHOLE),
+        }
+    }
+
     /// What becomes of its jobs at their time limit.
     #[must_use]
     pub const fn overrun(&self) -> Overrun {
@@ -407,16 +444,22 @@ impl ClassSpec {
     /// Whether these rules may become those of class `name` beside the others.
     ///
     /// # Errors
-    /// If the shares would exceed the whole, or there are too many classes.
+    /// If the shares, or the parts of memory, would exceed the whole, or there are too many classes.
     pub fn check(&self, name: &ClassName, classes: &Classes) -> Result<(), ClassError> {
         if !classes.contains_key(name) && classes.len() >= CLASSES_MAX {
             return Err(ClassError::TooMany { limit: CLASSES_MAX });
         }
-        let others = classes.iter().filter(|&(other, _)| other != name);
-        let sum = others.fold(0u32, |sum, (_, spec)| sum.saturating_add(spec.share()));
-        let left = SHARE_WHOLE.saturating_sub(sum);
-        if self.share() > left {
-            return Err(ClassError::SharesExceedWhole { left });
+        let left = |of: fn(&Self) -> u32| {
+            let others = classes.iter().filter(|&(other, _)| other != name);
+            let sum = others.fold(0u32, |sum, (_, spec)| sum.saturating_add(of(spec)));
+            SHARE_WHOLE.saturating_sub(sum)
+        };
+        let (share, memory) = (left(Self::share), left(Self::memory_part));
+        if self.share() > share {
+            return Err(ClassError::SharesExceedWhole { left: share });
+        }
+        if self.memory_part() > memory {
+            return Err(ClassError::MemoryExceedsWhole { left: memory });
         }
         Ok(())
     }

@@ -27,6 +27,8 @@ pub enum ParamKind {
     BytesOr(&'static str),
     /// A part of a whole, in ten-thousandths.
     Share,
+    /// Bytes, or a part of what a node has ([`NodePart`]).
+    NodePart,
     /// One of these words, by its place.
     Choice(&'static [&'static str]),
 }
@@ -49,6 +51,7 @@ impl ParamKind {
             | Self::Count
             | Self::CountOr(_)
             | Self::BytesOr(_)
+            | Self::NodePart
             | Self::Share => &[],
             Self::Choice(words) => words,
         }
@@ -58,7 +61,7 @@ impl ParamKind {
     const fn unbounded(self) -> Option<&'static str> {
         match self {
             Self::DurationOr(word) | Self::CountOr(word) | Self::BytesOr(word) => Some(word),
-            Self::Duration | Self::Count | Self::Share | Self::Choice(_) => None,
+            Self::Duration | Self::Count | Self::Share | Self::NodePart | Self::Choice(_) => None,
         }
     }
 }
@@ -170,6 +173,9 @@ pub struct Range(pub &'static Param);
 
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.kind == ParamKind::NodePart {
+            return f.write_str("bytes such as 4G, or 0% to 100%");
+        }
         let ParamKind::Choice(words) = self.0.kind else {
             write!(f, "{} to {}", Shown(self.0, self.0.min), Shown(self.0, self.0.max))?;
             return self.0.kind.unbounded().map_or(Ok(()), |word| write!(f, ", or {word}"));
@@ -203,12 +209,72 @@ impl fmt::Display for Shown {
             (ParamKind::Count | ParamKind::CountOr(_), count) => count.fmt(f),
             (ParamKind::BytesOr(_), bytes) => Bytes(bytes).fmt(f),
             (ParamKind::Share, share) => Percent(share).fmt(f),
+            (ParamKind::NodePart, value) => NodePart::of(value).fmt(f),
             (ParamKind::Choice(words), value) => {
                 match usize::try_from(value).ok().and_then(|index| words.get(index)) {
                     Some(word) => f.write_str(word),
                     None => value.fmt(f),
                 }
             }
+        }
+    }
+}
+
+/// An amount of something that nodes have: so many bytes of each, or a part of what each has.
+///
+/// As the value of a parameter, parts are the numbers from [`NodePart::PARTS_FROM`] on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodePart {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many ten-thousandths of what the node has; the whole at most.
+    Part(u64),
+}
+
+impl NodePart {
+    /// The value of no part at all; that of ten-thousandths is so much more.
+    const PARTS_FROM: u64 = 1 << 63;
+
+    /// The greatest value: all that a node has.
+    pub const MAX: u64 = Self::PARTS_FROM + SHARE_WHOLE as u64;
+
+    /// The amount that a value stands for.
+    #[must_use]
+    pub const fn of(value: u64) -> Self {
+        match value.checked_sub(Self::PARTS_FROM) {
+            None => Self::Bytes(value),
+            Some(part) => Self::Part(part),
+        }
+    }
+
+    /// The value that stands for it.
+    #[must_use]
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) if bytes < Self::PARTS_FROM => bytes,
+            Self::Bytes(_) => Self::PARTS_FROM - 1,
+            Self::Part(part) => Self::PARTS_FROM.saturating_add(part),
+        }
+    }
+
+    /// How many bytes it is of a node that has so many: all of them at most.
+    #[must_use]
+    pub fn bytes(self, has: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.min(has),
+            Self::Part(part) => {
+                let part = u128::from(has) * u128::from(part) / u128::from(SHARE_WHOLE);
+                u64::try_from(part).unwrap_or(u64::MAX).min(has)
+            }
+        }
+    }
+}
+
+impl fmt::Display for NodePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Bytes(bytes) => Bytes(bytes).fmt(f),
+            Self::Part(part) => Percent(part).fmt(f),
         }
     }
 }

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use tutti_types::class::RULES;
 use tutti_types::limits::SHARE_WHOLE;
+use tutti_types::param::{NodePart, Range};
 use tutti_types::params::TABLE;
 use tutti_types::{ClassName, ClassSpec, Overrides, Param, ParamKind, Params, queue};
 
@@ -58,6 +59,13 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
         ParamKind::BytesOr(_) => {
             units::parse_bytes(text).map_err(|error| format!("{name}: {error}"))
         }
+        ParamKind::NodePart if text.ends_with('%') => {
+            let part = share(text).map(|part| NodePart::Part(part).value());
+            part.ok_or_else(|| format!("{name} can't be {text:?}; it may be {}", Range(param)))
+        }
+        ParamKind::NodePart => units::parse_bytes(text)
+            .map(|bytes| NodePart::Bytes(bytes).value())
+            .map_err(|error| format!("{name}: {error}; it may be {}", Range(param))),
         ParamKind::Share => share(text).ok_or_else(|| match text.parse::<f64>() {
             Ok(_) => format!("{name}={text} has no unit; write {text}%"),
             Err(_) => format!("{name} can't be {text:?}; it may be 0% to 100%, such as 12.5%"),

@@ -37,6 +37,7 @@ pub use shortest::{ShortestSlot, shortest_slot};
 
 use crate::devices::Devices;
 use crate::frame::{Frame, Layout};
+use crate::kept_memory::Admitted;
 use crate::matrix::{Column, Matrix, Owner};
 use crate::orders::HeldBy;
 use crate::share::{self, Present};
@@ -89,6 +90,8 @@ pub struct Machine<'a> {
     pub external: &'a BTreeMap<NodeId, ProcessorSet>,
     /// The devices of the nodes.
     pub devices: &'a Devices,
+    /// What jobs have of memory; `None`: what classes keep of it does not count.
+    pub admitted: Option<Admitted<'a>>,
     /// Whether nodes that take no new jobs now, drained or out of reach, count like the others.
     pub whole: bool,
     /// The nodes that go out of service.
@@ -266,6 +269,8 @@ pub enum WaitReason {
         /// Which one.
         job: JobId,
     },
+    /// Other classes keep the memory that is free.
+    KeptMemory,
     /// Its memory was swapped out, and would come back too soon.
     SwappedOut {
         /// How much longer it stays out.
@@ -422,7 +427,10 @@ impl WaitReason {
             | Self::NeverPreempts
             | Self::KeptRows { .. }
             | Self::Level { .. } => "processors",
-            Self::Memory | Self::MemoryLeaves { .. } | Self::SwappedOut { .. } => "memory",
+            Self::Memory
+            | Self::KeptMemory
+            | Self::MemoryLeaves { .. }
+            | Self::SwappedOut { .. } => "memory",
             Self::Nodes => "nodes",
             Self::Resource { .. } => "resource",
             Self::Device { .. } => "device",
@@ -554,6 +562,8 @@ fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) ->
     write!(f, "{what} may have at most {most} {when}")
 }
 
+const KEPT_MEMORY: &str = "too little memory is free that no other class keeps (rule memory)";
+
 /// The words before the job whose memory is leaving.
 const STAYS_OUT: &str = "its memory was swapped out, and stays out";
 const MEMORY_LEAVES: &str = "too little memory is free; it is being swapped out of";
@@ -578,6 +588,7 @@ impl fmt::Display for WaitReason {
                 "all {limit} rows are in use and none has enough free on the nodes that it wants"
             ),
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
+            Self::KeptMemory => f.write_str(KEPT_MEMORY),
             Self::MemoryLeaves { job } => write!(f, "{MEMORY_LEAVES} job {job}"),
             Self::SwappedOut { left } => write!(f, "{STAYS_OUT} {left} longer (swap_cost)"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),

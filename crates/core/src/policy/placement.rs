@@ -77,14 +77,14 @@ impl Machine<'_> {
     pub(crate) fn room_beside(self, node: NodeId, spec: &JobSpec, row: Option<RowId>) -> u32 {
         let by_memory = match spec.memory_per_task_bytes {
             None | Some(0) => u32::MAX,
-            Some(_) => tasks_by_memory(self.nodes.free_bytes(node), spec),
+            Some(_) => tasks_by_memory(self.free_bytes(node, &spec.class), spec),
         };
         by_memory.min(self.devices.tasks(node, spec, self.asker(spec, row)))
     }
 
     /// The same with nothing else on the node.
     pub(super) fn room_if_alone(self, node: NodeId, spec: &JobSpec) -> u32 {
-        let memory = self.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);
+        let memory = self.bytes_if_alone(node, &spec.class);
         tasks_by_memory(memory, spec).min(self.devices.tasks_if_alone(node, spec))
     }
 

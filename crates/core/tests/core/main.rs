@@ -16,6 +16,7 @@ mod failed_ranks;
 mod forecasts;
 mod freed;
 mod in_time;
+mod kept_memory;
 mod lending;
 mod limits;
 mod migration;

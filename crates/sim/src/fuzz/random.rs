@@ -8,7 +8,7 @@ use super::step::{
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use tutti_types::param::{Param, ParamKind, UNBOUNDED};
+use tutti_types::param::{NodePart, Param, ParamKind, UNBOUNDED};
 use tutti_types::{
     Amount, JobSpec, Nanos, NoRespawn, NodeId, NodeWish, OnBadExit, OnNodeLoss, Per, ResourceWish,
     TaskStatus, class, params, queue,
@@ -333,7 +333,7 @@ fn value(random: &mut Random, param: &Param) -> u64 {
     let most = match param.kind {
         ParamKind::Duration | ParamKind::DurationOr(_) => 150 * MS,
         ParamKind::Count | ParamKind::CountOr(_) => 12,
-        ParamKind::BytesOr(_) => 1000,
+        ParamKind::BytesOr(_) | ParamKind::NodePart => 1000,
         ParamKind::Share => 6000,
         ParamKind::Choice(_) => u64::MAX,
     };
@@ -351,6 +351,8 @@ fn value(random: &mut Random, param: &Param) -> u64 {
         | ParamKind::Count
         | ParamKind::Share
         | ParamKind::Choice(_) => value,
+        ParamKind::NodePart if random.one_in(2) => NodePart::Part(value).value(),
+        ParamKind::NodePart => value,
     }
 }
 

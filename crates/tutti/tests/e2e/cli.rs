@@ -68,7 +68,7 @@ fn check_keys(entries: &Value, keys: &[&str]) {
 }
 
 /// The rules of a class, as JSON names them.
-const CLASS_RULES: [&str; 17] = [
+const CLASS_RULES: [&str; 18] = [
     "users",
     "share",
     "empty",
@@ -85,6 +85,7 @@ const CLASS_RULES: [&str; 17] = [
     "regularity",
     "rows",
     "overrun",
+    "memory",
     "after",
 ];
 

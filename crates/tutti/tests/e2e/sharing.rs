@@ -24,6 +24,34 @@ fn a_quick_run_of_another_user_waits_for_no_job_to_end() {
 }
 
 #[test]
+fn a_quick_run_finds_the_memory_that_its_class_keeps() {
+    let instance = Instance::of_the_system_alone().up();
+    instance.tutti(&["params", "--class", "interactive", "memory=50%"]).expect(0);
+    let wrong = instance.tutti(&["params", "--class", "standby", "memory=60%"]);
+    wrong.expect(1).says("at most 50%");
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    let total = nodes[0]["memory_bytes"].as_u64().unwrap();
+    let part = |percent: u64| format!("{}M", (total >> 20) * percent / 100);
+    let submit = |memory: u64| instance.submit(&["-m", &part(memory), "sleep", "1000"]);
+    let long = submit(40);
+    instance.wait_for_state(long, "running");
+    let waits = submit(20);
+    let shown = instance.tutti(&["ps"]).expect(0).text();
+    let why = "waits for memory: of each node is kept 50% for class interactive";
+    assert!(shown.contains(why), "{shown}");
+    let declined = instance.tutti(&["submit", "-m", &part(60), "sleep", "1000"]);
+    declined.expect(120).says("ask for at most -m");
+    let quick = instance.tutti(&["run", "-m", &part(20), "echo", "quick"]).expect(0);
+    assert_eq!(quick.text(), "quick\n");
+    assert_eq!(instance.job(waits)["state"], "queued");
+    instance.tutti(&["params", "--class", "interactive", "memory=0"]).expect(0);
+    instance.wait_for_state(waits, "running");
+    for job in [long, waits] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
+
+#[test]
 fn two_users_have_about_equal_turns_whatever_each_runs() {
     let instance = Instance::of_the_system_alone().up();
     instance.tutti(&["params", "rows=8", "quantum=20ms"]).expect(0);

@@ -272,7 +272,8 @@ impl Core {
 impl Core {
     /// Memory of a node that is promised to no job, and not reserved for another job.
     fn unreserved_bytes(&self, job: JobId, node: NodeId) -> u64 {
-        let free = self.nodes.free_bytes(node);
+        let class = self.jobs.get(&job).map(|record| &record.spec.class);
+        let free = class.map_or(0, |class| self.machine().free_bytes(node, class));
         let Some(bumper) = self.by_class.bumper.as_ref().filter(|it| it.job != job) else {
             return free;
         };
@@ -300,7 +301,7 @@ impl Core {
             let has = own.and_then(|it| it.part(part.node));
             let has = has.map_or(0, |part| self.swaps.counted_bytes(job, part, &record.spec));
             let needs = memory_of(part, &record.spec).saturating_sub(has);
-            let free = self.nodes.free_bytes(part.node);
+            let free = self.machine().free_bytes(part.node, &record.spec.class);
             needs <= free.saturating_add(self.leaves_with(part.node, gone.iter().copied()))
         })
     }
