@@ -134,6 +134,7 @@ impl Agent {
                 continue;
             }
             // Tasks need not use all that their job has.
+            job.masks.late = None;
             if job.processors.is_subset(new) {
                 job.widen(candidate.launch.job, new);
                 continue;
@@ -148,8 +149,19 @@ impl Agent {
                 moves.insert(candidate.launch.job, new.clone());
             }
         }
-        for (job, new) in moves {
-            self.move_processes(job, new);
+        for (id, new) in moves {
+            match self.jobs.get_mut(&id).filter(|job| !job.has_begun()) {
+                // Its tasks are on their way to where they were to begin.
+                Some(job) => job.masks.late = Some(new),
+                None => self.move_processes(id, new),
+            }
+        }
+    }
+
+    /// A task of a job has begun: it goes to where a timetable has it run since it was launched.
+    pub(super) fn follow_late(&mut self, id: JobId) {
+        if let Some(new) = self.jobs.get_mut(&id).and_then(|job| job.masks.late.take()) {
+            self.move_processes(id, new);
         }
     }
 
@@ -305,6 +317,8 @@ pub(super) struct Masks {
     stale: Vec<Vec<u32>>,
     /// Whether the job's group was, or may have been, held to fewer processors than the job has.
     is_narrowed: bool,
+    /// Where the job is to run once its tasks have begun, if that is elsewhere than they begin.
+    late: Option<ProcessorSet>,
 }
 
 /// Stale masks of a job that are remembered.

@@ -77,6 +77,11 @@ impl Job {
         !self.adopted.is_empty()
     }
 
+    /// Whether a task of it is known to have begun here.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.roots.is_empty() || !self.ended.is_empty()
+    }
+
     /// Where the group of one of its tasks is.
     pub(super) fn group_of(&self, rank: Rank) -> PathBuf {
         self.step.join(layout::group_of_task(rank))

@@ -81,6 +81,7 @@ impl Agent {
                     minder.into_iter().for_each(|it| self.allow_notices_below(launch.job, it));
                 }
                 self.track(launch.job, rank, root, Begun::Now);
+                self.follow_late(launch.job);
                 self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
             }
             FromKeeper::TaskEnded { launch, rank, status, detail, usage } => {

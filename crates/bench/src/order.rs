@@ -262,6 +262,7 @@ pub(super) fn settings(
     (policy, order): (&str, &str),
 ) -> anyhow::Result<Settings> {
     let mut params = Params::default();
+    params.choose("migration", "off")?;
     set_policy(&mut params, policy)?;
     params.choose("order", order)?;
     let class_rules = default_classes();

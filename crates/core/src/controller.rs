@@ -25,6 +25,7 @@ use crate::frame::Frame;
 use crate::freed::Freed;
 use crate::kept_memory::Admitted;
 use crate::ledger::Ledger;
+use crate::local_moves::NodesToLookAt;
 use crate::longer_leases::Longer;
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
@@ -171,6 +172,8 @@ pub struct Core {
     pub(crate) swaps: Swaps,
     /// The jobs that are never queued again once they have run.
     pub(crate) run_once: BTreeSet<JobId>,
+    /// The nodes where jobs may go to other processors.
+    pub(crate) to_look_at: NodesToLookAt,
 }
 
 impl Core {
@@ -236,6 +239,7 @@ impl Core {
             roll_out: RollOut::default(),
             swaps: Swaps::default(),
             run_once: BTreeSet::new(),
+            to_look_at: NodesToLookAt::default(),
         };
         core.follow_settings();
         core
@@ -492,7 +496,11 @@ impl Core {
         }
         self.seat_queued(now);
         // A seated job may be where it, or another job, should rather not be.
-        while !self.queue.promised() && (self.unify() || self.migrate() || self.free_kept_row()) {
+        while !self.queue.promised() && (self.unify()
+                || self.migrate()
+                || self.move_within_nodes()
+                || self.free_kept_row())
+        {
             self.queue.reconsider();
             self.seat_queued(now);
         }
@@ -595,6 +603,7 @@ impl Core {
             roll_out,
             swaps,
             run_once,
+            to_look_at,
             kills: _,
         } = self;
         let mut digest = Digest::new();
@@ -605,7 +614,7 @@ impl Core {
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
         (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(&mut digest);
         (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(&mut digest);
-        (roll_out, vacates, features, respawns, swaps, run_once).hash(&mut digest);
+        (roll_out, vacates, features, respawns, swaps, run_once, to_look_at).hash(&mut digest);
         digest.finish()
     }
 

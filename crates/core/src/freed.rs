@@ -141,6 +141,7 @@ impl Core {
         self.count_anew(job, user, left);
         self.migration.rows = true;
         self.migration.turns = true;
+        self.note_came_free(places.iter().map(|&(node, _)| node));
         self.queue.reconsider();
         self.queue.disturbed = true;
     }

@@ -54,6 +54,7 @@ pub mod ledger;
 mod lending;
 pub mod levels;
 mod line;
+mod local_moves;
 mod longer_leases;
 pub mod matrix;
 mod migrate;

@@ -1,5 +1,6 @@
 //! Migration: jobs that permit it ([`JobSpec::movable`](tutti_types::JobSpec)) go on on other
-//! processors, so that others get more turns (parameter `migration`).
+//! processors, so that others get more turns (parameter `migration`). Moves of other jobs within
+//! their nodes ([`crate::local_moves`]) go the same way.
 //!
 //! When a job has ended, and none is on its way any more:
 //!
@@ -28,6 +29,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::limits::JOB_NUMBER_MAX;
+use tutti_types::params::Migration as MigrationMode;
 use tutti_types::placing::{Packing, Placement};
 
 /// The jobs that are on their way, and what there is to try.
@@ -84,7 +86,7 @@ impl Core {
         }
         self.migration.rows = false;
         let turns = core::mem::take(&mut self.migration.turns);
-        let is_on = self.params.migration() && !self.policy().sets_aside();
+        let is_on = self.params.migration() == MigrationMode::Anywhere && !self.policy().sets_aside();
         // Numbers of holds must not be those of jobs.
         if !is_on || self.matrix.row_count() < 2 || self.jobs_made > JOB_NUMBER_MAX {
             return false;
@@ -100,7 +102,7 @@ impl Core {
         !self.migration.leaving.is_empty()
     }
 
-    fn set_out(&mut self, job: JobId, row: RowId, parts: Vec<Part>) {
+    pub(crate) fn set_out(&mut self, job: JobId, row: RowId, parts: Vec<Part>) {
         let Some(record) = self.jobs.get(&job) else { return };
         let (class, owner) = (record.spec.class.clone(), Owner::of(&record.spec));
         self.matrix.house(hold_of(job), (&class, owner), Some(row), places(&parts));
@@ -115,7 +117,7 @@ impl Core {
         let hold = hold.map(|seat| (seat.row, seat.parts == places(&parts)));
         self.matrix.remove(hold_of(job));
         if let Some((row, true)) = hold {
-            self.move_to(job, Some(row), parts);
+            self.go_on_at(job, Some(row), parts);
         }
     }
 

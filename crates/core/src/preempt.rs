@@ -94,7 +94,14 @@ impl Core {
 
     /// The same on other processors; only for a job that is [movable](Core::is_movable).
     pub(crate) fn move_to(&mut self, job: JobId, row: Option<RowId>, parts: Vec<Part>) {
-        if !self.is_movable(job) {
+        if self.is_movable(job) {
+            self.go_on_at(job, row, parts);
+        }
+    }
+
+    /// The same for a job that has set out ([`crate::migrate`]); nothing of one that can't go on.
+    pub(crate) fn go_on_at(&mut self, job: JobId, row: Option<RowId>, parts: Vec<Part>) {
+        if !self.jobs.get(&job).is_some_and(|record| self.may_go_on(record)) {
             return;
         }
         let Some(record) = self.jobs.get_mut(&job) else { return };
@@ -116,9 +123,14 @@ impl Core {
     /// Whether a preempted job may come back on other processors.
     pub(crate) fn is_movable(&self, job: JobId) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
+        record.spec.movable && self.may_go_on(record)
+    }
+
+    /// Whether a preempted job can go on on other processors. One that is asked to end, or killed,
+    /// is so where it is.
+    fn may_go_on(&self, record: &Record) -> bool {
         let aside = record.residence().filter(|it| it.place == Place::Aside);
-        // A job that is asked to end, or killed, is so where it is.
-        record.spec.movable && aside.is_some_and(|it| it.is_whole() && !it.ending())
+        aside.is_some_and(|it| it.is_whole() && !it.ending())
     }
 
     /// Preempts a job in one step: it is suspended in place, so there is nothing to wait for.

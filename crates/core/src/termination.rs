@@ -203,6 +203,7 @@ impl Core {
         self.count_end(job, service);
         let Some(mut record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = &record.phase else { return };
+        self.note_came_free(residence.parts.iter().map(|part| part.node));
         self.give_back_resources(residence);
         self.release_devices((job, &record.spec), &residence.parts);
         let memory = record.spec.memory_per_task_bytes.is_some();
@@ -323,7 +324,8 @@ impl Core {
             .min(self.settings_until)
             .min(self.begins.next())
             .min(self.after.next())
-            .min(self.freed.next());
+            .min(self.freed.next())
+            .min(self.next_move_within_node());
         at = at.min(self.next_warning()).min(self.respawns.next()).min(self.checkpoints.next());
         at = at.min(self.next_of_roll_out()).min(self.next_back()).min(self.next_leaving());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());

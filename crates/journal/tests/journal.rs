@@ -24,6 +24,7 @@ fn blank() -> Core {
 fn blank_of_form_4() -> Core {
     let mut params = Params::default();
     params.choose("order", "arrival").unwrap();
+    params.choose("migration", "off").unwrap();
     let mut classes = default_classes();
     classes.values_mut().for_each(|class| class.set("rows", 0).unwrap());
     Core::new(params, classes)

@@ -47,6 +47,17 @@ pub enum LineOrder {
     Users,
 }
 
+/// Whether jobs continue on other processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Migration {
+    /// None does.
+    Off,
+    /// Those that permit it go anywhere, and others within their nodes.
+    Anywhere,
+    /// Jobs of one task go to idle processors of their nodes.
+    WithinNodes,
+}
+
 /// The process that gets the children of one that has ended (process-tracking paper, section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Orphans {
@@ -350,12 +361,14 @@ pub const TABLE: &[Param; at::COUNT] = &[
     ),
     Param {
         name: "migration",
-        kind: ParamKind::Choice(&["off", "on"]),
+        kind: ParamKind::Choice(&["off", "on", "node"]),
         min: 0,
-        max: 1,
-        default: 0,
-        help: "Whether jobs that permit it continue on other processors when that makes rows fewer, or \
-               gives them more turns. In simulations only so far (tutti sim --movable).",
+        max: 2,
+        default: 2,
+        help: "Whether jobs continue on other processors. node: a job of one task and one processor \
+               that takes turns there goes to a processor of its node that is idle in all rows. on: \
+               in simulations, jobs that permit it (tutti sim --movable) also go anywhere when \
+               that makes rows fewer, or gives them more turns.",
         takes: Takes::FromThenOn,
     },
     Param {
@@ -1035,8 +1048,12 @@ impl Params {
 
     /// Whether jobs may go on on other processors.
     #[must_use]
-    pub const fn migration(&self) -> bool {
-        self.values[at::MIGRATION] > 0
+    pub const fn migration(&self) -> Migration {
+        match self.values[at::MIGRATION] {
+            0 => Migration::Off,
+            1 => Migration::Anywhere,
+            _ => Migration::WithinNodes,
+        }
     }
 
     /// The process that gets the children of one that has ended.

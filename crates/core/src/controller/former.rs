@@ -80,6 +80,7 @@ impl From<FormerCore> for Core {
             roll_out: RollOut::default(),
             swaps: Swaps::default(),
             run_once: BTreeSet::new(),
+            to_look_at: NodesToLookAt::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

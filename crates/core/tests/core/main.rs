@@ -19,6 +19,7 @@ mod in_time;
 mod kept_memory;
 mod lending;
 mod limits;
+mod local_moves;
 mod migration;
 mod moves;
 mod nested;

@@ -35,7 +35,10 @@ impl Scheduler {
     /// # Errors
     /// What is wrong, and what would be right.
     pub(super) fn of(policy: &str, options: &Options, nodes: Nodes<'_>) -> anyhow::Result<Self> {
-        let settings = Settings::new(Params::default(), default_classes());
+        let mut params = Params::default();
+        // Jobs of a trace stay where they were placed, as they did there.
+        params.choose("migration", "off")?;
+        let settings = Settings::new(params, default_classes());
         let mut all = Self {
             site: Site::new(settings),
             weights: Vec::new(),

@@ -77,6 +77,50 @@ fn two_users_have_about_equal_turns_whatever_each_runs() {
 }
 
 #[test]
+fn a_job_that_takes_turns_goes_to_a_processor_that_comes_free() {
+    let instance = Instance::of_the_system_alone().up();
+    let processors = u32::try_from(tutti_linux::proc::online_processors().len()).unwrap();
+    let busy = |name: &str| {
+        let line = format!("echo $$ > {name}; while :; do :; done");
+        instance.submit(&["-o", "/dev/null", "sh", "-c", &line])
+    };
+    let first = busy("first");
+    let wide = instance.submit_spinner(processors - 1);
+    instance.wait_for_state(wide, "running");
+    let last = busy("last");
+    instance.wait_for_state(last, "running");
+    let place = |job: u64| instance.job(job)["placement"][0].as_str().unwrap().to_owned();
+    let (of_first, of_last) = (place(first), place(last));
+    assert_eq!(of_first, of_last, "these two take turns");
+    let pid = |name: &str| std::fs::read_to_string(instance.work.join(name)).ok()?.trim().parse().ok();
+    let mask = |name: &str| {
+        let pid = within(Duration::from_secs(20), "a process", || pid(name));
+        status_of(pid, "Cpus_allowed_list").unwrap()
+    };
+    assert_eq!(mask("first"), mask("last"));
+    // One that is young does not move.
+    std::thread::sleep(Duration::from_secs(2));
+    instance.tutti(&["cancel", "--now", &wide.to_string()]).expect(0);
+    within(Duration::from_secs(20), "another processor", || {
+        let is_alone = |job: u64| instance.job(job)["rows"] == 1;
+        (place(last) != of_last && is_alone(first) && is_alone(last)).then_some(())
+    });
+    assert_eq!(place(first), of_first, "one stays");
+    within(Duration::from_secs(20), "other masks", || {
+        (mask("first") != mask("last")).then_some(())
+    });
+    let service = |job: u64| instance.job(job)["service_ms"].as_u64().unwrap();
+    let (begun, before) = (Instant::now(), service(first) + service(last));
+    std::thread::sleep(Duration::from_secs(2));
+    let got = service(first) + service(last) - before;
+    let passed = u64::try_from(begun.elapsed().as_millis()).unwrap();
+    assert!(got >= passed * 19 / 10 - 200, "{got} ms of turns in {passed} ms");
+    for job in [first, last] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
+
+#[test]
 fn another_job_runs_on_what_a_rank_leaves_that_has_ended() {
     let instance = Instance::of_the_system_alone().up();
     instance.tutti(&["params", "policy=space"]).expect(0);
