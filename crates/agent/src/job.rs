@@ -77,9 +77,9 @@ impl Job {
         !self.adopted.is_empty()
     }
 
-    /// Whether a task of it is known to have begun here.
+    /// Whether a task of it is known to have begun here, if any does.
     pub(super) fn has_begun(&self) -> bool {
-        !self.roots.is_empty() || !self.ended.is_empty()
+        self.ranks.is_empty() || !self.roots.is_empty() || !self.ended.is_empty()
     }
 
     /// Where the group of one of its tasks is.

@@ -113,14 +113,19 @@ pub(super) fn account(text: &str) -> Result<BankAccount, String> {
 pub(super) fn user_of_name(name: &str) -> Result<u32, String> {
     let known = User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     let uid = known.or_else(|| name.parse().ok());
-    uid.ok_or_else(|| format!("there is no user {name}; a group is @{name}"))
+    uid.ok_or_else(|| format!(
+            "there is no user {name} on this machine; give a name or number of a user, or a group as \
+             @{name}"
+        ))
 }
 
 /// The number of a group; a number does too.
 pub(super) fn group_of_name(name: &str) -> Result<u32, String> {
     let known = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
     let gid = known.or_else(|| name.parse().ok());
-    gid.ok_or_else(|| format!("there is no group {name}"))
+    gid.ok_or_else(|| {
+        format!("there is no group {name} on this machine; give the name or number of one")
+    })
 }
 
 /// How an account is written.

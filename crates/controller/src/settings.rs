@@ -7,7 +7,7 @@ use super::policy::program_of;
 use super::report;
 use tutti_core::{Begin, Event, ShortestSlot, shortest_slot};
 use tutti_node::calendar::period_began_ms;
-use tutti_node::platform::time::{local_week, system_clock, wall_ms};
+use tutti_node::platform::time::{clocks_change_in, local_week, system_clock, wall_ms};
 use tutti_types::{
     BankPeriod, ClassName, ClockSource, ClusterTime, JobId, Nanos, Overrides, Period, Renewal,
     Settings,
@@ -24,6 +24,9 @@ const CALENDAR_EVERY: Nanos = Nanos::from_secs(3600);
 
 /// How often they are looked at while allowances are renewed.
 pub(super) const RENEW_EVERY: Nanos = Nanos::from_secs(60);
+
+/// How long after clocks were put forward or back they are asked.
+const CHANGED_AFTER: Nanos = Nanos::from_millis(10);
 
 /// What the core's clock may be off before it is told.
 const CALENDAR_SLACK: Nanos = Nanos::from_secs(1);
@@ -241,7 +244,9 @@ impl Driver {
         if !known {
             self.apply(&Event::Calendar { week });
         }
-        let next = now + if often { RENEW_EVERY } else { CALENDAR_EVERY };
+        let wait = if often { RENEW_EVERY } else { CALENDAR_EVERY };
+        let wait = clocks_change_in().map_or(wait, |change| wait.min(change + CHANGED_AFTER));
+        let next = now + wait;
         self.due.calendar_due = next.min(timed_due);
     }
 

@@ -476,6 +476,7 @@ impl Core {
         // Its program is no more.
         self.on_policy_in_charge(false);
         self.miss_all(now);
+        self.ask_again_to_move();
     }
 
     /// Seats jobs as their turn in the queue comes.
@@ -496,10 +497,8 @@ impl Core {
         }
         self.seat_queued(now);
         // A seated job may be where it, or another job, should rather not be.
-        while !self.queue.promised() && (self.unify()
-                || self.migrate()
-                || self.move_within_nodes()
-                || self.free_kept_row())
+        while !self.queue.promised()
+            && (self.unify() || self.migrate() || self.move_within_nodes() || self.free_kept_row())
         {
             self.queue.reconsider();
             self.seat_queued(now);
@@ -627,11 +626,10 @@ impl Core {
             rows: (self.policy().shares.rows)(&self.params).max(1),
             external: &self.foreign,
             devices: &self.devices,
-            admitted: Some(Admitted {
-                jobs: &self.jobs,
-                aside: &self.aside,
-                swaps: &self.swaps,
-            }),
+            jobs: &self.jobs,
+            ledger: &self.ledger,
+            now: self.now,
+            admitted: Some(Admitted { jobs: &self.jobs, aside: &self.aside, swaps: &self.swaps }),
             whole: false,
             leaving: self.leaving(),
         }

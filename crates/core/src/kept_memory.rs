@@ -100,12 +100,14 @@ impl Core {
             return why;
         }
         let Some(record) = self.jobs.get(&job) else { return why };
-        if keepers(&self.classes, &record.spec.class).next().is_none() {
+        let asks = record.spec.memory_per_task_bytes.unwrap_or(0) > 0;
+        if !asks || keepers(&self.classes, &record.spec.class).next().is_none() {
             return why;
         }
         let machine = self.machine();
         let lay = |machine| (self.policy().placement)(machine, &record.spec, None);
-        let lacks = lay(machine).is_err_and(|lack| lack == Lack::Memory || why == WaitReason::Nodes);
+        let lacks =
+            lay(machine).is_err_and(|lack| lack == Lack::Memory || why == WaitReason::Nodes);
         match lacks && lay(machine.with_kept_memory()).is_ok() {
             true => WaitReason::KeptMemory,
             false => why,

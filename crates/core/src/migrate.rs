@@ -86,7 +86,8 @@ impl Core {
         }
         self.migration.rows = false;
         let turns = core::mem::take(&mut self.migration.turns);
-        let is_on = self.params.migration() == MigrationMode::Anywhere && !self.policy().sets_aside();
+        let is_on =
+            self.params.migration() == MigrationMode::Anywhere && !self.policy().sets_aside();
         // Numbers of holds must not be those of jobs.
         if !is_on || self.matrix.row_count() < 2 || self.jobs_made > JOB_NUMBER_MAX {
             return false;

@@ -151,6 +151,16 @@ impl Core {
         self.give_turns(job);
     }
 
+    /// A driver begins: what an earlier one was asked for may not be done.
+    pub(crate) fn ask_again_to_move(&mut self) {
+        let is_moving = |record: &Record| {
+            let place = record.residence().map(|residence| residence.place);
+            matches!(place, Some(Place::Leaving | Place::Coming))
+        };
+        let moving = self.jobs.iter().filter(|(_, record)| is_moving(record));
+        self.outbox.moves.extend(moving.map(|(job, _)| job));
+    }
+
     /// Asks the driver for what a job has just begun.
     pub(crate) fn ask_to_move(&self, job: JobId, actions: &mut Vec<Action>) {
         match self.residence(job).map(|residence| residence.place) {

@@ -130,10 +130,23 @@ impl Waiting {
 }
 
 /// The least that jobs in line ask for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Least {
     processors: u64,
     holds: u64,
+}
+
+impl Least {
+    /// What further jobs ask for at least counts, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.processors = self.processors.min(other.processors);
+        self.holds = self.holds.min(other.holds);
+    }
+
+    /// Whether it may be another without this job.
+    pub(crate) const fn may_be_of(&self, entry: Waiting) -> bool {
+        entry.processors <= self.processors || entry.holds <= self.holds
+    }
 }
 
 impl Default for Least {
@@ -145,8 +158,7 @@ impl Default for Least {
 impl Entry for Waiting {
     type Summary = Least;
     fn enter(self, least: &mut Least) {
-        least.processors = least.processors.min(self.processors);
-        least.holds = least.holds.min(self.holds);
+        least.add(Least { processors: self.processors, holds: self.holds });
     }
 }
 

@@ -254,13 +254,33 @@ impl Core {
         !fresh.is_empty()
     }
 
+    /// Whether lost ranks of a job wait for the turns of their job, not for processors; `None`:
+    /// there is no such job. One of which all is lost takes its turns again where a line lets it.
+    fn stands(&self, job: JobId) -> Option<bool> {
+        let record = self.jobs.get(&job)?;
+        let residence = record.residence()?;
+        let lets_pass = self.yields_to_line(job) || self.awaits_resource(record);
+        let is_nowhere = residence.place == Place::Aside
+            && !residence.present()
+            && !self.is_kept_preempted(job)
+            && (self.policy().sets_aside() || !lets_pass);
+        Some(record.suspended || !(residence.place == Place::Home || is_nowhere))
+    }
+
+    /// When something is to be done about lost ranks.
+    pub(crate) fn next_respawn(&self) -> ClusterTime {
+        let resumes =
+            |(&job, waiting): (&JobId, &Waiting)| waiting.stands && self.stands(job) == Some(false);
+        match self.respawns.waiting.iter().any(resumes) {
+            true => self.now,
+            false => self.respawns.next(),
+        }
+    }
+
     /// Notes whether a job takes its turns. Whether it does again.
     fn note_turns(&mut self, now: ClusterTime, job: JobId) -> bool {
+        let Some(stands) = self.stands(job) else { return false };
         let Some(record) = self.jobs.get(&job) else { return false };
-        let Some(residence) = record.residence() else { return false };
-        let is_nowhere =
-            residence.place == Place::Aside && !residence.present() && !self.is_kept_preempted(job);
-        let stands = record.suspended || !(residence.place == Place::Home || is_nowhere);
         let wait = wait_of(&record.spec);
         let Some(waiting) = self.respawns.waiting.get_mut(&job) else { return false };
         let resumed = core::mem::replace(&mut waiting.stands, stands) && !stands;
@@ -378,7 +398,7 @@ impl Core {
         } else if self.avoids_external_load() {
             free.lowest(count)
         } else {
-            policy::choose(self.machine(), row, node, count)
+            policy::choose(self.machine(), &spec.class, row, node, count)
         };
         Some((node, processors))
     }

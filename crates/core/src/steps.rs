@@ -157,7 +157,7 @@ impl Core {
             return actions.push(StepAction::Ended { key, outcome: done.outcome }.into());
         }
         let spawned = self.admit_step(job, spec, count).and_then(|()| {
-            spec.spawned_by.map(|by| self.lay_out_spawned((job, by), spec)).transpose()
+            spec.spawned_by.map(|by| self.lay_out_spawned_last((job, by), spec)).transpose()
         });
         let spawned = match spawned {
             Ok(Some(parts)) if self.are_lent(job, &parts) => None,
@@ -204,11 +204,28 @@ impl Core {
         }
     }
 
-    /// The parts of a step that is spawned, in free slots of its job.
+    /// The parts of a step that is spawned, in slots of its job that are free beside all that was
+    /// spawned and waits for slots that its job lends.
+    fn lay_out_spawned_last(
+        &self,
+        (job, by): (JobId, StepId),
+        spec: &StepSpec,
+    ) -> Result<Vec<Part>, StepRefusal> {
+        let steps = self.allocations.get(&job).into_iter().flat_map(|it| it.steps.values());
+        let waiting = steps.filter(|step| step.run.is_none());
+        let mut before = Vec::new();
+        for (by, spec) in waiting.filter_map(|it| Some((it.spec.spawned_by?, &it.spec))) {
+            before.extend(self.lay_out_spawned((job, by), spec, &before).unwrap_or_default());
+        }
+        self.lay_out_spawned((job, by), spec, &before)
+    }
+
+    /// The parts of a step that is spawned, in free slots of its job but for those of others.
     fn lay_out_spawned(
         &self,
         (job, by): (JobId, StepId),
         spec: &StepSpec,
+        others: &[Part],
     ) -> Result<Vec<Part>, StepRefusal> {
         let residence = self.residence(job).ok_or(StepRefusal::NoJob)?;
         let is_ending = |key| self.step(key).is_none_or(Step::is_ending);
@@ -217,7 +234,7 @@ impl Core {
         }
         let (mut parts, mut left, mut slots, mut first) = (Vec::new(), spec.tasks, 0, 0);
         for part in parts_for(residence, spec) {
-            let (free, processors) = self.free_slots(job, part);
+            let (free, processors) = self.free_slots(job, part, others);
             slots += free;
             let taken = free.min(left);
             if taken == 0 {
@@ -236,16 +253,21 @@ impl Core {
     }
 
     /// How many slots of a part have no task, and the processors for tasks in them.
-    fn free_slots(&self, job: JobId, part: &Part) -> (u32, ProcessorSet) {
+    fn free_slots(&self, job: JobId, part: &Part, others: &[Part]) -> (u32, ProcessorSet) {
         let each = part.processors_per_slot();
-        let free = self.room_in(job, part, None).free;
+        let mut free = self.room_in(job, part, None).free;
+        let node = part.node;
+        let others = || others.iter().filter(move |other| other.node == node);
+        if each > 0 {
+            others().for_each(|other| free.subtract(&other.processors));
+        }
         if let Some(slots) = free.count().checked_div(each) {
             return (slots, free);
         }
         let steps = self.allocations.get(&job).into_iter().flat_map(|it| it.steps.values());
         let steps = steps.filter(|step| !step.spec.shares()).filter_map(|it| it.run.as_ref());
         let of_steps = steps.filter_map(|run| run.part(part.node).filter(|it| !it.cleared));
-        let taken = of_steps.fold(0, |sum: u32, it| sum.saturating_add(it.left));
+        let taken = of_steps.chain(others()).fold(0, |sum: u32, it| sum.saturating_add(it.left));
         let first = if matches!(part.binding, Binding::Held(_)) { 0 } else { part.left };
         let free = part.tasks.saturating_sub(taken.saturating_add(first));
         (free, part.processors.clone())
@@ -262,7 +284,7 @@ impl Core {
         for (step, spec) in waiting {
             let parts = match (spec.beside, spec.spawned_by) {
                 (Some(rank), _) => self.part_beside(job, rank).map(|part| alloc::vec![part]),
-                (None, Some(by)) => self.lay_out_spawned((job, by), &spec).ok(),
+                (None, Some(by)) => self.lay_out_spawned((job, by), &spec, &[]).ok(),
                 (None, None) => None,
             };
             let Some(parts) = parts else {

@@ -16,6 +16,17 @@ pub fn local_week() -> Nanos {
     week_of(&Zoned::now())
 }
 
+/// How long it takes until clocks here are put forward or back; `None`: no rule says when.
+pub fn clocks_change_in() -> Option<Nanos> {
+    change_after(&Zoned::now())
+}
+
+fn change_after(now: &Zoned) -> Option<Nanos> {
+    let next = now.time_zone().following(now.timestamp()).next()?.timestamp();
+    let wait = next.duration_since(now.timestamp()).as_nanos();
+    u64::try_from(wait).ok().map(Nanos)
+}
+
 /// How much of the week had passed in a time zone so many seconds after 1970, and each time that
 /// clocks were put forward or back there afterwards, counted from that moment.
 ///
@@ -142,7 +153,7 @@ fn week_of(at: &Zoned) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use super::{moment, of_zone, parse_week, period_began};
+    use super::{change_after, moment, of_zone, parse_week, period_began};
     use jiff::Timestamp;
     use jiff::Zoned;
     use jiff::tz::TimeZone;
@@ -171,6 +182,17 @@ mod tests {
         let days = at.0 / 1_000_000_000 / 86_400;
         assert_eq!(days, 34);
         assert_eq!(week, parse_week("sun 02:00").unwrap());
+    }
+
+    #[test]
+    fn it_is_known_when_clocks_are_put_forward_or_back() {
+        let hours = |text: &str| {
+            let now: Zoned = text.parse().unwrap();
+            change_after(&now).map(|wait| wait.0 / 3_600_000_000_000)
+        };
+        assert_eq!(hours("2026-03-28T15:00:00[Europe/Stockholm]"), Some(11));
+        assert_eq!(hours("2026-10-24T15:00:00[Europe/Stockholm]"), Some(12));
+        assert_eq!(hours("2026-10-24T15:00:00[UTC]"), None);
     }
 
     #[test]

@@ -21,6 +21,11 @@ pub mod time {
         crate::calendar::local_week()
     }
 
+    /// How long it takes until clocks here are put forward or back, as far as is known.
+    pub fn clocks_change_in() -> Option<tutti_types::Nanos> {
+        crate::calendar::clocks_change_in()
+    }
+
     /// What tells this start of the machine from others; nothing where the kernel does not say.
     pub fn boot() -> u64 {
         let id = tutti_linux::proc::boot_id().unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Classes: named sets of rules for jobs.
 //!
 //! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
-//! `control`, `rows`, `memory` and those of slots hold under every policy, `priority` under those with a
-//! line. The others hold under the policy `classes` (LLNL paper, job scheduling parameters), whose
-//! daytime values the four classes have that exist from the start; but for numbers of processors,
-//! since those are meant for one machine.
+//! `control`, `rows`, `memory` and those of slots hold under every policy, `priority` under those
+//! with a line. The others hold under the policy `classes` (LLNL paper, job scheduling parameters),
+//! whose daytime values the four classes have that exist from the start; but for numbers of
+//! processors, since those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
@@ -444,7 +444,7 @@ impl ClassSpec {
     /// Whether these rules may become those of class `name` beside the others.
     ///
     /// # Errors
-    /// If the shares, or the parts of memory, would exceed the whole, or there are too many classes.
+    /// If the shares, or parts of memory, would exceed the whole, or there are too many classes.
     pub fn check(&self, name: &ClassName, classes: &Classes) -> Result<(), ClassError> {
         if !classes.contains_key(name) && classes.len() >= CLASSES_MAX {
             return Err(ClassError::TooMany { limit: CLASSES_MAX });

@@ -9,8 +9,9 @@
 //!
 //! Each priority is a level, with a lane for each user that waits there: the user's jobs by
 //! arrival.
-//! Lanes stand in the order of their ranks. An event that charges a user moves that user's lanes
-//! only, and a search for a job that fits skips lanes and blocks of lanes.
+//! Lanes stand in the order of their turns. An event that charges a user moves that user's lanes
+//! only. A search for a job that fits skips blocks of lanes, lanes, and blocks of jobs by the least
+//! that jobs there ask for.
 //!
 //! Users alternate in the line as they do when jobs start: in a walk through the line, each job
 //! counts one quantum once it is passed ([`Line::in_order`]).
@@ -27,14 +28,15 @@ pub use moves::Overridden;
 pub(crate) use moves::{FRONT, Stand};
 
 use crate::controller::Core;
-use crate::queue::Waiting;
-use crate::state::ordered::Ordered;
+use crate::queue::{Least, Waiting};
+use crate::state::ordered::{Entry, Ordered};
 use crate::state::record::Record;
 use crate::state::table::Table;
 use crate::weight::UserWeights;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 use tutti_types::account::BankAccount;
@@ -43,8 +45,22 @@ use tutti_types::params::LineOrder;
 use tutti_types::time::{ClusterTime, Nanos};
 use uses::{Score, Uses};
 
-/// Where a lane stands among those of its level: by use, then by the place of its first job.
-type Rank = (Score, JobId);
+/// A lane among those of its level: by use, then by the place of its first job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+struct Turn {
+    score: Score,
+    first: JobId,
+    user: UserId,
+    /// The least that its jobs ask for.
+    least: Least,
+}
+
+impl Entry for Turn {
+    type Summary = Least;
+    fn enter(self, least: &mut Least) {
+        least.add(self.least);
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,21 +90,39 @@ pub(crate) struct Listed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Level {
     lanes: BTreeMap<UserId, Lane>,
-    turns: BTreeMap<Rank, UserId>,
+    turns: Ordered<Turn>,
 }
 
 /// The jobs of one user and one priority, by arrival: never none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Lane {
-    rank: Rank,
+    /// Where it stands, once it does.
+    turn: Option<Turn>,
     jobs: Ordered<Waiting>,
+    /// The least that these ask for.
+    least: Least,
+}
+
+impl Lane {
+    fn insert(&mut self, entry: Waiting) {
+        self.jobs.insert(entry);
+        entry.enter(&mut self.least);
+    }
+
+    fn remove(&mut self, entry: Waiting) {
+        self.jobs.remove(entry);
+        if self.least.may_be_of(entry) {
+            self.least = Least::default();
+            self.jobs.blocks().iter().for_each(|block| self.least.add(block.summary));
+        }
+    }
 }
 
 /// How far a search for jobs that fit has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     level: Option<Reverse<u64>>,
-    from: Option<Rank>,
+    from: Option<Turn>,
     /// The entry behind the latest that was found, by user.
     behind: BTreeMap<UserId, Waiting>,
 }
@@ -113,7 +147,7 @@ impl Line {
             self.uses.weigh(user, weight);
         }
         let level = self.levels.entry(Reverse(priority)).or_default();
-        level.lanes.entry(user).or_default().jobs.insert(entry);
+        level.lanes.entry(user).or_default().insert(entry);
         self.rank(user);
     }
 
@@ -122,7 +156,7 @@ impl Line {
         let Some(Listed { priority, user, entry }) = self.places.remove(&job) else { return };
         let Some(level) = self.levels.get_mut(&Reverse(priority)) else { return };
         if let Some(lane) = level.lanes.get_mut(&user) {
-            lane.jobs.remove(entry);
+            lane.remove(entry);
             level.rank(user, self.uses.score(user));
         }
         if level.lanes.is_empty() {
@@ -139,8 +173,8 @@ impl Line {
     /// The first job of all.
     pub(crate) fn first(&self) -> Option<JobId> {
         let (_, level) = self.levels.first_key_value()?;
-        let (_, user) = level.turns.first_key_value()?;
-        level.lanes.get(user)?.jobs.first().map(|entry| entry.job)
+        let turn = level.turns.first()?;
+        level.lanes.get(&turn.user)?.jobs.first().map(|entry| entry.job)
     }
 
     /// Puts the user's lanes where they belong now.
@@ -165,7 +199,7 @@ impl Line {
     pub(crate) fn find(
         &self,
         search: &mut Search,
-        may: impl Fn(&<Waiting as crate::state::ordered::Entry>::Summary) -> bool,
+        may: impl Fn(&Least) -> bool,
         wanted: impl Fn(Waiting) -> bool,
     ) -> Option<Waiting> {
         let first = search.level.unwrap_or(Reverse(u64::MAX));
@@ -173,15 +207,18 @@ impl Line {
             if search.level != Some(priority) {
                 *search = Search { level: Some(priority), ..Search::default() };
             }
-            let from = search.from.unwrap_or((0, JobId(0)));
-            for (&rank, user) in level.turns.range(from..) {
-                let Some(lane) = level.lanes.get(user) else { continue };
-                let behind = search.behind.get(user).copied();
-                if let Some(found) = lane.jobs.find(behind, &may, &wanted) {
-                    search.from = Some(rank);
-                    search.behind.insert(*user, found.next());
-                    return Some(found);
-                }
+            let found = Cell::new(None);
+            let has_one = |turn: Turn| {
+                let lane = level.lanes.get(&turn.user).filter(|_| may(&turn.least));
+                let behind = search.behind.get(&turn.user).copied();
+                found.set(lane.and_then(|lane| lane.jobs.find(behind, &may, &wanted)));
+                found.get().is_some()
+            };
+            let turn = level.turns.find(search.from, &may, has_one);
+            if let (Some(turn), Some(found)) = (turn, found.get()) {
+                search.from = Some(turn);
+                search.behind.insert(turn.user, found.next());
+                return Some(found);
             }
         }
         None
@@ -196,7 +233,7 @@ impl Line {
         self.levels.iter().flat_map(move |(&Reverse(priority), level)| {
             let mut lanes: Vec<(UserId, Box<dyn Iterator<Item = Waiting> + '_>)> = Vec::new();
             let mut next = BinaryHeap::new();
-            for (&(score, _), &user) in &level.turns {
+            for Turn { score, user, .. } in level.turns.iter() {
                 let Some(lane) = level.lanes.get(&user) else { continue };
                 let mut jobs = lane.jobs.iter();
                 if let Some(entry) = jobs.next() {
@@ -229,12 +266,18 @@ impl Line {
         }
         let mut listed = 0;
         for (&Reverse(priority), level) in &self.levels {
-            if level.lanes.len() != level.turns.len() || level.lanes.is_empty() {
+            let mut turns: Vec<Turn> = level.lanes.values().filter_map(|lane| lane.turn).collect();
+            turns.sort_unstable();
+            if turns.is_empty() || !level.turns.iter().eq(turns) {
                 return Some("other lanes than turns");
             }
             for (&user, lane) in &level.lanes {
-                let first = lane.jobs.first().map(|entry| (self.uses.score(user), entry.anchor));
-                if first != Some(lane.rank) || level.turns.get(&lane.rank) != Some(&user) {
+                let mut least = Least::default();
+                lane.jobs.iter().for_each(|entry| entry.enter(&mut least));
+                let score = self.uses.score(user);
+                let first = lane.jobs.first().map(|entry| entry.anchor);
+                let turn = first.map(|first| Turn { score, first, user, least });
+                if turn.is_none() || turn != lane.turn {
                     return Some("a lane in the wrong place");
                 }
                 for entry in lane.jobs.iter() {
@@ -270,14 +313,16 @@ impl Level {
     /// Puts the user's lane where it belongs; away, if it is empty.
     fn rank(&mut self, user: UserId, score: Score) {
         let Some(lane) = self.lanes.get_mut(&user) else { return };
-        if self.turns.get(&lane.rank) == Some(&user) {
-            self.turns.remove(&lane.rank);
+        let (first, least) = (lane.jobs.first().map(|first| first.anchor), lane.least);
+        let turn = first.map(|first| Turn { score, first, user, least });
+        if turn.is_some() && turn == lane.turn {
+            return;
         }
-        match lane.jobs.first() {
-            Some(first) => {
-                lane.rank = (score, first.anchor);
-                self.turns.insert(lane.rank, user);
-            }
+        if let Some(before) = core::mem::replace(&mut lane.turn, turn) {
+            self.turns.remove(before);
+        }
+        match turn {
+            Some(turn) => self.turns.insert(turn),
             None => drop(self.lanes.remove(&user)),
         }
     }

@@ -107,6 +107,30 @@ impl Index {
         };
         loads.by_load().find_map(|loaded| found(loaded, &mut good))
     }
+
+    /// That node, and at most so many others that are as loaded and `good`, too: the first ones.
+    pub fn some_least_loaded(
+        &self,
+        loads: &Loads,
+        free: u32,
+        most: usize,
+        good: impl Fn(NodeId) -> bool,
+    ) -> Vec<NodeId> {
+        let levels = self.levels.get(free as usize..).unwrap_or_default();
+        for loaded in loads.by_load() {
+            let levels = levels.iter().filter(|nodes| !nodes.is_empty());
+            let first = |nodes: &NodeSet| -> Vec<NodeId> {
+                nodes.common(loaded).filter(|&node| good(node)).take(most).collect()
+            };
+            let mut found: Vec<NodeId> = levels.flat_map(first).collect();
+            if !found.is_empty() {
+                found.sort_unstable();
+                found.truncate(most);
+                return found;
+            }
+        }
+        Vec::new()
+    }
 }
 
 impl Loads {

@@ -55,7 +55,7 @@ pub(super) fn lay(
         room: &|node| machine.room_beside(node, spec, row),
     };
     let counts = counts(machine, spec, &found)?;
-    let pick = |node, count| choose(machine, row, node, count);
+    let pick = |node, count| choose(machine, &spec.class, row, node, count);
     let free = |node| machine.matrix.free_on(row, node);
     Ok(parts(machine, spec, counts, &free, &pick))
 }

@@ -108,7 +108,7 @@ pub(super) fn lay(
             Placement::Packed
             | Placement::RoundRobin
             | Placement::SpareCycles
-            | Placement::HighLoad => choose(machine, row, place.node, count),
+            | Placement::HighLoad => choose(machine, &spec.class, row, place.node, count),
         };
         let part = Part { binding, ..Part::new(place.node, processors, first, tasks) };
         first += tasks;

@@ -15,6 +15,7 @@ mod chosen;
 pub(crate) mod classes;
 pub(crate) mod deadline;
 mod dhc;
+mod expected_load;
 mod gang;
 mod grm;
 mod packing;
@@ -38,11 +39,13 @@ pub use shortest::{ShortestSlot, shortest_slot};
 use crate::devices::Devices;
 use crate::frame::{Frame, Layout};
 use crate::kept_memory::Admitted;
+use crate::ledger::Ledger;
 use crate::matrix::{Column, Matrix, Owner};
 use crate::orders::HeldBy;
 use crate::share::{self, Present};
 use crate::state::nodes::Nodes;
-use crate::state::record::Part;
+use crate::state::record::{Part, Record};
+use crate::state::table::Table;
 use crate::timed::Leaving;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -58,7 +61,7 @@ use tutti_types::params::Params;
 use tutti_types::queue::QueueLimit;
 use tutti_types::refusal::Refusal;
 use tutti_types::resource::ResourceName;
-use tutti_types::time::Nanos;
+use tutti_types::time::{ClusterTime, Nanos};
 use tutti_types::timetable::IfAbsent;
 
 /// All policies, in the order of the values of the parameter `policy`.
@@ -90,6 +93,12 @@ pub struct Machine<'a> {
     pub external: &'a BTreeMap<NodeId, ProcessorSet>,
     /// The devices of the nodes.
     pub devices: &'a Devices,
+    /// The jobs, and what they had of time.
+    pub jobs: &'a Table<Record>,
+    /// See [`Self::jobs`].
+    pub ledger: &'a Ledger,
+    /// When the latest event happened.
+    pub now: ClusterTime,
     /// What jobs have of memory; `None`: what classes keep of it does not count.
     pub admitted: Option<Admitted<'a>>,
     /// Whether nodes that take no new jobs now, drained or out of reach, count like the others.

@@ -6,11 +6,11 @@
 //! free processors and its unpromised memory allow, and the job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
-use super::{Machine, WaitReason, admission, buddy, chosen, grm};
+use super::{Machine, WaitReason, admission, buddy, chosen, expected_load, grm};
 use crate::matrix::{Index, Widths};
 use crate::state::record::{Binding, Part};
 use alloc::vec::Vec;
-use tutti_types::ids::{NodeId, ProcessorSet, RowId};
+use tutti_types::ids::{ClassName, NodeId, ProcessorSet, RowId};
 use tutti_types::job::JobSpec;
 use tutti_types::placing::Placement;
 use tutti_types::resource::ResourceName;
@@ -251,7 +251,7 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
         return Err(Lack::Nodes);
     }
     let part = |node, tasks, first| {
-        let processors = choose(machine, row, node, tasks * each);
+        let processors = choose(machine, &spec.class, row, node, tasks * each);
         Part { binding: Binding::Own(each), ..Part::new(node, processors, first, tasks) }
     };
     if let Some(node) = one_node(machine, spec, row, index, each) {
@@ -283,9 +283,24 @@ fn one_node(
         Some(external) => machine.matrix.free_on(row, node).without(external).count() >= width,
     };
     let loads = machine.matrix.loads();
-    let calm = (!machine.external.is_empty())
-        .then(|| index.least_loaded(loads, width, |node| is_calm(node) && fits(node)));
-    calm.flatten().or_else(|| index.least_loaded(loads, width, fits))
+    let least_loaded = |good: &dyn Fn(NodeId) -> bool| {
+        if !machine.weighs_expected_load(row) {
+            return index.least_loaded(loads, width, good);
+        }
+        let nodes = index.some_least_loaded(loads, width, expected_load::NODES_MAX, good);
+        let expected = |node: &NodeId| {
+            let set = choose(machine, &spec.class, row, *node, width);
+            (machine.expected_load(*node, &spec.class, &set), *node)
+        };
+        if nodes.len() > 1 {
+            nodes.into_iter().min_by_key(expected)
+        } else {
+            nodes.first().copied()
+        }
+    };
+    let calm =
+        (!machine.external.is_empty()).then(|| least_loaded(&|node| is_calm(node) && fits(node)));
+    calm.flatten().or_else(|| least_loaded(&fits))
 }
 
 /// How many tasks go to which nodes, by node number.
@@ -319,9 +334,11 @@ fn counts(
     Err(if room >= u64::from(spec.tasks) { Lack::Memory } else { Lack::Nodes })
 }
 
-/// The least loaded free processors of a node, ties by number. External load counts as one row.
+/// The least loaded free processors of a node for a job of a class, ties by expected load
+/// ([`expected_load`]) and number. External load counts as one row.
 pub(crate) fn choose(
     machine: Machine<'_>,
+    class: &ClassName,
     row: Option<RowId>,
     node: NodeId,
     count: u32,
@@ -339,6 +356,9 @@ pub(crate) fn choose(
     let load = |processor| column.map_or(0, |column| machine.load_of(node, column, processor));
     let mut free: Vec<(usize, u32)> = free.iter().map(|p| (load(p), p)).collect();
     free.sort_unstable();
+    if let Some(column) = column.filter(|_| machine.weighs_expected_load(row)) {
+        machine.sort_by_expected_load((node, column), class, count as usize, &mut free);
+    }
     free.into_iter().take(count as usize).map(|(_, processor)| processor).collect()
 }
 

@@ -119,7 +119,8 @@ fn parts_of_all_classes_are_no_more_than_the_whole() {
     let mut others = classes.clone();
     let most = NodePart::Part(7000).value();
     others.get_mut(&ClassName::new("production")).unwrap().set("memory", most).unwrap();
-    let check = |part| spec(NodePart::Part(part).value()).check(&ClassName::new("standby"), &others);
+    let check =
+        |part| spec(NodePart::Part(part).value()).check(&ClassName::new("standby"), &others);
     assert!(check(3000).is_ok());
     let said = check(3001).unwrap_err().to_string();
     assert!(said.contains("70%") && said.contains("at most 30%"), "{said}");

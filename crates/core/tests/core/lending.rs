@@ -4,7 +4,8 @@ use crate::cluster::{Cluster, job, params};
 use crate::scenarios::matrix;
 use tutti_core::{Event, SubmitOptions};
 use tutti_types::{
-    ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, NodeWish, TaskStatus,
+    ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId, NodeWish, OnBadExit,
+    RequestId, StepId, StepSpec, TaskStatus,
 };
 
 const ENDED: TaskStatus = TaskStatus::Exited(0);
@@ -154,6 +155,39 @@ fn slots_for_tasks_that_may_be_spawned_are_lent() {
     // The spawn of one task (each 0: by the first step).
     c.start_step(spawner, (3, 0), false);
     assert!(!has_started(&c, spawner), "only two slots are free");
+    c.finish(busy);
+}
+
+#[test]
+fn what_is_spawned_in_slots_that_are_lent_is_refused_where_others_wait_for_them() {
+    let mut c = Cluster::with_nodes(&[4]);
+    let spawner = starts_with(&mut c, job(4), FirstStep::Tasks(2));
+    let busy = c.submit(job(2));
+    c.submit(job(2));
+    c.advance_ms(100);
+    assert_eq!(lent(&c, spawner), 2);
+    let params = params(&[("lead", 50_000_000)]);
+    c.event(Event::SetParams { params });
+    for key in 0..3 {
+        let spec = StepSpec {
+            tasks: 1,
+            processors_per_task: None,
+            overlap: false,
+            nodes: None,
+            grace: Nanos::from_millis(50),
+            on_bad_exit: OnBadExit::KillOnSignal,
+            lender: None,
+            beside: None,
+            spawned_by: Some(StepId::FIRST),
+            on_node: None,
+        };
+        let request = RequestId(1000 + u64::from(key));
+        c.event(Event::SubmitStep { request, job: spawner, key: [key; 16], spec });
+    }
+    c.advance_ms(100);
+    let steps = |c: &Cluster| c.steps.keys().filter(|key| key.job == spawner).count();
+    assert_eq!(steps(&c), 2, "two slots are free, and the third is refused at once");
+    assert!(c.step_outcomes.is_empty(), "{:?}", c.step_outcomes);
     c.finish(busy);
 }
 

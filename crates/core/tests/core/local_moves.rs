@@ -34,6 +34,19 @@ fn a_job_goes_to_the_processor_that_another_has_left() {
 }
 
 #[test]
+fn a_driver_that_begins_is_asked_again_for_what_an_earlier_one_did_not_do() {
+    let mut c = cluster();
+    c.finish(JobId(2));
+    c.advance_ms(100);
+    assert_eq!((place(&c, 3), c.moves.len()), (Place::Leaving, 1));
+    c.moves.clear();
+    c.event(Event::Began);
+    assert_eq!(c.moves.len(), 1);
+    c.arrive();
+    assert_eq!(matrix(&c), "1 100ms: 1@0/0 3@0/1\n");
+}
+
+#[test]
 fn a_job_that_was_submitted_meanwhile_has_it() {
     let mut c = cluster();
     c.finish(JobId(2));

@@ -2,7 +2,9 @@
 
 use crate::cluster::{Cluster, job, params};
 use tutti_core::{Event, JobState, Place, SubmitOptions, SwapCourse, WaitReason};
-use tutti_types::{ClassName, ClusterTime, JobId, JobSpec, Nanos, OnNodeLoss, TaskStatus};
+use tutti_types::{
+    ClassName, ClusterTime, JobId, JobSpec, Nanos, NoRespawn, OnNodeLoss, TaskStatus,
+};
 
 fn cluster(values: &[(&str, u64)], policy: &str) -> Cluster {
     let mut params = params(&[&[("quantum", 100_000_000)], values].concat());
@@ -145,6 +147,36 @@ fn a_job_that_is_queued_again_has_its_class_and_its_limit_anew() {
     assert!(!c.core.is_overrun(job));
     c.advance_ms(400);
     assert!(c.core.is_overrun(job), "it goes on beyond its limit again");
+    c.drain();
+}
+
+#[test]
+fn one_that_lost_its_node_while_it_yields_starts_again_only_when_none_waits() {
+    let mut c = cluster(&[], "space");
+    c.join(1, 3);
+    let (wait, signal, otherwise) = (Nanos::from_secs(1000), None, NoRespawn::Kill);
+    let on_node_loss = OnNodeLoss::Respawn { wait, signal, otherwise };
+    let over = c.submit(JobSpec { on_node_loss, ..limited(1, 300) });
+    assert_eq!(c.core.parts(over)[0].node.0, 0);
+    c.advance_ms(400);
+    assert!(c.core.is_overrun(over));
+    let wide = c.submit(limited(5, 60_000));
+    c.arrive();
+    assert_eq!((place(&c, wide), place(&c, over)), (Some(Place::Home), Some(Place::Aside)));
+    let [small, waits] = [0; 2].map(|_| c.submit(limited(2, 60_000)));
+    c.lose(0);
+    c.deliver_kills();
+    c.arrive();
+    assert_eq!((place(&c, wide), place(&c, small)), (None, Some(Place::Home)));
+    assert_eq!(place(&c, waits), None, "one processor is free");
+    assert_eq!(place(&c, over), Some(Place::Aside), "another one waits");
+    c.finish(small);
+    c.arrive();
+    assert_eq!(place(&c, waits), Some(Place::Home));
+    c.advance_ms(1);
+    assert_eq!(place(&c, over), Some(Place::Home));
+    assert_eq!(c.core.parts(over)[0].node.0, 1);
+    c.end_job(over, TaskStatus::Exited(0));
     c.drain();
 }
 

@@ -40,6 +40,31 @@ fn clocks_say(cluster: &mut Cluster, day: u64, hour: u64) {
 }
 
 #[test]
+fn where_clocks_are_put_forward_hours_are_left_out_and_where_they_are_put_back_hold_twice() {
+    let mut c = Cluster::new(params(&[("rows", 2)]));
+    c.join(0, 2);
+    set(&mut c, "sun 02:00-03:00", of_params(&[("rows", 1)]));
+    let rows = |c: &Cluster| c.core.params().rows();
+    c.event(Event::Calendar { week: Nanos(6 * DAY + 2 * HOUR - MINUTE) });
+    c.advance(MINUTE - 1);
+    assert_eq!(rows(&c), 2);
+    // A minute before two; then it is three.
+    clocks_say(&mut c, 6, 3);
+    assert_eq!(rows(&c), 2);
+    c.advance(6 * DAY + 22 * HOUR);
+    assert_eq!(rows(&c), 2);
+    c.advance(HOUR);
+    assert_eq!(rows(&c), 1, "a week later there is such an hour");
+    c.advance(HOUR - 1);
+    clocks_say(&mut c, 6, 2);
+    assert_eq!(rows(&c), 1, "it comes again");
+    c.advance(HOUR - 1);
+    assert_eq!(rows(&c), 1);
+    c.advance(1);
+    assert_eq!(rows(&c), 2);
+}
+
+#[test]
 fn parameters_change_by_the_hour_without_anybody_saying_so() {
     let mut c = Cluster::new(params(&[("rows", 2), ("quantum", HOUR)]));
     c.join(0, 2);

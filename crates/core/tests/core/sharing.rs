@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, job, params};
 use crate::scenarios::{matrix, why};
 use tutti_core::{Event, WaitReason};
 use tutti_types::class::{ClassSpec, default_classes};
-use tutti_types::{ClassName, JobId, JobSpec, UserId};
+use tutti_types::{ClassName, JobId, JobSpec, Nanos, UserId};
 
 fn of(user: u32, class: &str, tasks: u32) -> JobSpec {
     JobSpec { owner: UserId(user), class: ClassName::new(class), ..job(tasks) }
@@ -54,6 +54,58 @@ fn users_have_equal_parts_of_the_time_whatever_they_run() {
     assert_eq!(lengths(&c), [1000, 1000, 1000]);
     c.finish(first);
     assert_eq!(lengths(&c), [1000, 1000]);
+}
+
+/// Where the only task of a job is.
+fn processor_of(c: &Cluster, job: JobId) -> String {
+    c.core.parts(job)[0].processors.to_string()
+}
+
+#[test]
+fn among_processors_with_as_many_jobs_the_one_that_is_free_first_is_taken() {
+    let limited = |seconds| JobSpec { time_limit: Some(Nanos::from_secs(seconds)), ..job(1) };
+    let placed = |order: u64| {
+        let mut c = Cluster::with_nodes(&[3]);
+        c.event(Event::SetParams { params: params(&[("order", order), ("migration", 0)]) });
+        c.submit(limited(1000));
+        c.submit(job(1));
+        c.submit(limited(100));
+        let next = c.submit(job(1));
+        processor_of(&c, next)
+    };
+    // By arrival, the first one is.
+    assert_eq!((placed(0), placed(1)), ("2".into(), "0".into()));
+    // What the jobs have had is taken off.
+    let mut c = Cluster::with_nodes(&[2]);
+    c.event(Event::SetParams { params: params(&[("migration", 0)]) });
+    let (first, second) = (c.submit(limited(10)), c.submit(limited(8)));
+    c.advance_ms(5_000);
+    c.finish(second);
+    let second = c.submit(limited(8));
+    assert_eq!((processor_of(&c, first), processor_of(&c, second)), ("0".into(), "1".into()));
+    let next = c.submit(job(1));
+    assert_eq!(processor_of(&c, next), "0", "5 s are left there, and 8 s on the other");
+}
+
+#[test]
+fn jobs_of_a_class_share_processors_with_each_other_rather_than_with_others() {
+    let mut c = Cluster::with_nodes(&[2]);
+    c.submit(of(1, "production", 1));
+    let standby = JobSpec { time_limit: Some(Nanos::from_secs(90_000)), ..of(1, "standby", 1) };
+    c.submit(standby);
+    let [standby, other] = ["standby", "production"].map(|class| c.submit(of(1, class, 1)));
+    assert_eq!((processor_of(&c, standby), processor_of(&c, other)), ("1".into(), "0".into()));
+}
+
+#[test]
+fn among_nodes_that_are_as_loaded_the_one_that_is_free_first_is_taken() {
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let limited = |seconds| JobSpec { time_limit: Some(Nanos::from_secs(seconds)), ..job(1) };
+    for seconds in [300, 200, 100] {
+        c.submit(limited(seconds));
+    }
+    let next = c.submit(job(1));
+    assert_eq!(c.core.parts(next)[0].node.0, 2);
 }
 
 #[test]

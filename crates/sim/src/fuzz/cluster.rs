@@ -748,6 +748,10 @@ impl Cluster {
 
     /// A job that is preempted by the rules of classes has had its time.
     fn begin_move_out(&mut self, job: JobId) {
+        if self.moves.contains(&Event::MovedOut { job }) {
+            // A driver that begins is asked again.
+            return;
+        }
         let view = self.core.job(job, ClusterTime(self.now)).expect("moves are for known jobs");
         assert_eq!(view.place, Place::Leaving);
         let processors = view.placements.iter().map(|it| u64::from(it.processors.count())).sum();
@@ -763,6 +767,9 @@ impl Cluster {
     }
 
     fn begin_move_in(&mut self, job: JobId) {
+        if self.moves.contains(&Event::MovedIn { job }) {
+            return;
+        }
         let held = self.held.get_mut(&job).expect("only a launched job comes back");
         let parts = self.core.parts(job);
         if parts.iter().all(|part| part.left == part.launched() && !part.cleared && !part.lost) {

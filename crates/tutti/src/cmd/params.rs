@@ -189,7 +189,23 @@ fn without_effect(class: Option<&str>, names: &[String], after: &All) -> String 
             format!("{name} has no effect under policy={policy}; it counts under policy={wanted}\n")
         })
     };
-    names.iter().filter_map(line).collect()
+    let lines: String = names.iter().filter_map(line).collect();
+    lines + share_without_effect(class, names, after)
+}
+
+/// The same of a share where no job takes turns: it counts once time is held for the class.
+fn share_without_effect(class: Option<&str>, names: &[String], after: &All) -> &'static str {
+    let is = |class, name, value: &str| after.value(class, name).is_some_and(|it| it == value);
+    let sets = |name: &str| names.iter().any(|it| it == name);
+    let takes_turns = !is(None, "policy", "space")
+        && !is(None, "policy", "classes")
+        && !(is(None, "policy", "gang") && is(None, "rows", "1"));
+    let counts = takes_turns || is(class, "share", "0%") || is(class, "empty", "hold");
+    if class.is_none() || counts || !(sets("share") || sets("empty")) {
+        return "";
+    }
+    "share has no effect where jobs take no turns; it counts under policy=gang with rows from 2 on, \
+     or with empty=hold\n"
 }
 
 /// Policies without turns leave jobs that have begun to take theirs.

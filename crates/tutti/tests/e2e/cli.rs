@@ -404,7 +404,7 @@ fn a_change_is_shown_with_what_was_before() {
     let none = set(&["--class", "none-such"]).expect(1);
     none.says("benchmark, interactive, production, standby").says("[T034]");
     let rules = set(&["--class", "standby"]).expect(0).text();
-    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 18, "{rules}");
+    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 19, "{rules}");
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     let slip = "if that is a slip, `tutti params --class mine --forget` removes it";
     assert_eq!(text, format!("class mine: new; {slip}\nclass mine: share is 70%\n"));

@@ -92,7 +92,8 @@ fn a_job_that_takes_turns_goes_to_a_processor_that_comes_free() {
     let place = |job: u64| instance.job(job)["placement"][0].as_str().unwrap().to_owned();
     let (of_first, of_last) = (place(first), place(last));
     assert_eq!(of_first, of_last, "these two take turns");
-    let pid = |name: &str| std::fs::read_to_string(instance.work.join(name)).ok()?.trim().parse().ok();
+    let pid =
+        |name: &str| std::fs::read_to_string(instance.work.join(name)).ok()?.trim().parse().ok();
     let mask = |name: &str| {
         let pid = within(Duration::from_secs(20), "a process", || pid(name));
         status_of(pid, "Cpus_allowed_list").unwrap()
