@@ -628,8 +628,7 @@ impl Driver {
         let Join { spec, held, features, devices, swap, .. } = join;
         self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
-        let timetable = entry.timetable.clone();
-        let launched = entry.launches.launched.clone();
+        let (timetable, launched) = (entry.timetable.clone(), entry.launches.launched.clone());
         let left = self.left_of(&held, &launched);
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock.clock_ahead.0, self.agent_settings());

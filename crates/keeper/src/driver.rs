@@ -846,6 +846,14 @@ impl Keeper {
         }
     }
 
+    /// Keeps the images of these jobs and of those that are here, and removes all others.
+    fn keep_images(&self, jobs: Vec<JobId>) {
+        let mut kept: BTreeSet<JobId> = jobs.into_iter().collect();
+        let here = self.jobs.iter().filter(|(_, job)| !job.is_cleared());
+        kept.extend(here.map(|(key, _)| key.job));
+        saver::keep_images(&self.context.launching.images, &kept);
+    }
+
     fn on_order(&mut self, order: ToKeeper) {
         match order {
             ToKeeper::Launch { launch, cgroup } => {
@@ -891,12 +899,7 @@ impl Keeper {
             ToKeeper::RanksFailed { launch, ranks } => {
                 self.with_launch(launch, |job, c| job.name_failed(&ranks, c));
             }
-            ToKeeper::KeepImages { jobs } => {
-                let mut kept: BTreeSet<JobId> = jobs.into_iter().collect();
-                let here = self.jobs.iter().filter(|(_, job)| !job.is_cleared());
-                kept.extend(here.map(|(key, _)| key.job));
-                saver::keep_images(&self.context.launching.images, &kept);
-            }
+            ToKeeper::KeepImages { jobs } => self.keep_images(jobs),
             ToKeeper::Stopped { launch, parts } => {
                 self.with_launch(launch, |job, _| job.stopped = parts);
             }
