@@ -20,7 +20,7 @@ const CHANGES: &str = "write TIME params NAME=VALUE, TIME nodes LIST out, or TIM
 /// Finds the nodes of a list.
 pub(crate) type Named<'a> = &'a dyn Fn(&str) -> Result<BTreeSet<NodeId>, String>;
 
-/// A Monday, in seconds since 1970.
+/// A Monday at midnight, in seconds since 1970: for workloads that know no date.
 const A_MONDAY_S: u64 = 1_704_067_200;
 
 /// When a workload begins, by people's clocks.

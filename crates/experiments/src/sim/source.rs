@@ -19,8 +19,6 @@ use tutti_trace::{
 };
 use tutti_types::{ClusterTime, Nanos};
 
-/// A Monday at midnight, in seconds since 1970: for workloads that know no date.
-
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
