@@ -529,7 +529,6 @@ fn cell<'a>(job: &'a Job, row: Row<'_>, field: &str) -> Cow<'a, str> {
         return text.into();
     }
     let report = &job.report;
-    let at = |ms: Option<u64>| ms.map_or_else(|| "Unknown".to_owned(), moment);
     let is_job = row == Row::Job;
     match field {
         "JobID" | "JobIDRaw" => {
@@ -580,26 +579,36 @@ fn cell<'a>(job: &'a Job, row: Row<'_>, field: &str) -> Cow<'a, str> {
         "State" => state(job.state, job.uid.filter(|_| is_job)).into(),
         "ExitCode" if is_job && job.state == State::Cancelled => "0:0".into(),
         "ExitCode" => job.exit_code().into(),
-        "Submit" | "Eligible" => moment(job.submitted_ms).into(),
-        "Start" => at(job.started_ms).into(),
-        "End" => at(job.ended_ms).into(),
-        "Elapsed" => duration(job.elapsed_s()).into(),
-        "ElapsedRaw" => job.elapsed_s().to_string().into(),
-        "Suspended" => duration(report.suspended_ms / 1000).into(),
-        "CPUTime" => duration(job.elapsed_s().saturating_mul(report.processors.into())).into(),
-        "CPUTimeRAW" => job.elapsed_s().saturating_mul(report.processors.into()).to_string().into(),
-        "Timelimit" => {
-            report.time_limit_ms.map_or("UNLIMITED".into(), |ms| duration(ms / 1000).into())
-        }
-        "TimelimitRaw" => {
-            report.time_limit_ms.map_or("UNLIMITED".into(), |ms| (ms / 60_000).to_string().into())
-        }
         "Account" => ACCOUNT.into(),
         _ => of_job(job, field)
+            .or_else(|| time(job, field))
             .or_else(|| used(job, row, field))
             .or_else(|| detail(job, field))
             .map_or(Cow::Borrowed(""), Into::into),
     }
+}
+
+/// Moments and lengths of time.
+fn time(job: &Job, field: &str) -> Option<String> {
+    let at = |ms: Option<u64>| ms.map_or_else(|| "Unknown".to_owned(), moment);
+    let report = &job.report;
+    let cpu_time_s = job.elapsed_s().saturating_mul(report.processors.into());
+    let limit = |shown: fn(u64) -> String| {
+        report.time_limit_ms.map_or_else(|| "UNLIMITED".to_owned(), |ms| shown(ms / 1000))
+    };
+    Some(match field {
+        "Submit" | "Eligible" => moment(job.submitted_ms),
+        "Start" => at(job.started_ms),
+        "End" => at(job.ended_ms),
+        "Elapsed" => duration(job.elapsed_s()),
+        "ElapsedRaw" => job.elapsed_s().to_string(),
+        "Suspended" => duration(report.suspended_ms / 1000),
+        "CPUTime" => duration(cpu_time_s),
+        "CPUTimeRAW" => cpu_time_s.to_string(),
+        "Timelimit" => limit(duration),
+        "TimelimitRaw" => limit(|seconds| (seconds / 60).to_string()),
+        _ => return None,
+    })
 }
 
 /// What only a job has, and no step.
