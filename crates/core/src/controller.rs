@@ -542,6 +542,12 @@ impl Core {
     /// A number for the whole state: equal for equal states, on every machine.
     #[must_use]
     pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new();
+        self.hash_into(&mut digest);
+        digest.finish()
+    }
+
+    fn hash_into(&self, digest: &mut Digest) {
         // Without `..`, so that the compiler asks of each new field whether it counts.
         let Self {
             now,
@@ -605,16 +611,14 @@ impl Core {
             to_look_at,
             kills: _,
         } = self;
-        let mut digest = Digest::new();
-        (now, params, classes, nodes, settings, calendar, settings_until).hash(&mut digest);
-        (matrix, jobs, queue, ledger, frame, activated, versions).hash(&mut digest);
-        (sent_all, sent, held, outbox, deadlines, plans, aside, absent).hash(&mut digest);
-        (jobs_made, migration, stopping, by_class, resources, bank).hash(&mut digest);
-        (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(&mut digest);
-        (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(&mut digest);
-        (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(&mut digest);
-        (roll_out, vacates, features, respawns, swaps, run_once, to_look_at).hash(&mut digest);
-        digest.finish()
+        (now, params, classes, nodes, settings, calendar, settings_until).hash(digest);
+        (matrix, jobs, queue, ledger, frame, activated, versions).hash(digest);
+        (sent_all, sent, held, outbox, deadlines, plans, aside, absent).hash(digest);
+        (jobs_made, migration, stopping, by_class, resources, bank).hash(digest);
+        (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(digest);
+        (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(digest);
+        (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(digest);
+        (roll_out, vacates, features, respawns, swaps, run_once, to_look_at).hash(digest);
     }
 
     pub(crate) fn machine(&self) -> Machine<'_> {

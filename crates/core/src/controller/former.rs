@@ -49,8 +49,7 @@ impl From<FormerCore> for Core {
         let kills: BTreeMap<JobId, ClusterTime> =
             former.deadlines.iter().map(|&(at, job)| (job, at)).collect();
         let grace = |job| former.jobs.get(&job).map_or(Nanos::ZERO, |it| it.spec.grace);
-        let jobs = &former.jobs;
-        let owner = |job| jobs.get(&job).map(|it| Owner::of(&it.spec)).unwrap_or_default();
+        let owner = |job| former.jobs.get(&job).map(|it| Owner::of(&it.spec)).unwrap_or_default();
         let matrix = former.matrix.upgrade(owner);
         let ledger = former.ledger.upgrade(grace, |job| kills.get(&job).copied());
         let mut core = Self {
