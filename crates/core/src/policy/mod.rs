@@ -575,6 +575,7 @@ const KEPT_MEMORY: &str = "too little memory is free that no other class keeps (
 
 /// The words before the job whose memory is leaving.
 const STAYS_OUT: &str = "its memory was swapped out, and stays out";
+const BUMPED_BY: &str = "too few processors are free, and job";
 const MEMORY_LEAVES: &str = "too little memory is free; it is being swapped out of";
 
 impl fmt::Display for WaitReason {
@@ -632,9 +633,7 @@ impl fmt::Display for WaitReason {
                 "too few processors are free; if they stay so, others are preempted in {}",
                 Seconds(*left)
             ),
-            Self::Bumper { job } => {
-                write!(f, "too few processors are free, and job {job} preempts others first")
-            }
+            Self::Bumper { job } => write!(f, "{BUMPED_BY} {job} preempts others first"),
             Self::Undisturbed => f.write_str(UNDISTURBED),
             Self::NeverPreempts => f.write_str(NEVER_PREEMPTS),
             Self::Foreign { processors } => foreign(f, *processors),
