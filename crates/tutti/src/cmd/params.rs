@@ -197,9 +197,8 @@ fn without_effect(class: Option<&str>, names: &[String], after: &All) -> String 
 fn share_without_effect(class: Option<&str>, names: &[String], after: &All) -> &'static str {
     let is = |class, name, value: &str| after.value(class, name).is_some_and(|it| it == value);
     let sets = |name: &str| names.iter().any(|it| it == name);
-    let takes_turns = !is(None, "policy", "space")
-        && !is(None, "policy", "classes")
-        && !(is(None, "policy", "gang") && is(None, "rows", "1"));
+    let one_row = is(None, "policy", "gang") && is(None, "rows", "1");
+    let takes_turns = !(one_row || is(None, "policy", "space") || is(None, "policy", "classes"));
     let counts = takes_turns || is(class, "share", "0%") || is(class, "empty", "hold");
     if class.is_none() || counts || !(sets("share") || sets("empty")) {
         return "";
