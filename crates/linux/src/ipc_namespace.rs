@@ -64,7 +64,7 @@ impl Maker {
     }
 
     /// Has some made for the next launches, if one was ever wanted: as many as were taken since the
-    /// last call, up to [`AHEAD_MAX`]. So short jobs that come many at a time do not wait for them.
+    /// last call, up to a few. So short jobs that come many at a time do not wait for them.
     pub fn make_ahead(&mut self) {
         if let Some(workshop) = &mut self.workshop {
             let wanted = std::mem::take(&mut workshop.taken).clamp(1, AHEAD_MAX);

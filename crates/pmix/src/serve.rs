@@ -190,8 +190,8 @@ impl Served {
         done
     }
 
-    /// Has the library tell the tasks of this node that a rank has failed: those that have asked for
-    /// events and have not ended.
+    /// Has the library tell the tasks of this node that a rank has failed: those that have asked
+    /// for events and have not ended.
     fn name_failed(&self, space: &CStr, of: u32) {
         let none = std::ptr::null_mut();
         let proc = Proc::new(space, of);

@@ -222,7 +222,7 @@ impl fmt::Display for Shown {
 
 /// An amount of something that nodes have: so many bytes of each, or a part of what each has.
 ///
-/// As the value of a parameter, parts are the numbers from [`NodePart::PARTS_FROM`] on.
+/// As the value of a parameter, parts are the numbers from 2^63 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodePart {
     /// So many bytes.

@@ -88,8 +88,8 @@ impl Ranks {
         self.launch
     }
 
-    /// Says that they run, and what they store before the barrier that they wait in. Also again, to a
-    /// parent or a controller that may not have heard it.
+    /// Says that they run, and what they store before the barrier that they wait in. Also again, to
+    /// a parent or a controller that may not have heard it.
     pub(super) fn say_again(&self, tree: &mut Tree) {
         let launch = self.launch;
         for &rank in &self.ranks {
