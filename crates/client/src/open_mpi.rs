@@ -13,7 +13,6 @@
 //! `mpirun` is none of these, and its ranks have its variables.
 
 use super::connect::{connect, dial};
-use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -163,21 +162,19 @@ pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
 /// Has Open MPI 5 go on without ranks that fail, unless the user has chosen.
 fn tolerate_faults(request: &mut JobRequest) {
     let variables = &mut request.launch.environment;
-    let is_set = |variable: &ByteBuf| {
-        variable.strip_prefix(TOLERANCE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-    };
-    if !variables.iter().any(is_set) {
+    if !variables.iter().any(|variable| is_of(variable, TOLERANCE)) {
         variables.push(format!("{TOLERANCE}=1").into_bytes().into());
     }
 }
 
 fn drop_variables(request: &mut JobRequest, names: &[&str]) {
-    let is_one = |variable: &[u8]| {
-        names.iter().any(|name| {
-            variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-        })
-    };
+    let is_one = |variable: &[u8]| names.iter().any(|name| is_of(variable, name));
     request.launch.environment.retain(|variable| !is_one(variable));
+}
+
+/// Whether it is the variable of this name.
+fn is_of(variable: &[u8], name: &str) -> bool {
+    variable.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
 }
 
 /// Has the keeper start a PMIx server.

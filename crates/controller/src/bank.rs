@@ -113,10 +113,12 @@ pub(super) fn account(text: &str) -> Result<BankAccount, String> {
 pub(super) fn user_of_name(name: &str) -> Result<u32, String> {
     let known = User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     let uid = known.or_else(|| name.parse().ok());
-    uid.ok_or_else(|| format!(
-            "there is no user {name} on this machine; give a name or number of a user, or a group as \
+    uid.ok_or_else(|| {
+        format!(
+            "there is no user {name} on this machine; give the name or number of one, or a group as \
              @{name}"
-        ))
+        )
+    })
 }
 
 /// The number of a group; a number does too.

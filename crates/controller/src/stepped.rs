@@ -750,7 +750,7 @@ mod tests {
         let Reply::Accepted { job, .. } = reply else { panic!("{reply:?}") };
         let mut hear = |messages: &[FromBranch]| answers(&mut controller, &mut agent, messages);
         // The other node's task has entered the barrier and died. What it stored was lost with an
-        // agent between, in whose place there is none now.
+        // agent between, which is gone.
         let launch = LaunchId::first(job);
         let again = joined_with(3, "b", vec![launch]);
         let (status, rank) = (tutti_types::TaskStatus::Exited(0), tutti_types::Rank(1));

@@ -2,8 +2,8 @@
 //!
 //! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
 //! `control`, `rows`, `memory` and those of slots hold under every policy, `priority` under those
-//! with a line. The others hold under the policy `classes` (LLNL paper, job scheduling parameters),
-//! whose daytime values the four classes have that exist from the start; but for numbers of
+//! with a line. The others hold under the policy `classes` (LLNL paper, job scheduling parameters).
+//! The four classes that exist from the start have the paper's daytime values, but for numbers of
 //! processors, since those are meant for one machine.
 
 use crate::ids::ClassName;

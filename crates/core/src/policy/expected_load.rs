@@ -4,7 +4,7 @@
 //!
 //! 1. those that fewest jobs of other classes have, so that classes share in time only where space
 //!    does not suffice for them;
-//! 2. then those whose jobs have the least time left: the sum of what is left of time limits
+//! 2. then those with jobs that have the least time left: the sum of what is left of time limits
 //!    ([`UNLIMITED`] for a job without one), in turns of the job, so its share of the time is in
 //!    it.
 //!
@@ -13,6 +13,7 @@
 
 use crate::matrix::Column;
 use crate::policy::Machine;
+use alloc::vec;
 use alloc::vec::Vec;
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::params::LineOrder;
@@ -77,22 +78,17 @@ impl Machine<'_> {
         class: &ClassName,
         set: &ProcessorSet,
     ) -> Vec<Expected> {
-        let mut expected: Vec<Expected> = Vec::new();
+        let size = set.iter().last().map_or(0, |it| it as usize + 1);
+        let mut expected = vec![(0, 0); size];
         for &(_, job) in &column.residents {
             let Some(seat) = self.matrix.seat(job) else { continue };
             let Some(own) = seat.on(node).filter(|own| own.overlaps(set)) else { continue };
             let (others, left) = (u64::from(seat.class != *class), self.time_left(job).0);
             for processor in own.iter().filter(|&it| set.contains(it)) {
-                let index = processor as usize;
-                if expected.len() <= index {
-                    expected.resize(index + 1, (0, 0));
-                }
-                let sum = &mut expected[index];
+                let sum: &mut Expected = &mut expected[processor as usize];
                 *sum = (sum.0 + others, sum.1.saturating_add(left));
             }
         }
-        expected
-            .resize(expected.len().max(set.iter().last().map_or(0, |it| it as usize + 1)), (0, 0));
         expected
     }
 
