@@ -145,7 +145,7 @@ pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> 
 
 /// All agents are in this process, each with its descriptors.
 pub(super) fn make_room(nodes: usize, fan_out: u32) -> anyhow::Result<()> {
-    tutti_node::limits::prepare_daemon();
+    tutti_node::limits::make_room();
     let (room, _) =
         getrlimit(Resource::RLIMIT_NOFILE).context("cannot read how many files may be open")?;
     let needed = u64::try_from(nodes)? * DESCRIPTORS_EACH + u64::from(fan_out) + DESCRIPTORS_BESIDE;

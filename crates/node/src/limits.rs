@@ -23,10 +23,16 @@ pub fn raise() {
     }
 }
 
-/// What every daemon needs, as far as it is allowed: descriptors for many tasks, a processor soon,
-/// also when all of them are busy with tasks, no limits of the shell that started the instance, and
-/// protection when memory runs out. Tasks get the limits of their own front ends.
+/// What every daemon needs: room ([`make_room`]), and its log.
 pub fn prepare_daemon() {
+    make_room();
+    crate::log::begin();
+}
+
+/// What a process with many nodes or tasks needs, as far as it is allowed: descriptors, a processor
+/// soon, also when all of them are busy with tasks, no limits of the shell that started the
+/// instance, and protection when memory runs out. Tasks get the limits of their own front ends.
+pub fn make_room() {
     raise();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // Root may go beyond the hard limit, others up to it.
@@ -36,7 +42,6 @@ pub fn prepare_daemon() {
     }
     let _ = tutti_linux::rt::set_nice(-10);
     tutti_linux::oom_score::protect_daemon();
-    crate::log::begin();
 }
 
 /// Three for each cgroup, some for each task's pipes: enough for tens of thousands of tasks.

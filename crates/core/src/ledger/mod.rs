@@ -333,9 +333,34 @@ impl Ledger {
     pub fn service(&self, job: JobId, now: ClusterTime) -> Nanos {
         let Some(account) = self.accounts.get(&job) else { return Nanos::ZERO };
         let until = now.min(self.next_stage()).max(self.now);
-        let since = self.frame.served_to(&account.runs.rows, self.now, until);
-        let clock = clock_of(&self.clocks, &account.runs.rows);
-        Nanos(account.settled + (clock - account.began) + since.0 + account.loan(until))
+        let clock = self.clock_at(&account.runs.rows, until);
+        Nanos(account.settled + (clock - account.began) + account.loan(until))
+    }
+
+    /// The same for many jobs: what is common to the jobs of a row is looked up once.
+    pub(crate) fn services(&self, now: ClusterTime) -> impl FnMut(JobId) -> Nanos + '_ {
+        let until = now.min(self.next_stage()).max(self.now);
+        let mut clocks: Vec<(RowId, u64)> = Vec::new();
+        move |job| {
+            let Some(account) = self.accounts.get(&job) else { return Nanos::ZERO };
+            let clock = match *account.runs.rows {
+                [row] => match clocks.iter().find(|known| known.0 == row) {
+                    Some(known) => known.1,
+                    None => {
+                        let clock = self.clock_at(&[row], until);
+                        clocks.push((row, clock));
+                        clock
+                    }
+                },
+                ref rows => self.clock_at(rows, until),
+            };
+            Nanos(account.settled + (clock - account.began) + account.loan(until))
+        }
+    }
+
+    /// What the clocks of these rows show together at a moment before the next stage.
+    fn clock_at(&self, rows: &[RowId], at: ClusterTime) -> u64 {
+        clock_of(&self.clocks, rows) + self.frame.served_to(rows, self.now, at).0
     }
 
     /// The same without the time in which the job lent all that it has.

@@ -407,7 +407,7 @@ impl Core {
         }
         let ledger = &self.ledger;
         let line = &mut self.queue.line;
-        let mut charged = line.uses.pass(now, |job| ledger.service(job, now));
+        let mut charged = line.uses.pass(now, ledger.services(now));
         charged.sort_unstable();
         charged.dedup();
         for user in charged {

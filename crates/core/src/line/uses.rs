@@ -96,6 +96,46 @@ pub(crate) struct Uses {
     full_at: usize,
 }
 
+/// What use at some moment is multiplied by to count at the epoch.
+#[derive(Clone, Copy)]
+struct Factor {
+    /// For the part of a half-life, in units of 2 ^ -16; none where nothing decays.
+    part: Option<u128>,
+    /// Then so often doubled, or so often halved.
+    halvings: Result<u64, u64>,
+}
+
+impl Factor {
+    fn of(self, amount: u128) -> u128 {
+        let amount = amount.saturating_mul(1 << FRACTION);
+        let Some(part) = self.part else { return amount };
+        let scaled = amount.saturating_mul(part) >> 16;
+        match self.halvings {
+            Ok(forward) => {
+                let by = u32::try_from(forward.min(EPOCH_HALVINGS)).unwrap_or(0);
+                scaled.saturating_mul(1 << by)
+            }
+            Err(back) => {
+                let by = u32::try_from(back).unwrap_or(u32::MAX);
+                scaled.checked_shr(by).unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// The latest factor that was asked for: most jobs of a pass were charged at the same moment before.
+#[derive(Default)]
+struct LatestFactor(Option<(ClusterTime, Factor)>);
+
+impl LatestFactor {
+    fn at(&mut self, uses: &Uses, at: ClusterTime) -> Factor {
+        match self.0 {
+            Some((latest, factor)) if latest == at => factor,
+            Some(_) | None => self.0.insert((at, uses.factor(at))).1,
+        }
+    }
+}
+
 impl Uses {
     /// The user's place among users: the less, the sooner.
     pub(super) fn score(&self, user: UserId) -> Score {
@@ -176,8 +216,12 @@ impl Uses {
 
     /// Use at some moment, as it counts at the epoch.
     fn at_epoch(&self, amount: u128, at: ClusterTime) -> u128 {
-        let amount = amount.saturating_mul(1 << FRACTION);
-        let Some(length) = self.half_life else { return amount };
+        self.factor(at).of(amount)
+    }
+
+    /// How much use at some moment counts at the epoch.
+    fn factor(&self, at: ClusterTime) -> Factor {
+        let Some(length) = self.half_life else { return Factor { part: None, halvings: Ok(0) } };
         let (halvings, part) = match at >= self.epoch {
             true => {
                 let since = at.since(self.epoch).0;
@@ -196,21 +240,17 @@ impl Uses {
                 factor = (factor * u128::from(root)) >> 32;
             }
         }
-        let scaled = amount.saturating_mul(factor >> 16) >> 16;
-        match halvings {
-            Ok(forward) => {
-                let by = u32::try_from(forward.min(EPOCH_HALVINGS)).unwrap_or(0);
-                scaled.saturating_mul(1 << by)
-            }
-            Err(back) => {
-                let by = u32::try_from(back).unwrap_or(u32::MAX);
-                scaled.checked_shr(by).unwrap_or(0)
-            }
-        }
+        Factor { part: Some(factor >> 16), halvings }
     }
 
     /// Charges a user for use over a stretch of time, which may be long ago in part.
-    fn charge(&mut self, user: UserId, amount: u128, (from, to): (ClusterTime, ClusterTime)) {
+    fn charge(
+        &mut self,
+        user: UserId,
+        amount: u128,
+        (from, to): (ClusterTime, ClusterTime),
+        latest: &mut LatestFactor,
+    ) {
         let lasted = to.since(from).0;
         let scaled = match self.half_life {
             Some(length) if lasted > length.0 / PIECES => {
@@ -225,7 +265,7 @@ impl Uses {
                     sum.saturating_add(self.at_epoch(each, to.min(begins + middle(number))))
                 })
             }
-            Some(_) | None => self.at_epoch(amount, ClusterTime(from.0 + lasted / 2)),
+            Some(_) | None => latest.at(self, ClusterTime(from.0 + lasted / 2)).of(amount),
         };
         let user = self.of(user);
         user.used = user.used.saturating_add(scaled);
@@ -259,14 +299,21 @@ impl Uses {
     /// A job ends, having had so much. Returns the user, if the score changes by it.
     pub(super) fn end(&mut self, job: JobId, service: Nanos, now: ClusterTime) -> Option<UserId> {
         let mark = self.marks.remove(&job)?;
-        self.settle(mark, service, now).then_some(mark.user)
+        let owed = self.settle(mark, service, now, &mut LatestFactor::default());
+        owed.then_some(mark.user)
     }
 
     /// Charges for what of its service was not paid. Whether there was any.
-    fn settle(&mut self, mark: Mark, service: Nanos, now: ClusterTime) -> bool {
+    fn settle(
+        &mut self,
+        mark: Mark,
+        service: Nanos,
+        now: ClusterTime,
+        latest: &mut LatestFactor,
+    ) -> bool {
         let owed = service.0.saturating_sub(mark.paid.0);
         if owed > 0 {
-            self.charge(mark.user, amount(mark.processors, owed), (mark.at, now));
+            self.charge(mark.user, amount(mark.processors, owed), (mark.at, now), latest);
         }
         owed > 0
     }
@@ -283,10 +330,10 @@ impl Uses {
     pub(super) fn pass(
         &mut self,
         now: ClusterTime,
-        service: impl Fn(JobId) -> Nanos,
+        mut service: impl FnMut(JobId) -> Nanos,
     ) -> Vec<UserId> {
         (self.passed, self.events) = (now, 0);
-        let mut charged = Vec::new();
+        let (mut charged, mut latest) = (Vec::new(), LatestFactor::default());
         let owing: Vec<(JobId, Nanos)> = self
             .marks
             .iter()
@@ -297,7 +344,7 @@ impl Uses {
         for (job, service) in owing {
             let Some(mark) = self.marks.get_mut(&job) else { continue };
             let before = core::mem::replace(mark, Mark { paid: service, at: now, ..*mark });
-            self.settle(before, service, now);
+            self.settle(before, service, now, &mut latest);
             charged.push(before.user);
         }
         charged

@@ -80,10 +80,12 @@ impl Machine<'_> {
     ) -> Vec<Expected> {
         let size = set.iter().last().map_or(0, |it| it as usize + 1);
         let mut expected = vec![(0, 0); size];
+        let mut service = self.ledger.services(self.now);
         for &(_, job) in &column.residents {
             let Some(seat) = self.matrix.seat(job) else { continue };
             let Some(own) = seat.on(node).filter(|own| own.overlaps(set)) else { continue };
-            let (others, left) = (u64::from(seat.class != *class), self.time_left(job).0);
+            let (others, left) =
+                (u64::from(seat.class != *class), self.time_left(job, &mut service).0);
             for processor in own.iter().filter(|&it| set.contains(it)) {
                 let sum: &mut Expected = &mut expected[processor as usize];
                 *sum = (sum.0 + others, sum.1.saturating_add(left));
@@ -93,10 +95,8 @@ impl Machine<'_> {
     }
 
     /// How long a job will have its processors in its turns, as far as is known.
-    fn time_left(self, job: JobId) -> Nanos {
+    fn time_left(self, job: JobId, mut service: impl FnMut(JobId) -> Nanos) -> Nanos {
         let limit = self.jobs.get(&job).and_then(|record| record.spec.time_limit);
-        limit.map_or(UNLIMITED, |limit| {
-            Nanos(limit.0.saturating_sub(self.ledger.service(job, self.now).0))
-        })
+        limit.map_or(UNLIMITED, |limit| Nanos(limit.0.saturating_sub(service(job).0)))
     }
 }
