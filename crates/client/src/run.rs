@@ -110,7 +110,19 @@ struct Front {
     ends: Option<TaskEnds>,
     /// Whether the job's task waits for the end of its input while steps use the slots.
     holds_slots: bool,
+    /// That the job waits in line, once it has waited long enough to be worth a line.
+    queued: Option<Queued>,
 }
+
+/// What is said of a job in line, and when.
+struct Queued {
+    due: Instant,
+    text: String,
+}
+
+/// A job that starts earlier was not queued for its user: a policy program of the site's, for one,
+/// starts a job a moment after it came.
+const QUEUED_AFTER: Duration = Duration::from_millis(100);
 
 /// Runs a job to its end and gives the exit code of the whole.
 ///
@@ -250,8 +262,8 @@ impl Work {
         if let Some(tell) = tell {
             tell(step_of_reply(&reply));
         }
-        let key = match on_reply(reply, &target)? {
-            Ok(key) => key,
+        let (key, queued) = match on_reply(reply, &target)? {
+            Ok(accepted) => accepted,
             Err(exit) => return Ok(exit),
         };
         let job = key.job;
@@ -288,6 +300,7 @@ impl Work {
             output_lost: false,
             ends: TaskEnds::of(options.tells_ends)?,
             holds_slots,
+            queued,
         };
         front.serve()
     }
@@ -398,22 +411,27 @@ const fn is_short_of_slots(reply: &Reply) -> bool {
     matches!(reply, Reply::Declined { code: Code::TooLarge, .. })
 }
 
-/// The job, if there is one now, or how the front end ends without.
-fn on_reply(reply: Reply, target: &SignalTarget) -> anyhow::Result<Result<StepKey, Exit>> {
+/// The job, if there is one now, and what to say if it goes on waiting; or how the front end ends
+/// without.
+fn on_reply(
+    reply: Reply,
+    target: &SignalTarget,
+) -> anyhow::Result<Result<(StepKey, Option<Queued>), Exit>> {
     match reply {
         Reply::Accepted { job, waits } => {
             let key = StepKey::first(job);
             target.set_waiting(!waits.is_empty());
             target.set(key);
-            if !waits.is_empty() {
-                say!("tutti: job {job} is queued: {waits}");
-            }
-            Ok(Ok(key))
+            let queued = (!waits.is_empty()).then(|| Queued {
+                due: Instant::now() + QUEUED_AFTER,
+                text: format!("tutti: job {job} is queued: {waits}"),
+            });
+            Ok(Ok((key, queued)))
         }
         Reply::StepAccepted { key, waits } => {
             target.set_waiting(!waits.is_empty());
             target.set(key);
-            Ok(Ok(key))
+            Ok(Ok((key, None)))
         }
         Reply::Declined { reason, code } => {
             say!("tutti: declined: {}", code.mark(&reason));
@@ -451,6 +469,7 @@ impl Front {
         loop {
             self.intake.send_all();
             self.on_controller()?;
+            self.say_queued();
             self.take_in();
             if self.finished() {
                 break;
@@ -562,7 +581,16 @@ impl Front {
             false => None,
         };
         let of_keepers = self.intake.wait_at_most(self.ended.is_some());
-        shortest([of_controller, of_keepers, self.intake.output.due_in()])
+        let queued = self.queued.as_ref();
+        let of_queued = queued.map(|it| it.due.saturating_duration_since(Instant::now()));
+        shortest([of_controller, of_keepers, self.intake.output.due_in(), of_queued])
+    }
+
+    /// Says that the job waits, if it has waited for a while.
+    fn say_queued(&mut self) {
+        if let Some(queued) = self.queued.take_if(|queued| queued.due <= Instant::now()) {
+            say!("{}", queued.text);
+        }
     }
 
     fn on_input(&mut self) {
@@ -675,6 +703,7 @@ impl Front {
             // It may say so again after it was away.
             Reply::Starting { attach, .. } if self.intake.keepers.is_empty() => {
                 self.signals.set_waiting(false);
+                self.queued = None;
                 self.attach(&attach)?;
             }
             Reply::Accepted { waits, .. }
@@ -690,6 +719,7 @@ impl Front {
             Reply::Starting { .. } | Reply::Accepted { .. } | Reply::StepAccepted { .. } => {}
             Reply::Notice { text } => say!("tutti: {text}"),
             Reply::Ended { outcome, report, .. } => {
+                self.queued = None;
                 self.summary = self.wants_summary.then(|| account::summary(&report));
                 self.ended = Some((outcome, report));
                 self.ended_at = Some(Instant::now());

@@ -25,13 +25,16 @@ fn now() -> Duration {
 impl Zoned {
     /// With so many seconds until the next minute begins.
     fn up(seconds: u64) -> Self {
-        let instance = Instance::new();
-        let moment = now() + Duration::from_secs(seconds);
-        let ahead = (60 - moment.as_secs() % 60) % 60;
-        let moment = Duration::from_secs(moment.as_secs());
-        let zoned = Self { instance, zone: format!("TST-00:00:{ahead:02}"), moment };
+        let zoned = Self::of(Instance::new(), now() + Duration::from_secs(seconds));
         zoned.tutti(&["up"]).expect(0);
         zoned
+    }
+
+    /// With a minute that begins at this second.
+    fn of(instance: Instance, moment: Duration) -> Self {
+        let moment = Duration::from_secs(moment.as_secs());
+        let ahead = (60 - moment.as_secs() % 60) % 60;
+        Self { instance, zone: format!("TST-00:00:{ahead:02}"), moment }
     }
 
     fn tutti(&self, words: &[&str]) -> Done {
@@ -139,6 +142,30 @@ fn what_was_missed_happens_once_and_in_order_when_the_instance_is_back() {
     eventually("what was set", rows);
     let list = zoned.tutti(&["replay", "--list"]).expect(0).text();
     assert_eq!(list.matches("changes happen: 1, 2, 3, 4").count(), 1, "{list}");
+}
+
+#[test]
+fn a_replay_shows_what_a_change_would_have_done_to_a_journal_that_knows_no_hours() {
+    let instance = Instance::new().up();
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    let all = nodes[0]["processors"].to_string();
+    let submit = |lasts: &str| {
+        let words = ["submit", "--parsable", "-o", "/dev/null", "-n", &all, "sleep", lasts];
+        instance.tutti(&words).expect(0).text().trim().to_owned()
+    };
+    let first = submit("10");
+    let between = now() + Duration::from_secs(3);
+    eventually("six seconds", || (now() > between + Duration::from_secs(3)).then_some(()));
+    let second = submit("0.1");
+    for job in [second, first] {
+        instance.tutti(&["wait", &job]).expect(0);
+    }
+    // It is read at once: when its files were written is when it ended.
+    let zoned = Zoned::of(instance, between);
+    let change = format!("{} params rows=1", zoned.hour());
+    let jobs = zoned.tutti(&["replay", "--json", "--at", &change]).expect(0).json()["jobs"].clone();
+    let waits = |which: &str| jobs[1][which]["wait_ms"].as_u64().unwrap();
+    assert!(waits("was") < 1000 && waits("would_be") > 2000, "{jobs}");
 }
 
 #[test]
