@@ -1,5 +1,7 @@
 //! Devices of the node: what is found when the agent starts, and files that an administrator names.
 
+mod cdi;
+
 use super::driver::Agent;
 use std::path::Path;
 use tracing::warn;
@@ -108,7 +110,12 @@ fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
         known.extend(device.files.iter().filter_map(numbers).map(|it| (device.id, it)));
     }
     let mut all = Vec::with_capacity(devices.len());
-    for device in devices.iter().filter(|device| device.is_proper()) {
+    for asked in devices {
+        let device = match asked.cdi() {
+            Some(name) => asked.with_files(cdi::files(name)?).map_err(|error| error.to_string())?,
+            None if asked.is_proper() => asked.clone(),
+            None => continue,
+        };
         let mut first: Option<DeviceFile> = None;
         for path in &device.files {
             let file = device_file(Path::new(path)).map_err(|error| error.to_string())?;
@@ -123,7 +130,7 @@ fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
             first = first.or(Some(file));
         }
         let Some(DeviceFile { maker, place, .. }) = first else { continue };
-        all.push(at(device.clone(), maker, place));
+        all.push(at(device, maker, place));
     }
     Ok(all)
 }

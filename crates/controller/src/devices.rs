@@ -100,7 +100,9 @@ impl Driver {
             Some((_, Answer::Failed(reason))) => return failure(question, reason).failed(),
             _ => return failure(question, "the node did not answer".into()).failed(),
         };
-        let is_asked = |it: &Device| asked.iter().any(|a| a.id == it.id && a.files == it.files);
+        let fits = |a: &Device, it: &Device| a.files == it.files || a.cdi().is_some();
+        let is_asked =
+            |it: &Device| it.is_proper() && asked.iter().any(|a| a.id == it.id && fits(a, it));
         for device in found.into_iter().filter(is_asked) {
             self.apply(&Event::SetDevice { node, id: device.id, device: Some(device) });
         }

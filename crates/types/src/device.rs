@@ -67,6 +67,12 @@ pub enum DeviceError {
          {DEVICE_PATH_BYTES_MAX} bytes, such as /dev/nvidia0"
     )]
     Path(String),
+    /// A name that the Container Device Interface could not have.
+    #[error(
+        "invalid device {0:?}: write VENDOR/CLASS=NAME, such as nvidia.com/gpu=0, or a path such as \
+         /dev/nvidia0"
+    )]
+    Cdi(String),
     /// More files than a device may have.
     #[error("{0} has {1} files; a device may have at most {DEVICE_FILES_MAX}")]
     Files(DeviceId, usize),
@@ -91,19 +97,45 @@ impl core::str::FromStr for DeviceId {
 }
 
 impl Device {
-    /// A device with these files, separated by `+`, of which nothing more is known.
+    /// A device with these files, separated by `+`, or with its name in the Container Device
+    /// Interface; of which nothing more is known.
+    ///
+    /// # Errors
+    /// If there are too many, or one of the paths or the name could not be a device's.
+    pub fn named(id: DeviceId, files: &str) -> Result<Self, DeviceError> {
+        let (maker, pci, numa, near) = (None, None, None, ProcessorSet::new());
+        let device = Self { id, files: Vec::new(), maker, pci, numa, near };
+        if !files.starts_with('/') && files.contains('=') {
+            return match is_cdi_name(files) {
+                true => Ok(Self { files: [files.into()].into(), ..device }),
+                false => Err(DeviceError::Cdi(files.chars().take(64).collect())),
+            };
+        }
+        device.with_files(files.split('+').map(Into::into).collect())
+    }
+
+    /// The same device, with other files.
     ///
     /// # Errors
     /// If there are too many, or one of the paths could not be a device's.
-    pub fn named(id: DeviceId, files: &str) -> Result<Self, DeviceError> {
-        let files: Vec<String> = files.split('+').map(Into::into).collect();
+    pub fn with_files(&self, files: Vec<String>) -> Result<Self, DeviceError> {
         if files.len() > DEVICE_FILES_MAX {
-            return Err(DeviceError::Files(id, files.len()));
+            return Err(DeviceError::Files(self.id, files.len()));
         }
         if let Some(wrong) = files.iter().find(|path| !is_proper(path)) {
             return Err(DeviceError::Path(wrong.chars().take(64).collect()));
         }
-        Ok(Self { id, files, maker: None, pci: None, numa: None, near: ProcessorSet::new() })
+        Ok(Self { files, ..self.clone() })
+    }
+
+    /// Its name in the Container Device Interface, if it has that instead of files: its node has
+    /// the files.
+    #[must_use]
+    pub fn cdi(&self) -> Option<&str> {
+        match &self.files[..] {
+            [name] if is_cdi_name(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// Whether its name, number and files are such as may be.
@@ -116,6 +148,20 @@ impl Device {
             && self.files.iter().all(|path| is_proper(path))
             && pci
     }
+}
+
+/// Whether a text is `VENDOR/CLASS=NAME`, as the Container Device Interface has it.
+fn is_cdi_name(text: &str) -> bool {
+    let part = |part: &str, more: &[u8]| {
+        let may = |byte: u8| {
+            byte.is_ascii_alphanumeric() || b"_-.".contains(&byte) || more.contains(&byte)
+        };
+        part.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+            && part.bytes().all(may)
+    };
+    let Some((kind, name)) = text.split_once('=') else { return false };
+    let Some((vendor, class)) = kind.split_once('/') else { return false };
+    text.len() <= DEVICE_PATH_BYTES_MAX && part(vendor, b"") && part(class, b"") && part(name, b":")
 }
 
 /// Whether a path is absolute, short, in printable ASCII, and each of its parts is a name.

@@ -89,6 +89,7 @@ const DEVICE_EXAMPLES: &str = "\
 Examples:
   tutti nodes device                             show the devices of all nodes
   tutti nodes device a1 gpu:0=/dev/nvidia0,gpu:1=/dev/nvidia1
+  tutti nodes device a1 gpu:0=nvidia.com/gpu=0   by its CDI name
   tutti nodes device a1 fpga:0=/dev/xdma0_user+/dev/xdma0_control
   tutti nodes device a1 gpu:1=none               jobs get gpu:1 no more
 

@@ -3,6 +3,7 @@
 use crate::harness::{Instance, NOBODY, Running, needs_root};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use serde_json::{Value, json};
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub(crate) fn stand_in(instance: &Instance, name: &str, (major, minor): (u64, u6
     needs_root("to make device files");
     let path = instance.work.canonicalize().unwrap().join(name);
     mknod(&path, SFlag::S_IFCHR, Mode::empty(), makedev(major, minor)).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     path
 }
 
@@ -118,6 +119,8 @@ fn only_files_of_devices_that_not_all_need_can_be_named() {
     says(&format!("gpu:2={long}"), "at most 255 bytes");
     says(&format!("gpu:2={}", link.display()), "is a link");
     says(&format!("gpu:2={}", twin.display()), "as is a file of gpu:0");
+    says("gpu:2=acme.example/gpu=7", "is in no file of /var/run/cdi and /etc/cdi");
+    says("gpu:2=acme=7", "write VENDOR/CLASS=NAME");
     says("gpu=/dev/zero", "write NAME:NUMBER");
     says("GPU:2=/dev/zero", "invalid name");
     says("gpu:1024=/dev/zero", "a number below 1024");
@@ -131,6 +134,44 @@ fn only_files_of_devices_that_not_all_need_can_be_named() {
     let setting = format!("gpu:0={}", twin.display());
     instance.tutti(&["nodes", "device", &node, &setting]).expect(0);
     assert_eq!(listed(&instance)[0]["files"], json!([twin.to_str().unwrap()]));
+}
+
+/// A description of devices, which goes with the value.
+struct Description(PathBuf);
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+        // If it is empty.
+        let _ = fs::remove_dir("/run/cdi");
+    }
+}
+
+#[test]
+fn a_name_of_the_container_device_interface_stands_for_the_files_of_a_device() {
+    let instance = Instance::new().up();
+    let node = node_of(&instance);
+    let file = stand_in(&instance, "fpga", ZERO);
+    let vendor = format!("tutti-{}.example", std::process::id());
+    let text = json!({
+        "cdiVersion": "0.6.0",
+        "kind": format!("{vendor}/fpga"),
+        "devices": [
+            {"name": "a", "containerEdits": {"deviceNodes": [{"path": file}]}},
+            {"name": "b", "containerEdits": {"deviceNodes": [{"path": "/dev/null"}]}},
+        ],
+        "containerEdits": {"deviceNodes": [{"path": "/dev/full"}]},
+    });
+    fs::create_dir_all("/run/cdi").unwrap();
+    let description = Description(PathBuf::from(format!("/run/cdi/{vendor}.json")));
+    fs::write(&description.0, text.to_string()).unwrap();
+    let name = |setting: &str| instance.tutti(&["nodes", "device", &node, setting]);
+    name(&format!("fpga:0={vendor}/fpga=a")).expect(0);
+    assert_eq!(listed(&instance)[0]["files"], json!([file]));
+    name(&format!("fpga:1={vendor}/fpga=b")).expect(1).says("open to every process");
+    name(&format!("fpga:1={vendor}/fpga=c")).expect(1).says(&format!("there are {vendor}/fpga=a"));
+    let ran = instance.tutti(&["run", "--device", "fpga", "sh", "-c", "echo $TUTTI_DEVICES"]);
+    assert_eq!(ran.expect(0).text().trim(), file.to_str().unwrap());
 }
 
 #[test]
