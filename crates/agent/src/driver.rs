@@ -821,6 +821,8 @@ impl Agent {
         let (is_closed, gate) = super::devices::close(id, group.as_deref(), &launch.share);
         launch.share.is_closed = is_closed;
         let processors = processors_of(&launch);
+        let is_held = self.processes.affinity.hold(id, group.as_deref(), &processors);
+        launch.share.is_bound = is_held;
         let mut job = Job {
             launch: launch.id(),
             control: launch.control,
@@ -828,7 +830,7 @@ impl Agent {
             ipc_before: IpcBefore::look(&launch),
             clearing: None,
             step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
-            is_held: self.processes.affinity.hold(id, group.as_deref(), &processors),
+            is_held,
             processors,
             group,
             roots: BTreeMap::new(),

@@ -62,6 +62,7 @@ impl Agent {
         let group = job.and_then(|job| job.group.as_ref());
         launch.share.is_closed =
             !launch.share.closed.is_empty() && group.is_some_and(|group| group.closes_devices());
+        launch.share.is_bound = job.is_some_and(|job| job.is_held);
         let made = match job.map(|job| &job.group) {
             Some(None) => Ok(None),
             _ if launch.serves && self.has_server(key.job) => Err(()),

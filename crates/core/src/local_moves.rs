@@ -5,8 +5,8 @@
 //! rows, so that it runs all the time. It keeps its row: what rows have and what was promised stays
 //! as it was.
 //!
-//! - *When.* Where processors came free, the node is looked at [`LOOK_AFTER`] later: others may
-//!   end, or start there, by then. A job moves once it has had its processor for [`SETTLED_AFTER`].
+//! - *When.* Where processors came free, or a node takes jobs again, the node is looked at
+//!   [`LOOK_AFTER`] later: others may end, or start there, by then. A job moves once it has had its processor for [`SETTLED_AFTER`].
 //! - *Which.* Of the processor with the most jobs, the one that came last; one at least stays.
 //! - *Idle* is a processor that no row uses by the timetable in effect, and that has no external
 //!   load. So no other job runs there while the task is bound to it, before or after that timetable

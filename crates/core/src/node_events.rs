@@ -184,6 +184,8 @@ impl Core {
         if self.takes_jobs(node) {
             self.matrix.open(node);
             self.unpark();
+            // Nothing moved there meanwhile.
+            self.note_came_free(core::iter::once(node));
         } else {
             self.matrix.close(node);
             self.call_off_starts_on(now, node);

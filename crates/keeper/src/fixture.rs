@@ -97,6 +97,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             closed: Vec::new(),
             in_turns: false,
             is_closed: false,
+            is_bound: false,
         },
         nodes: vec![node("here", tasks)],
         class: "interactive".into(),

@@ -355,6 +355,7 @@ impl Start<'_> {
             limits_memory: self.group.is_some(),
             ipc: None,
             processors: (!self.processors.is_empty()).then_some(self.processors),
+            held_by_group: false,
             stdio: [&self.streams[0], &self.streams[1], &self.streams[2]].map(Source::for_child),
             pass: &[(theirs.as_raw_fd(), self.kind.descriptor())],
             new_session: true,

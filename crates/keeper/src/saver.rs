@@ -165,6 +165,7 @@ fn start(
         rlimits: &[],
         identity: None,
         processors: None,
+        held_by_group: false,
         stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
         pass: &[(theirs.as_raw_fd(), SAVER_FD), (reports.as_raw_fd(), SAVER_REPORT_FD)],
         new_session: true,

@@ -198,6 +198,7 @@ impl Job {
             limits_memory: self.launch.memory_per_task_bytes.is_some(),
             ipc: self.ipc.as_ref().map(OwnedFd::as_fd),
             processors: (!task.processors.is_empty()).then_some(&task.processors),
+            held_by_group: self.launch.share.is_bound,
             stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),
             pass: task.pass.as_ref().map_or(&[], |pass| pass),
             new_session: true,

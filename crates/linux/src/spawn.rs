@@ -60,6 +60,9 @@ pub struct Spawn<'a> {
     pub ipc: Option<BorrowedFd<'a>>,
     /// The processors to run on; `None`: those of the caller.
     pub processors: Option<&'a [u32]>,
+    /// Whether the group holds it to processors. If those are others than `processors` by then, it
+    /// runs on those.
+    pub held_by_group: bool,
     /// Standard input, output and error.
     pub stdio: [StdioFd<'a>; 3],
     /// Further descriptors to hand over: source here, target there. Targets are at least 3 and

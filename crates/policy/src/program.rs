@@ -159,6 +159,7 @@ impl Program {
             limits_memory: false,
             ipc: None,
             processors: None,
+            held_by_group: false,
             stdio,
             pass: &[],
             new_session: true,

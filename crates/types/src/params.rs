@@ -364,7 +364,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         kind: ParamKind::Choice(&["off", "on", "node"]),
         min: 0,
         max: 2,
-        default: 0,
+        default: 2,
         help: "Whether jobs continue on other processors. node: a job of one task and one processor \
                that takes turns there goes to a processor of its node that is idle in all rows. on: \
                in simulations, jobs that permit it (tutti sim --movable) also go anywhere when \

@@ -218,6 +218,8 @@ pub struct Share {
     pub closed: Vec<String>,
     /// Whether the job can't open these. The agent says so to its keeper.
     pub is_closed: bool,
+    /// Whether its group holds it to processors. The agent says so to its keeper.
+    pub is_bound: bool,
 }
 
 /// Everything that a node needs to start its tasks of a job.

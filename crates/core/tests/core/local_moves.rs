@@ -124,6 +124,22 @@ fn none_moves_to_external_load_or_on_a_drained_node() {
     c.finish(JobId(2));
     c.advance_ms(2000);
     assert_eq!(c.core.rows().count(), 2);
+    assert_eq!(place(&c, 3), Place::Home);
+    c.event(Event::SetDrained { node: NodeId(0), reason: None });
+    c.advance_ms(100);
+    assert_eq!(place(&c, 3), Place::Leaving, "it takes jobs again");
+}
+
+#[test]
+fn a_node_that_was_out_of_reach_is_looked_at_when_it_is_back() {
+    let mut c = cluster();
+    c.event(Event::NodeOutOfReach { node: NodeId(0) });
+    c.finish(JobId(2));
+    c.advance_ms(2000);
+    assert_eq!(place(&c, 3), Place::Home);
+    c.join(0, 2);
+    c.advance_ms(100);
+    assert_eq!(place(&c, 3), Place::Leaving);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::engine::HEAD;
 use crate::script::{Act, FIRST_CALM, FIRST_THAT_CUTS_SHORT, Plan, Timed};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tutti_agent as agent;
-use tutti_node::simulated::machine::{Daemon, at};
+use tutti_node::simulated::machine::{Daemon, at, machine};
 use tutti_types::OnNodeLoss;
 
 /// Worlds that are tried each time, with the same seeds, and those that are new each time. Half of
@@ -260,4 +260,40 @@ fn what_an_earlier_keeper_has_begun_is_not_begun_again() {
     come_to_an_end(&mut world);
     tutti_node::simulated::machine::leave();
     assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
+}
+
+/// Two jobs of one task each take turns on either processor. Both on one of them end, and one of
+/// the others moves there. Whatever stands still or is killed about then, it has left its old
+/// processor before another job runs there, and both run in the end.
+#[test]
+fn a_job_that_moves_leaves_its_old_processor_before_another_runs_there() {
+    let job = |life_ms| Act::Submit(Plan { life_ms, on_node_loss: OnNodeLoss::Kill, ..JOB });
+    let jobs = [(1_000, 2_000), (1_010, 30_000), (1_020, 2_000), (1_030, 30_000)];
+    let pause = 150_000_000;
+    let faults = |at_ms| {
+        [
+            None,
+            Some((at_ms, Act::Crash(HEAD, Daemon::Agent, pause))),
+            Some((at_ms, Act::Crash(HEAD, Daemon::Controller, pause))),
+            Some((at_ms, Act::Stop(HEAD, Daemon::Keeper, 2 * SEC))),
+            Some((at_ms, Act::Stop(HEAD, Daemon::Agent, 500_000_000))),
+        ]
+    };
+    // They end after some five seconds, and 100 ms later one moves.
+    for fault in (4_900..5_500).step_by(60).flat_map(faults) {
+        let acts = jobs.map(|(at_ms, life_ms)| (at_ms, job(life_ms))).into_iter();
+        let script = told(acts.chain(fault.clone()).collect());
+        let script = Script { processors: 2, calm_ns: 15 * SEC, cuts_short: true, ..script };
+        let mut world = World::new(script, false);
+        world.prepare();
+        world.run_until(12 * SEC);
+        let running: Vec<_> = machine(HEAD, |machine| {
+            let running = machine.taking_turns();
+            running.map(|it| (it.job, it.processors())).collect()
+        });
+        let moved =
+            matches!(running[..], [(one, on), (other, there)] if one != other && on != there);
+        tutti_node::simulated::machine::leave();
+        assert!(moved && world.wrong.is_empty(), "{fault:?}: {running:?}, {:#?}", world.wrong);
+    }
 }

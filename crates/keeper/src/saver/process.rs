@@ -491,6 +491,7 @@ fn plain(processors: &[u32]) -> Spawn<'_> {
         limits_memory: true,
         ipc: None,
         processors: (!processors.is_empty()).then_some(processors),
+        held_by_group: false,
         stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
         pass: &[],
         new_session: true,

@@ -240,7 +240,7 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
     }
     set_limits(&plan.rlimits)?;
     if let Some(words) = &plan.processors {
-        bind(words)?;
+        bind(words, plan.held_by_group)?;
     }
     if let Some(identity) = &plan.identity {
         become_user(identity)?;
@@ -390,11 +390,15 @@ fn set_limits(limits: &[(c_int, u64, u64)]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn bind(words: &[u64]) -> Result<(), Failure> {
+/// The group may hold it to other processors by now, since the job was moved: it stays on those.
+fn bind(words: &[u64], held_by_group: bool) -> Result<(), Failure> {
     let arguments = [0, size_of_val(words), words.as_ptr() as usize, 0, 0];
     // SAFETY: the mask is as long as said; 0 is this thread.
     let bound = unsafe { raw::call(libc::SYS_sched_setaffinity, arguments) };
-    check(Step::Processors, bound).map(|_| ())
+    match bound {
+        Err(libc::EINVAL) if held_by_group => Ok(()),
+        bound => check(Step::Processors, bound).map(|_| ()),
+    }
 }
 
 /// Groups first: afterwards there is no right to set them. In a user namespace of one user (a

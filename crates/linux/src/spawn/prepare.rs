@@ -94,6 +94,7 @@ pub(super) struct Plan {
     pub(super) first_free: RawFd,
     /// The mask of processors, in words.
     pub(super) processors: Option<Vec<u64>>,
+    pub(super) held_by_group: bool,
     pub(super) report: RawFd,
     pub(super) status: Option<RawFd>,
 }
@@ -150,6 +151,7 @@ impl Plan {
             first_free: kept.last().map_or(3, |last| last.saturating_add(1)),
             kept,
             processors: spawn.processors.map(words),
+            held_by_group: spawn.held_by_group,
             report,
             status,
         })

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use tutti_linux::cgroup::{Cgroup, LimitBy, Others};
 use tutti_linux::proc::online_processors;
-use tutti_linux::spawn::StdioFd;
+use tutti_linux::spawn::{Report, StdioFd, Step};
 
 #[test]
 fn a_fork_bomb_is_bounded_and_killed() {
@@ -153,6 +153,26 @@ fn processors_are_held_whatever_a_process_asks_for() {
     child.wait();
     assert_eq!(root_balance().ok(), balance, "the machine's load is balanced as before");
     eventually("all have ended", || !task.is_populated().unwrap());
+    assert!(job.remove().unwrap());
+}
+
+#[test]
+fn a_process_that_comes_late_runs_where_its_group_holds_it_by_then() {
+    assert!(online_processors().len() > 1, "THIS TEST NEEDS TWO PROCESSORS");
+    let subtree = Subtree::new("late");
+    let job = subtree.group("job");
+    job.set_processors(&[0]).unwrap();
+    let mut child = Launch::sh("grep Cpus_allowed_list: /proc/self/status");
+    child.companions = companions(&job);
+    child.processors = Some(vec![1]);
+    let mut refused = child.start(Some(&job));
+    let failed = Report::Failed { step: Step::Processors, errno: nix::libc::EINVAL };
+    assert_eq!(refused.report(), failed);
+    refused.wait();
+    child.held_by_group = true;
+    let text = child.output(Some(&job));
+    assert_eq!(text.split_whitespace().last(), Some("0"), "{text}");
+    eventually("all have ended", || !job.is_populated().unwrap());
     assert!(job.remove().unwrap());
 }
 

@@ -162,6 +162,7 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         limits_memory: false,
         ipc: None,
         processors: None,
+        held_by_group: false,
         stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
         pass: &[],
         new_session: false,

@@ -220,18 +220,35 @@ impl Cgroup {
     }
 
     pub fn set_processors(&self, processors: &[u32]) -> Result<LimitBy> {
-        ask!(self, group => group.set_processors(processors), (_machine, path) => {
-            let path = path.clone();
-            Err(Error::NoController { path, controller: "cpuset" })
-        })
+        let Self::Simulated(index, path) = self else {
+            return self.real().map_or(Ok(LimitBy::None), |it| it.set_processors(processors));
+        };
+        if is_cut_off() {
+            return Ok(LimitBy::V2);
+        }
+        let set = |machine: &mut Machine, now| {
+            let group = machine.groups.get(path).ok_or_else(|| gone(path))?;
+            group.processors.set(processors.iter().copied().collect());
+            machine.changed = true;
+            machine.settle(now);
+            Ok(LimitBy::V2)
+        };
+        super::machine::at(*index, || with_here(set)).unwrap_or(Ok(LimitBy::V2))
     }
 
     pub fn processors(&self) -> Option<Vec<u32>> {
-        ask!(self, group => group.processors(), (_machine, _path) => None)
+        ask!(self, group => group.processors(), (machine, path) => {
+            let own = machine.groups.get(path)?.processors.get();
+            (!own.is_empty()).then(|| own.iter().collect())
+        })
     }
 
     pub fn held_to(&self) -> Option<Vec<u32>> {
-        ask!(self, group => group.held_to(), (_machine, _path) => None)
+        ask!(self, group => group.held_to(), (machine, path) => {
+            let around = machine.around(path);
+            let mut sets = around.iter().map(|group| group.processors.get());
+            sets.find(|set| !set.is_empty()).map(|set| set.iter().collect())
+        })
     }
 
     pub fn remove_set_of(&self, gone: &Path) {
@@ -441,7 +458,7 @@ impl Hierarchy {
                     memory: LimitBy::V2,
                     processes: LimitBy::V2,
                     weight: none,
-                    processors: none,
+                    processors: LimitBy::V2,
                 }
             }
         }

@@ -41,6 +41,50 @@ pub struct Group {
     pub is_frozen: Cell<bool>,
     /// Whether its processes run where no other would.
     pub yields: Cell<bool>,
+    /// Its own set of processors, if it has one.
+    pub processors: Cell<Set>,
+}
+
+/// Processors of a machine, a bit for each. None: no set, as an empty `cpuset.cpus`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Set(u64);
+
+impl Set {
+    /// All of those in both; of those here, where no other are held.
+    pub const fn within(self, outer: Self) -> Self {
+        match (self.0 & outer.0, outer.0) {
+            (0, 0) => self,
+            (0, _) => outer,
+            (common, _) => Self(common),
+        }
+    }
+
+    /// Whether a process that is held to those can be bound to these.
+    pub const fn can_bind(self, held: Self) -> bool {
+        self.0 == 0 || held.0 == 0 || self.0 & held.0 != 0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        (0..u64::BITS).filter(move |bit| self.0 & (1 << bit) != 0)
+    }
+}
+
+impl FromIterator<u32> for Set {
+    fn from_iter<T: IntoIterator<Item = u32>>(processors: T) -> Self {
+        let bits = processors.into_iter().map(|it| 1_u64.checked_shl(it).unwrap_or(0));
+        Self(bits.fold(0, |all, bit| all | bit))
+    }
+}
+
+/// What processes may use in the innermost of these groups, each of which is in the next: as the
+/// kernel has it, one without a set, or with none of those around it, has those.
+pub fn held_to(within: &[Rc<Group>]) -> Set {
+    let outermost_first = within.iter().rev();
+    outermost_first.fold(Set::default(), |outer, group| group.processors.get().within(outer))
 }
 
 /// A task has run to its end by itself.
@@ -289,12 +333,19 @@ impl Machine {
             return Err(io::ErrorKind::NotFound.into());
         }
         // None of them goes while there is a process in it.
-        let above = process.group.ancestors().filter_map(|path| self.groups.get(path));
-        process.within = above.cloned().collect();
+        process.within = self.around(&process.group);
+        if !spawn.held_by_group && !process.bound.can_bind(held_to(&process.within)) {
+            return Err(io::Error::from_raw_os_error(nix::libc::EINVAL));
+        }
         debug!("rank {} of job {} begins", process.rank, process.job);
         self.processes.insert(pid, process);
         self.settle(now_ns);
         Ok(child)
+    }
+
+    /// A group, and those above it.
+    pub fn around(&self, group: &Path) -> Vec<Rc<Group>> {
+        group.ancestors().filter_map(|path| self.groups.get(path)).cloned().collect()
     }
 
     /// Sends a signal; whether there is such a process.
@@ -363,7 +414,7 @@ impl Machine {
         let mut users: BTreeMap<u32, JobId> = BTreeMap::new();
         let mut wrong = Vec::new();
         for process in self.taking_turns() {
-            for &processor in &process.processors {
+            for processor in process.processors().iter() {
                 let other = *users.entry(processor).or_insert(process.job);
                 if other != process.job {
                     let (address, job) = (&self.address, process.job);
@@ -385,4 +436,33 @@ impl Machine {
 /// The subtree of the instance.
 pub fn root_group() -> PathBuf {
     PathBuf::from("/world/groups")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(processors: &[u32]) -> Set {
+        processors.iter().copied().collect()
+    }
+
+    fn group(processors: &[u32]) -> Rc<Group> {
+        let group = Group::default();
+        group.processors.set(set(processors));
+        Rc::new(group)
+    }
+
+    #[test]
+    fn a_process_runs_on_its_own_processors_as_far_as_its_groups_leave_any() {
+        let runs_on = |bound: &[u32], within: &[Rc<Group>]| set(bound).within(held_to(within));
+        assert_eq!(runs_on(&[1], &[]), set(&[1]));
+        assert_eq!(runs_on(&[1], &[group(&[]), group(&[0, 1])]), set(&[1]));
+        // Its job was moved.
+        assert_eq!(runs_on(&[1], &[group(&[]), group(&[2, 3])]), set(&[2, 3]));
+        // A task whose own set is not the job's any more has the job's.
+        assert_eq!(runs_on(&[1], &[group(&[1]), group(&[2])]), set(&[2]));
+        assert_eq!(runs_on(&[0, 1], &[group(&[1, 2]), group(&[0, 1, 2])]), set(&[1]));
+        assert!(!set(&[1]).can_bind(set(&[2])) && set(&[1]).can_bind(set(&[1, 2])));
+        assert!(set(&[1]).can_bind(Set::default()), "no set holds it");
+    }
 }

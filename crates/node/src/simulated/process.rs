@@ -1,7 +1,7 @@
 //! A simulated process of a task: it computes for so long, says a line now and then, and ends.
 
 use super::groups::NULL;
-use super::machine::Group;
+use super::machine::{Group, Set, held_to};
 use super::meeting::{LOOK_NS, Meeting};
 use super::stream::{inherited, stir};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -30,8 +30,8 @@ pub struct Process {
     pub began_ns: u64,
     /// Whether no group that it is in is frozen, once that was looked at.
     pub may_run: Option<bool>,
-    /// On which processors it may run.
-    pub processors: Vec<u32>,
+    /// The processors that it is bound to.
+    pub bound: Set,
     output: Option<File>,
     /// What it says in all, and the rest of a line that it is at.
     lines: u64,
@@ -123,7 +123,7 @@ impl Process {
             launch: None,
             began_ns: now_ns,
             may_run: None,
-            processors: spawn.processors.unwrap_or_default().to_vec(),
+            bound: spawn.processors.unwrap_or_default().iter().copied().collect(),
             output,
             lines: number(2),
             said: 0,
@@ -157,6 +157,11 @@ impl Process {
     /// Whether a group that it is in is to stand still.
     pub fn is_frozen(&self) -> bool {
         self.within.iter().any(|group| group.is_frozen.get())
+    }
+
+    /// On which processors it may run: its own, as far as its groups leave any of them.
+    pub fn processors(&self) -> Set {
+        self.bound.within(held_to(&self.within))
     }
 
     /// Whether it runs only where no other would.

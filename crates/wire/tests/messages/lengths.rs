@@ -120,6 +120,7 @@ fn share(tasks: usize) -> Share {
         closed,
         in_turns: true,
         is_closed: true,
+        is_bound: true,
     }
 }
 
