@@ -21,7 +21,7 @@ use tutti_linux::pidfd::{Held, for_each_listed};
 use tutti_node::log::PROVOKED;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time as clock;
-use tutti_types::{JobId, ProcessorSet, Rank, StepKey, Timetable};
+use tutti_types::{JobId, ProcessorSet, StepKey, Timetable};
 use tutti_wire::code::Code;
 use tutti_wire::launch::Launch;
 
@@ -106,16 +106,67 @@ fn moved(set: &[u32], old: &[u32], new: &[u32]) -> Vec<u32> {
     moved.filter(|set| !set.is_empty()).unwrap_or_else(|| new.to_vec())
 }
 
+/// Where a job may run on this node, and what holds it there.
+pub(super) struct Confinement {
+    /// Its processors; empty: not known yet.
+    processors: ProcessorSet,
+    /// Whether its group holds it there.
+    is_held: bool,
+    /// Changes of where its processes may run.
+    masks: Masks,
+}
+
+impl Confinement {
+    /// That of a job which begins.
+    pub(super) fn new(processors: ProcessorSet, is_held: bool) -> Self {
+        Self { processors, is_held, masks: Masks::default() }
+    }
+
+    /// That of a job of an earlier agent, by what its group is held to. It may have been held to
+    /// fewer processors than the job has.
+    pub(super) fn of_before(processors: Option<Vec<u32>>) -> Self {
+        let masks = Masks { is_narrowed: true, ..Masks::default() };
+        let is_held = processors.is_some();
+        Self { processors: processors.into_iter().flatten().collect(), is_held, masks }
+    }
+
+    /// Its processors; empty: not known yet.
+    pub(super) const fn processors(&self) -> &ProcessorSet {
+        &self.processors
+    }
+
+    /// Whether the job's group holds it there.
+    pub(super) const fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// The job has ended: its cgroups may be those of a later launch from now on.
+    pub(super) fn close(&self) {
+        self.masks.close();
+    }
+
+    /// The job runs elsewhere from now on: gives where it ran, and where it does.
+    fn take(&mut self, new: ProcessorSet) -> [Vec<u32>; 2] {
+        self.masks.is_narrowed |= new.is_subset(&self.processors);
+        let old: Vec<u32> = std::mem::replace(&mut self.processors, new).iter().collect();
+        let new: Vec<u32> = self.processors.iter().collect();
+        let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
+        self.masks.note_stale([old.clone(), common]);
+        [old, new]
+    }
+}
+
 impl Job {
     /// The job may run on more processors than before: steps get what it had lent. Tasks that are
     /// there stay where they are.
     fn widen(&mut self, id: JobId, new: &ProcessorSet) {
-        let is_wider = self.processors != *new;
-        self.processors.clone_from(new);
-        if !is_wider || !self.masks.is_narrowed {
+        let place = &mut self.confinement;
+        let is_wider = place.processors != *new;
+        place.processors.clone_from(new);
+        if !is_wider || !place.masks.is_narrowed {
             return;
         }
-        let group = self.group.as_ref().filter(|_| self.is_held);
+        let group = self.group.as_ref().filter(|_| place.is_held);
         let list: Vec<u32> = new.iter().collect();
         if let Some(Err(error)) = group.map(|group| group.set_processors(&list)) {
             warn!(code = %Code::GoesWithout, "job {id} is not held to its processors: {error}");
@@ -130,30 +181,31 @@ impl Agent {
         for candidate in timetable.slots.iter().flat_map(|slot| &slot.candidates) {
             let Some(job) = self.jobs.get_mut(&candidate.launch.job) else { continue };
             let new = &candidate.processors;
-            if job.launch != candidate.launch || job.cleared.is_some() || new.is_empty() {
+            if job.launch != candidate.launch || job.tasks.are_cleared() || new.is_empty() {
                 continue;
             }
             // Tasks need not use all that their job has.
-            job.masks.late = None;
-            if job.processors.is_subset(new) {
+            job.confinement.masks.late = None;
+            if job.confinement.processors.is_subset(new) {
                 job.widen(candidate.launch.job, new);
                 continue;
             }
-            if job.masks.is_narrowed {
+            if job.confinement.masks.is_narrowed {
                 // It lends other processors than before. What is on those that it keeps stays.
-                let mut both = job.processors.clone();
+                let mut both = job.confinement.processors.clone();
                 both.union_with(new);
                 job.widen(candidate.launch.job, &both);
             }
-            if job.processors != *new {
+            if job.confinement.processors != *new {
                 moves.insert(candidate.launch.job, new.clone());
             }
         }
         for (id, new) in moves {
-            match self.jobs.get_mut(&id).filter(|job| !job.is_held && !job.has_begun()) {
+            let is_not_begun = |job: &&mut Job| !job.confinement.is_held && !job.tasks.have_begun();
+            match self.jobs.get_mut(&id).filter(is_not_begun) {
                 // Its tasks are on their way to where they were to begin. Where its group holds it,
                 // they begin on the new ones.
-                Some(job) => job.masks.late = Some(new),
+                Some(job) => job.confinement.masks.late = Some(new),
                 None => self.move_processes(id, new),
             }
         }
@@ -161,22 +213,19 @@ impl Agent {
 
     /// A task of a job has begun: it goes to where a timetable has it run since it was launched.
     pub(super) fn follow_late(&mut self, id: JobId) {
-        if let Some(new) = self.jobs.get_mut(&id).and_then(|job| job.masks.late.take()) {
+        if let Some(new) = self.jobs.get_mut(&id).and_then(|job| job.confinement.masks.late.take())
+        {
             self.move_processes(id, new);
         }
     }
 
     fn move_processes(&mut self, id: JobId, new: ProcessorSet) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.masks.is_narrowed |= new.is_subset(&job.processors);
-        let old: Vec<u32> = std::mem::replace(&mut job.processors, new).iter().collect();
-        let new: Vec<u32> = job.processors.iter().collect();
-        let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
-        job.masks.note_stale([old.clone(), common]);
+        let [old, new] = job.confinement.take(new);
         let Some(job) = self.jobs.get(&id) else { return };
-        let tasks = self.tasks_of(id, job);
+        let (tasks, is_held) = (self.tasks_of(id, job), job.confinement.is_held);
         let moved_sets = match &job.group {
-            Some(group) if job.is_held => {
+            Some(group) if is_held => {
                 move_sets(group, tasks.iter().map(|(_, path)| path), &old, &new)
             }
             _ => Ok(()),
@@ -189,18 +238,18 @@ impl Agent {
             // The groups' sets are all that holds processes there.
             return;
         }
-        let own = |path: &Path| open(path)?.processors().filter(|_| job.is_held);
+        let own = |path: &Path| open(path)?.processors().filter(|_| is_held);
         let list = |(task, path): &(TaskId, PathBuf)| {
             let list = self.processes.tracker.list_of(*task)?;
             Some((list, own(path).unwrap_or_else(|| new.clone())))
         };
         let tasks: Vec<(List, Vec<u32>)> = tasks.iter().filter_map(list).collect();
-        let change = job.masks.begin();
+        let change = job.confinement.masks.begin();
         self.processes.beside.start(self.owner_of(id), move || {
             let is_done = change.make(id, &tasks);
             Box::new(move |agent: &mut Self| {
                 if let Some(job) = agent.jobs.get_mut(&id).filter(|_| is_done) {
-                    job.masks.end(&change);
+                    job.confinement.masks.end(&change);
                 }
             })
         });
@@ -208,7 +257,8 @@ impl Agent {
 
     /// The tasks of a job that are here, those of further steps too, each with its group's path.
     fn tasks_of(&self, id: JobId, job: &Job) -> Vec<(TaskId, PathBuf)> {
-        let first = job.ranks.iter().map(|&rank| ((StepKey::first(id), rank), job.group_of(rank)));
+        let ranks = job.tasks.ranks().iter();
+        let first = ranks.map(|&rank| ((StepKey::first(id), rank), job.group_of(rank)));
         first.chain(self.tasks_of_steps(id)).collect()
     }
 
@@ -239,15 +289,15 @@ impl Agent {
 
     /// The tasks that only this agent holds to their processors.
     fn unheld(&self) -> Vec<Unheld> {
-        let is_unheld = |job: &&Job| !job.is_held && job.cleared.is_none();
+        let is_unheld = |job: &&Job| !job.confinement.is_held && !job.tasks.are_cleared();
         let unheld = |task: TaskId| {
             let job = self.jobs.get(&task.0.job).filter(is_unheld)?;
-            let (list, change) = (self.processes.tracker.list_of(task)?, job.masks.current());
-            Some(Unheld { task, list, processors: job.processors.iter().collect(), change })
+            let (list, place) = (self.processes.tracker.list_of(task)?, &job.confinement);
+            let (processors, change) = (place.processors.iter().collect(), place.masks.current());
+            Some(Unheld { task, list, processors, change })
         };
         let first = |(&id, job): (&JobId, &Job)| -> Vec<TaskId> {
-            let lives = |rank: &&Rank| !job.ended.contains_key(rank);
-            job.roots.keys().filter(lives).map(|&rank| (StepKey::first(id), rank)).collect()
+            job.tasks.living().map(|rank| (StepKey::first(id), rank)).collect()
         };
         let jobs = self.jobs.iter().filter(|(_, job)| is_unheld(job));
         let mut tasks: Vec<TaskId> = jobs.flat_map(first).collect();
@@ -316,7 +366,7 @@ impl Unheld {
 /// Changes of where the processes of a job may run. They are made beside the loop, one at a time; a later one makes
 /// void what is left of those before.
 #[derive(Debug, Default)]
-pub(super) struct Masks {
+struct Masks {
     latest: Arc<AtomicU64>,
     turn: Arc<Mutex<()>>,
     /// Masks that processes may have which none of the changes has taken from them.
@@ -341,11 +391,6 @@ struct Change {
 }
 
 impl Masks {
-    /// Those of a job of an earlier agent, which may have held it to fewer processors.
-    pub(super) fn of_before() -> Self {
-        Self { is_narrowed: true, ..Self::default() }
-    }
-
     fn note_stale(&mut self, masks: [Vec<u32>; 2]) {
         for mask in masks {
             if !mask.is_empty() && !self.stale.contains(&mask) {
@@ -376,8 +421,8 @@ impl Masks {
         }
     }
 
-    /// The job has ended: its cgroups may be those of a later launch from now on.
-    pub(super) fn close(&self) {
+    /// The job has ended.
+    fn close(&self) {
         self.latest.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -40,7 +40,7 @@ impl Agent {
             devices.iter().flat_map(|it| &it.files).map(String::as_str).collect();
         let closed = numbers(files.into_iter());
         for (id, job) in &self.jobs {
-            if let Some(group) = job.group.as_ref().filter(|_| job.cleared.is_none())
+            if let Some(group) = job.group.as_ref().filter(|_| !job.tasks.are_cleared())
                 && let Err(error) = group.close_devices(&closed)
             {
                 warn!(code = %Code::GoesWithout, "job {id} can open new devices: {error}");

@@ -1,12 +1,13 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
-use super::affinity::{Affinity, Masks, processors_of};
+use super::affinity::{Affinity, Confinement, processors_of};
 use super::beside::Beside;
 use super::clock::ClusterClock;
 use super::external_load::per_cpu::Taken;
 use super::external_load::total::Foreign;
 use super::ipc::IpcBefore;
-use super::job::{Job, grip};
+use super::job::tasks::Tasks;
+use super::job::{Findings, Job, grip};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::measuring::{MEASURED, Measuring};
@@ -14,7 +15,7 @@ use super::orders::Order;
 use super::output::OutputReaders;
 use super::policy::{POLICY, Part};
 use super::steps::Step;
-use super::subtree_control::Ending;
+use super::subtree_control::{Ending, Suspended};
 use super::swap::Swaps;
 use super::switch::Switch;
 use super::track::Tracker;
@@ -758,7 +759,7 @@ impl Agent {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.strange = true;
         let launch = job.launch;
-        if let Some(usage) = job.cleared {
+        if let Some(usage) = job.tasks.cleared() {
             // A node that was lost may join only when this is known.
             self.tell_controller(FromAgent::Cleared { launch, usage });
             self.on_forget(launch);
@@ -769,27 +770,7 @@ impl Agent {
 
     pub(super) fn report_again(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let (launch, mut messages) = (job.launch, Vec::new());
-        for (&rank, &root) in &job.roots {
-            messages.push(FromAgent::TaskStarted { launch, rank, root });
-        }
-        // Before the end of a task: what the next run finds then.
-        if job.has_image {
-            messages.push(FromAgent::HasImage { launch });
-        }
-        for (&rank, (status, detail, usage)) in &job.ended {
-            let (status, detail, usage) = (*status, detail.clone(), *usage);
-            messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
-        }
-        if !job.output_lost.is_empty() {
-            messages.push(FromAgent::OutputLost { launch, what: job.output_lost.clone() });
-        }
-        if !job.not_vacated.is_empty() {
-            messages.push(FromAgent::NotVacated { launch, what: job.not_vacated.clone() });
-        }
-        if let Some(usage) = job.cleared {
-            messages.push(FromAgent::Cleared { launch, usage });
-        }
+        let (launch, messages) = (job.launch, job.report_again());
         for message in messages {
             self.tell_controller(message);
         }
@@ -828,30 +809,21 @@ impl Agent {
             control: launch.control,
             owner: Some(launch.credentials.uid),
             ipc_before: IpcBefore::look(&launch),
-            clearing: None,
             step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
-            is_held,
-            processors,
             group,
-            roots: BTreeMap::new(),
+            confinement: Confinement::new(processors, is_held),
+            tasks: Tasks::of(&launch.share),
             minders: BTreeMap::new(),
-            masks: Masks::default(),
-            ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),
             adopted: launch.spec.adopt.iter().map(|it| (it.pid, it.start_time)).collect(),
-            stopped: BTreeMap::new(),
-            frozen: BTreeSet::new(),
-            ended: BTreeMap::new(),
+            suspended: Suspended::default(),
             switches: Arc::default(),
-            counted: Usage::default(),
-            cleared: None,
-            output_lost: String::new(),
-            has_image: false,
-            not_vacated: String::new(),
+            clearing: None,
+            findings: Findings::default(),
             strange: false,
         };
         job.check_control(id);
         self.allow_notices(&job, launch.spec.vacate);
-        let ranks = job.ranks.iter().copied();
+        let ranks = job.tasks.ranks().iter().copied();
         self.processes.tracker.begin(StepKey::first(id), ranks, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.tell_lease();
@@ -885,7 +857,7 @@ impl Agent {
         if former.launch == launch {
             return false;
         }
-        if former.cleared.is_some() {
+        if former.tasks.are_cleared() {
             self.on_forget(former.launch);
             return true;
         }
@@ -919,7 +891,7 @@ impl Agent {
         if launch.is_further() {
             return self.on_forget_step(launch);
         }
-        if self.launched(launch).is_some_and(|job| job.cleared.is_none()) {
+        if self.launched(launch).is_some_and(|job| !job.tasks.are_cleared()) {
             return self.end_strange(launch.job);
         }
         if self.launched(launch).is_some() {

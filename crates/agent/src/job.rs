@@ -1,21 +1,24 @@
 //! A job with tasks on this node, as the agent knows it.
 
-use super::affinity::Masks;
+pub(super) mod tasks;
+
+use super::affinity::Confinement;
 use super::ipc::IpcBefore;
-use super::subtree_control::Name;
+use super::subtree_control::{Name, Suspended};
 use super::suspend::Grip;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use tasks::Tasks;
 use tracing::warn;
 use tutti_linux::signal::Root;
 use tutti_node::layout;
 use tutti_node::platform::groups::Cgroup;
-use tutti_types::{ControlMethod, JobId, LaunchId, ProcessorSet, Rank, TaskStatus};
+use tutti_types::{ControlMethod, JobId, LaunchId, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::launch::Usage;
-use tutti_wire::report::Target;
+use tutti_wire::tree::FromAgent;
 
 /// A job with tasks on this node, until the controller says that its end is known.
 pub(super) struct Job {
@@ -28,38 +31,50 @@ pub(super) struct Job {
     pub(super) group: Option<Arc<Cgroup>>,
     /// Where the groups of its tasks are.
     pub(super) step: PathBuf,
-    /// Where it may run; empty: not known yet.
-    pub(super) processors: ProcessorSet,
-    /// Whether its group holds it there.
-    pub(super) is_held: bool,
-    /// Changes of where its processes may run.
-    pub(super) masks: Masks,
-    pub(super) roots: BTreeMap<Rank, i32>,
+    pub(super) confinement: Confinement,
+    pub(super) tasks: Tasks,
     /// The minders of its tasks, where it has no group.
     pub(super) minders: BTreeMap<Rank, Name>,
-    pub(super) ranks: BTreeSet<Rank>,
     /// The processes that it began with, if it was adopted.
     pub(super) adopted: Vec<Name>,
-    /// Parts that users have suspended by signals, with their processes.
-    pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
-    /// Tasks that users may have suspended by the freezer.
-    pub(super) frozen: BTreeSet<Rank>,
-    pub(super) ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
+    pub(super) suspended: Suspended,
     /// How often it was switched.
     pub(super) switches: Arc<AtomicU64>,
-    /// What the tasks that have ended used, as far as the agent counts it.
-    pub(super) counted: Usage,
-    /// Whether there is an image of its processes, made while they went on.
-    pub(super) has_image: bool,
-    pub(super) cleared: Option<Usage>,
     /// What the keeper has said that it used, once no further step of it may begin.
     pub(super) clearing: Option<Usage>,
-    /// What of its output is not in its files.
-    pub(super) output_lost: String,
-    /// The first time that it was not ready when its slot ended, in words.
-    pub(super) not_vacated: String,
+    pub(super) findings: Findings,
     /// The controller never heard of it, so no `Forget` will come.
     pub(super) strange: bool,
+}
+
+/// What the controller hears of a job beside what became of its tasks.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// Whether there is an image of its processes, made while they went on.
+    has_image: bool,
+    /// What of its output is not in its files.
+    output_lost: String,
+    /// The first time that it was not ready when its slot ended, in words.
+    not_vacated: String,
+}
+
+impl Findings {
+    /// Those that the keeper remembers.
+    pub(super) fn of_before(has_image: bool) -> Self {
+        Self { has_image, ..Self::default() }
+    }
+
+    pub(super) const fn note_image(&mut self) {
+        self.has_image = true;
+    }
+
+    pub(super) fn note_output_lost(&mut self, what: &str) {
+        what.clone_into(&mut self.output_lost);
+    }
+
+    pub(super) fn note_not_vacated(&mut self, what: &str) {
+        what.clone_into(&mut self.not_vacated);
+    }
 }
 
 impl Job {
@@ -77,9 +92,21 @@ impl Job {
         !self.adopted.is_empty()
     }
 
-    /// Whether a task of it is known to have begun here, if any does.
-    pub(super) fn has_begun(&self) -> bool {
-        self.ranks.is_empty() || !self.roots.is_empty() || !self.ended.is_empty()
+    /// All that a controller may not know of it, in the order in which it happened.
+    pub(super) fn report_again(&self) -> Vec<FromAgent> {
+        let (launch, found) = (self.launch, &self.findings);
+        let mut messages: Vec<FromAgent> = self.tasks.report_begins(launch).collect();
+        // Before the end of a task: what the next run finds then.
+        messages.extend(found.has_image.then_some(FromAgent::HasImage { launch }));
+        messages.extend(self.tasks.report_ends(launch));
+        if !found.output_lost.is_empty() {
+            messages.push(FromAgent::OutputLost { launch, what: found.output_lost.clone() });
+        }
+        if !found.not_vacated.is_empty() {
+            messages.push(FromAgent::NotVacated { launch, what: found.not_vacated.clone() });
+        }
+        messages.extend(self.tasks.report_cleared(launch));
+        messages
     }
 
     /// Where the group of one of its tasks is.
@@ -110,7 +137,7 @@ pub(super) fn grip(job: &Job) -> Grip {
         (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
         (Some(group), ControlMethod::Priority) => Grip::Weigh(Arc::clone(group)),
         (None, _) => {
-            Grip::SignalTrees(job.roots.keys().flat_map(|&rank| job.trees(rank)).collect())
+            Grip::SignalTrees(job.tasks.roots().keys().flat_map(|&rank| job.trees(rank)).collect())
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The agent's side of its keeper: what that reports, what it holds when it is met, and what goes with it when it ends.
 
-use super::affinity::Masks;
+use super::affinity::Confinement;
 use super::driver::{Agent, EVENTS};
 use super::ipc;
-use super::job::{Job, grip, remove_group};
+use super::job::tasks::Tasks;
+use super::job::{Findings, Job, grip, remove_group};
 use super::lease::Former;
-use super::subtree_control::{Name, name};
+use super::subtree_control::{Name, Suspended, name};
 use super::track::{self, Begun, TaskId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl Agent {
             FromKeeper::TaskStarted { launch, rank, root } => {
                 let minder = self.minder_named(root);
                 if let Some(record) = self.launched(launch) {
-                    record.roots.insert(rank, root);
+                    record.tasks.begin(rank, root);
                     let trees = match &record.group {
                         Some(_) if record.is_frozen_as_one() => Vec::new(),
                         // All of the group is stopped again, if it is not its turn.
@@ -90,7 +91,7 @@ impl Agent {
             FromKeeper::Exchange(exchange) => self.exchange(exchange),
             FromKeeper::OutputLost { launch, what } => {
                 if let Some(job) = self.launched(launch) {
-                    job.output_lost.clone_from(&what);
+                    job.findings.note_output_lost(&what);
                 }
                 self.tell_controller(FromAgent::OutputLost { launch, what });
             }
@@ -109,7 +110,7 @@ impl Agent {
                 if failure.is_none()
                     && let Some(job) = self.launched(launch)
                 {
-                    job.has_image = true;
+                    job.findings.note_image();
                 }
                 self.tell_controller(FromAgent::GoesOn { launch, failure, ends });
             }
@@ -139,7 +140,7 @@ impl Agent {
             0 => begun,
             count => Begun::Adopted(count),
         };
-        if !job.is_held {
+        if !job.confinement.is_held() {
             self.processes.affinity.watch();
         }
         self.processes.tracker.started((StepKey::first(id), rank), root, place, begun);
@@ -192,9 +193,8 @@ impl Agent {
         }
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
-            record.counted.add(&usage);
-            record.ended.insert(rank, (status, detail.clone(), usage));
-            record.stopped.retain(|part, _| part.rank != Some(rank));
+            record.tasks.end(rank, (status, detail.clone(), usage));
+            record.suspended.forget_task(rank);
         }
         self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
     }
@@ -232,17 +232,14 @@ impl Agent {
     fn has_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
         let mut is_strange = false;
         if let Some(job) = self.launched(launch) {
-            (usage.processes, usage.processes_peak) =
-                (job.counted.processes, job.counted.processes_peak);
-            usage.processes_whole = job.counted.processes_whole;
+            let counted = job.tasks.counted();
             if !usage.io_whole {
-                (usage.read_bytes, usage.written_bytes) =
-                    (job.counted.read_bytes, job.counted.written_bytes);
-                usage.io_whole = job.counted.io_whole;
+                (usage.read_bytes, usage.written_bytes, usage.io_whole) =
+                    (counted.read_bytes, counted.written_bytes, counted.io_whole);
             }
             usage.switches = job.switches.load(Ordering::Relaxed);
-            job.masks.close();
-            job.cleared = Some(usage);
+            job.confinement.close();
+            job.tasks.clear(&mut usage);
             is_strange = job.strange;
             match job.group.take() {
                 Some(group) if matches!(group.is_populated(), Ok(false)) => {
@@ -309,12 +306,12 @@ impl Agent {
         }
     }
 
-    fn adopt(&mut self, held: HeldJob) {
+    fn adopt(&mut self, mut held: HeldJob) {
         let launch = held.launch;
         if self.jobs.contains_key(&launch.job) {
             return;
         }
-        let group = held.cgroup.and_then(|path| {
+        let group = held.cgroup.take().and_then(|path| {
             let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_vec()));
             Cgroup::open(&path).ok().map(Arc::new)
         });
@@ -323,42 +320,29 @@ impl Agent {
         {
             warn!(code = %Code::System, "job {} has less memory than it may: {error}", launch.job);
         }
-        let stopped = held.stopped.into_iter();
-        let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
-        let ended = held.ended.into_iter();
-        let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
         let processors = group.as_ref().and_then(|group| group.processors());
         let minders = held.roots.iter().filter(|_| group.is_none() && held.adopted.is_empty());
         let minders = minders.filter_map(|&(rank, root)| Some((rank, self.minder_named(root)?)));
+        let minders: BTreeMap<Rank, Name> = minders.collect();
+        let tasks = Tasks::held(&mut held);
         let mut job = Job {
             launch,
-            minders: minders.collect(),
             control: held.control,
             owner: None,
             ipc_before: None,
             step: group.as_ref().map(|group| layout::step_of(group.path())).unwrap_or_default(),
             group,
-            is_held: processors.is_some(),
-            processors: processors.into_iter().flatten().collect(),
-            ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
-            // Any may be.
-            frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
-            roots: held.roots.into_iter().collect(),
-            masks: Masks::of_before(),
+            confinement: Confinement::of_before(processors),
+            minders,
             adopted: held.adopted,
-            stopped: stopped.collect(),
-            ended: ended.collect(),
+            suspended: Suspended::of_before(held.stopped, tasks.ranks()),
+            tasks,
             switches: Arc::default(),
-            // Earlier use was not counted.
-            counted: Usage::unknown(),
-            has_image: held.has_image,
-            cleared: held.cleared,
             clearing: None,
-            output_lost: String::new(),
-            not_vacated: String::new(),
+            findings: Findings::of_before(held.has_image),
             strange: false,
         };
-        if job.cleared.is_none() {
+        if !job.tasks.are_cleared() {
             job.check_control(launch.job);
             self.allow_notices(&job, held.vacate);
             if self.leases.former == Former::Suspended && grip(&job).is_by_signals() {
@@ -370,13 +354,13 @@ impl Agent {
             }
             let gate = super::devices::gate_again(launch.job, job.group.as_deref());
             self.switch.gate(launch.job, gate);
-            job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
+            job.switches = self.switch.adopt(launch, grip(&job), job.suspended.processes());
             // Those that it holds have begun; it reports those to come before long.
             self.processes.tracker.begin(StepKey::first(launch.job), [], &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }
-        let (roots, has_stopped) = (job.roots.clone(), !job.stopped.is_empty());
+        let (roots, has_stopped) = (job.tasks.roots().clone(), job.suspended.has_parts());
         self.jobs.insert(launch.job, job);
         if has_stopped {
             self.tell_of_stopped(launch.job);
@@ -432,15 +416,9 @@ impl Agent {
         self.processes.tracker.end(StepKey::first(id), &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.keeping.held_back.remove(&job.launch);
-        job.masks.close();
+        job.confinement.close();
         remove_group(job.group.take().as_deref());
-        for &rank in &job.ranks {
-            job.ended.entry(rank).or_insert_with(|| {
-                let detail = "the keeper of its node ended".into();
-                (TaskStatus::Lost, detail, Usage::unknown())
-            });
-        }
-        job.cleared = Some(job.cleared.unwrap_or_else(Usage::unknown));
+        job.tasks.lose();
         let (launch, strange) = (job.launch, job.strange);
         self.report_again(id);
         if strange {

@@ -62,7 +62,7 @@ impl Agent {
     /// Begins to measure, if no job is here.
     pub(super) fn measure(&mut self) {
         let Some(program) = &self.options.program else { return };
-        let has_jobs = self.jobs.values().any(|job| job.cleared.is_none());
+        let has_jobs = self.jobs.values().any(|job| !job.tasks.are_cleared());
         if has_jobs || self.processes.measuring.is_some() || self.service.stopping {
             return;
         }

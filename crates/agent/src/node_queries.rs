@@ -24,13 +24,13 @@ const LIFE_QUERIES_MAX: usize = 64;
 /// all of them.
 fn memory_peak(job: &Job) -> Option<u64> {
     let group = job.group.as_ref()?;
-    if job.ranks.len() == 1
+    if job.tasks.ranks().len() == 1
         && let Some(peak) = group.memory_peak()
     {
         return Some(peak);
     }
     let of_task = |&rank: &Rank| Cgroup::open(&job.group_of(rank)).ok();
-    let groups = job.roots.keys().filter_map(of_task);
+    let groups = job.tasks.roots().keys().filter_map(of_task);
     let peaks: Option<Vec<u64>> = groups.map(|group| group.memory_peak()).collect();
     Some(peaks?.into_iter().max().unwrap_or(0))
 }
@@ -108,10 +108,10 @@ impl Agent {
     fn usages(&mut self) -> Answer {
         self.processes.tracker.catch_up();
         let usage = |(&id, job): (&JobId, &Job)| {
-            if let Some(usage) = job.cleared {
+            if let Some(usage) = job.tasks.cleared() {
                 return (id, usage);
             }
-            let mut usage = job.counted;
+            let mut usage = *job.tasks.counted();
             self.processes.tracker.count(StepKey::first(id)).add_to(&mut usage);
             usage.switches = job.switches.load(Ordering::Relaxed);
             match job.group.as_ref().and_then(|group| group.cpu_usage().ok()) {
@@ -139,11 +139,11 @@ impl Agent {
         let Some(job) = self.jobs.get(&target.job) else {
             return Answer::Failed(format!("job {} has no task on this node", target.job));
         };
-        let stopped = job.all_stopped();
+        let stopped = job.suspended.processes();
         let wanted = |rank: &&Rank| target.rank.is_none_or(|wanted| **rank == wanted);
         let mut tasks = Vec::new();
         let mut room = PROCESSES_REPORTED_MAX;
-        for rank in job.roots.keys().filter(wanted).copied().collect::<Vec<_>>() {
+        for rank in job.tasks.roots().keys().filter(wanted).copied().collect::<Vec<_>>() {
             let task = (StepKey::first(target.job), rank);
             let members = match target.pid {
                 Some(pid) => self.processes.tracker.subtree(task, pid),

@@ -88,7 +88,7 @@ impl Agent {
         let launch = job.launch;
         let ranks = match target.rank {
             Some(rank) => [rank].into(),
-            None => job.roots.keys().copied().collect(),
+            None => job.tasks.roots().keys().copied().collect(),
         };
         let orders = self.processes.orders.entry(id).or_default();
         if orders.len() > WAITING_MAX {
@@ -114,7 +114,8 @@ impl Agent {
                 self.end_order(id, Answer::Done);
                 continue;
             };
-            let is_here = self.launched(launch).is_some_and(|it| it.roots.contains_key(&rank));
+            let is_here =
+                self.launched(launch).is_some_and(|it| it.tasks.roots().contains_key(&rank));
             let result = match is_here {
                 true => self.begin(kind, target, (StepKey::first(id), rank)),
                 false => Err(PartError::NoTask(id, rank)),

@@ -10,9 +10,9 @@
 
 use super::driver::{Agent, EVENTS, bytes_of};
 use super::job::remove_group;
+use super::job::tasks::Tasks;
 use super::subtree_control::SIGTERM;
 use super::track::{Begun, Place, TaskId};
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 use tutti_linux::signal::Root;
@@ -31,12 +31,7 @@ pub(super) struct Step {
     group: Option<Cgroup>,
     /// See [`Launch::serves`].
     serves: bool,
-    ranks: BTreeSet<Rank>,
-    roots: BTreeMap<Rank, i32>,
-    ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
-    /// What the tasks that have ended used, as far as the agent counts it.
-    counted: Usage,
-    cleared: Option<Usage>,
+    tasks: Tasks,
     /// The controller does not know of it, so no `Forget` will come.
     strange: bool,
 }
@@ -58,11 +53,11 @@ impl Agent {
             return;
         }
         let job = self.jobs.get(&key.job).filter(|job| job.launch.number == id.number);
-        let job = job.filter(|job| job.cleared.is_none() && job.clearing.is_none());
+        let job = job.filter(|job| !job.tasks.are_cleared() && job.clearing.is_none());
         let group = job.and_then(|job| job.group.as_ref());
         launch.share.is_closed =
             !launch.share.closed.is_empty() && group.is_some_and(|group| group.closes_devices());
-        launch.share.is_bound = job.is_some_and(|job| job.is_held);
+        launch.share.is_bound = job.is_some_and(|job| job.confinement.is_held());
         let made = match job.map(|job| &job.group) {
             Some(None) => Ok(None),
             _ if launch.serves && self.has_server(key.job) => Err(()),
@@ -79,22 +74,13 @@ impl Agent {
             let usage = Usage::default();
             return self.tell_controller(FromAgent::Cleared { launch: id, usage });
         };
-        let ranks: BTreeSet<Rank> = launch.share.tasks.iter().map(|task| task.rank).collect();
-        self.processes.tracker.begin(key, ranks.iter().copied(), &self.poller, EVENTS);
+        let tasks = Tasks::of(&launch.share);
+        let ranks = tasks.ranks().iter().copied();
+        self.processes.tracker.begin(key, ranks, &self.poller, EVENTS);
         let cgroup = group.as_ref().map(|group| bytes_of(group.path()));
-        let step = Step {
-            launch: id,
-            group,
-            serves: launch.serves,
-            ranks,
-            roots: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            counted: Usage::default(),
-            cleared: None,
-            strange: false,
-        };
+        let step = Step { launch: id, group, serves: launch.serves, tasks, strange: false };
         self.steps.insert(key, step);
-        if self.jobs.get(&key.job).is_some_and(|job| !job.is_held) {
+        if self.jobs.get(&key.job).is_some_and(|job| !job.confinement.is_held()) {
             self.processes.affinity.watch();
         }
         self.tell_keeper_at_once(&ToKeeper::Launch { launch, cgroup });
@@ -107,8 +93,8 @@ impl Agent {
     /// followed by another before it is cleared.
     fn has_server(&self, job: JobId) -> bool {
         let mut of_job = self.steps.iter().filter(|(key, _)| key.job == job);
-        let runs = |step: &Step| step.serves && step.ended.len() < step.ranks.len();
-        of_job.any(|(_, step)| runs(step) && step.cleared.is_none())
+        let runs = |step: &Step| step.serves && !step.tasks.have_ended();
+        of_job.any(|(_, step)| runs(step) && !step.tasks.are_cleared())
     }
 
     /// Makes a group beside that of the job, with the job's processors.
@@ -119,8 +105,9 @@ impl Agent {
         let hierarchy = self.groups.hierarchy.as_ref().ok_or(())?;
         let group =
             hierarchy.create(&layout::group_of_server(launch.id())).map_err(|error| say(&error))?;
-        let all = self.jobs.get(&launch.job).filter(|job| job.is_held);
-        let processors: Vec<u32> = all.map_or_else(Vec::new, |job| job.processors.iter().collect());
+        let of_job = self.jobs.get(&launch.job).map(|job| &job.confinement);
+        let held = of_job.filter(|place| place.is_held()).map(|place| place.processors().iter());
+        let processors: Vec<u32> = held.into_iter().flatten().collect();
         if !processors.is_empty()
             && let Err(error) = group.set_processors(&processors)
         {
@@ -132,7 +119,7 @@ impl Agent {
 
     pub(super) fn on_step_started(&mut self, launch: LaunchId, rank: Rank, root: i32) {
         let Some(step) = self.step_launched(launch) else { return };
-        step.roots.insert(rank, root);
+        step.tasks.begin(rank, root);
         self.follow_step(launch.key(), rank, root, Begun::Now);
         self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
     }
@@ -169,8 +156,7 @@ impl Agent {
         (status, detail, usage): (TaskStatus, String, Usage),
     ) {
         if let Some(step) = self.step_launched(launch) {
-            step.counted.add(&usage);
-            step.ended.insert(rank, (status, detail.clone(), usage));
+            step.tasks.end(rank, (status, detail.clone(), usage));
         }
         self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
     }
@@ -181,10 +167,10 @@ impl Agent {
         let Some(step) = self.steps.get_mut(&key) else { return };
         let Some(group) = step.group.take() else { return };
         remove_group(Some(&group));
-        let job = self.jobs.get(&key.job).filter(|job| job.is_held);
+        let job = self.jobs.get(&key.job).filter(|job| job.confinement.is_held());
         if let Some(of_job) = job.and_then(|job| job.group.as_ref()) {
-            let sets =
-                step.ranks.iter().map(|&rank| group.path().join(layout::group_of_task(rank)));
+            let ranks = step.tasks.ranks().iter();
+            let sets = ranks.map(|&rank| group.path().join(layout::group_of_task(rank)));
             sets.for_each(|set| of_job.remove_set_of(&set));
         }
     }
@@ -194,10 +180,7 @@ impl Agent {
         self.processes.tracker.end(key, &self.poller);
         let mut is_strange = false;
         if let Some(step) = self.step_launched(launch) {
-            (usage.processes, usage.processes_peak) =
-                (step.counted.processes, step.counted.processes_peak);
-            usage.processes_whole = step.counted.processes_whole;
-            step.cleared = Some(usage);
+            step.tasks.clear(&mut usage);
             is_strange = step.strange;
             self.remove_groups(key);
         }
@@ -227,7 +210,7 @@ impl Agent {
         if !self.steps_left(id).is_empty() {
             return;
         }
-        let Some(job) = self.jobs.get(&id).filter(|job| job.cleared.is_none()) else { return };
+        let Some(job) = self.jobs.get(&id).filter(|job| !job.tasks.are_cleared()) else { return };
         // What the job has left may be being removed already.
         let is_under_way = self.keeping.held_back.contains_key(&job.launch);
         if let Some(usage) = job.clearing.filter(|_| !is_under_way) {
@@ -237,27 +220,24 @@ impl Agent {
 
     /// The tasks of further steps of a job, each with its group's path.
     pub(super) fn tasks_of_steps(&self, id: JobId) -> impl Iterator<Item = (TaskId, PathBuf)> {
-        let steps =
-            self.steps.iter().filter(move |(key, step)| key.job == id && step.cleared.is_none());
+        let is_of_it = move |key: &StepKey, step: &Step| key.job == id && !step.tasks.are_cleared();
+        let steps = self.steps.iter().filter(move |(key, step)| is_of_it(key, step));
         steps.flat_map(|(&key, step)| {
             let group = step.group.as_ref().map_or(Path::new(""), Cgroup::path);
-            step.ranks
-                .iter()
-                .map(move |&rank| ((key, rank), group.join(layout::group_of_task(rank))))
+            let ranks = step.tasks.ranks().iter();
+            ranks.map(move |&rank| ((key, rank), group.join(layout::group_of_task(rank))))
         })
     }
 
     /// The tasks of further steps that have not ended.
     pub(super) fn living_tasks_of_steps(&self) -> impl Iterator<Item = TaskId> {
-        self.steps.iter().filter(|(_, step)| step.cleared.is_none()).flat_map(|(&key, step)| {
-            let lives = |rank: &&Rank| !step.ended.contains_key(rank);
-            step.roots.keys().filter(lives).map(move |&rank| (key, rank))
-        })
+        let steps = self.steps.iter().filter(|(_, step)| !step.tasks.are_cleared());
+        steps.flat_map(|(&key, step)| step.tasks.living().map(move |rank| (key, rank)))
     }
 
     fn steps_left(&self, id: JobId) -> Vec<LaunchId> {
         let of_job = self.steps.values().filter(|step| step.launch.job == id);
-        of_job.filter(|step| step.cleared.is_none()).map(|step| step.launch).collect()
+        of_job.filter(|step| !step.tasks.are_cleared()).map(|step| step.launch).collect()
     }
 
     /// Sends a signal to all steps of a job. It is not meant for one that serves the others, unless
@@ -273,7 +253,7 @@ impl Agent {
     }
 
     pub(super) fn on_kill_step(&mut self, launch: LaunchId) {
-        match self.step_launched(launch).map(|step| step.cleared) {
+        match self.step_launched(launch).map(|step| step.tasks.cleared()) {
             Some(None) => self.tell_keeper(&ToKeeper::Kill { launch }),
             known => {
                 let usage = known.flatten().unwrap_or_default();
@@ -284,7 +264,7 @@ impl Agent {
 
     pub(super) fn on_forget_step(&mut self, launch: LaunchId) {
         let Some(step) = self.step_launched(launch) else { return };
-        if step.cleared.is_none() {
+        if !step.tasks.are_cleared() {
             step.strange = true;
             return self.tell_keeper(&ToKeeper::Kill { launch });
         }
@@ -305,41 +285,27 @@ impl Agent {
 
     fn report_step_again(&mut self, launch: LaunchId) {
         let Some(step) = self.step_launched(launch) else { return };
-        let mut messages = Vec::new();
-        for (&rank, &root) in &step.roots {
-            messages.push(FromAgent::TaskStarted { launch, rank, root });
-        }
-        for (&rank, (status, detail, usage)) in &step.ended {
-            let (status, detail, usage) = (*status, detail.clone(), *usage);
-            messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
-        }
-        messages.extend(step.cleared.map(|usage| FromAgent::Cleared { launch, usage }));
+        let mut messages: Vec<FromAgent> = step.tasks.report_begins(launch).collect();
+        messages.extend(step.tasks.report_ends(launch));
+        messages.extend(step.tasks.report_cleared(launch));
         messages.into_iter().for_each(|message| self.tell_controller(message));
     }
 
     /// Goes on with a step that the keeper holds from before this agent.
-    pub(super) fn adopt_step(&mut self, held: HeldJob) {
+    pub(super) fn adopt_step(&mut self, mut held: HeldJob) {
         let key = held.launch.key();
         if self.steps.contains_key(&key) {
             return;
         }
-        let path = held.cgroup.map(|path| PathBuf::from(as_os(path.into_vec())));
+        let path = held.cgroup.take().map(|path| PathBuf::from(as_os(path.into_vec())));
         let step = Step {
             launch: held.launch,
             group: path.and_then(|path: PathBuf| Cgroup::open(Path::new(&path)).ok()),
             serves: held.serves,
-            ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
-            roots: held.roots.iter().copied().collect(),
-            ended: held
-                .ended
-                .into_iter()
-                .map(|(rank, status, detail, usage)| (rank, (status, detail, usage)))
-                .collect(),
-            counted: Usage::unknown(),
-            cleared: held.cleared,
+            tasks: Tasks::held(&mut held),
             strange: false,
         };
-        let is_live = step.cleared.is_none();
+        let is_live = !step.tasks.are_cleared();
         self.steps.insert(key, step);
         if is_live {
             self.processes.tracker.begin(key, [], &self.poller, EVENTS);
@@ -347,7 +313,7 @@ impl Agent {
                 self.follow_step(key, rank, root, Begun::Before);
             }
         }
-        if is_live && self.jobs.get(&key.job).is_none_or(|job| job.cleared.is_some()) {
+        if is_live && self.jobs.get(&key.job).is_none_or(|job| job.tasks.are_cleared()) {
             // The agent before this one was about to end it with its job.
             self.tell_keeper(&ToKeeper::Kill { launch: held.launch });
         }
@@ -365,13 +331,7 @@ impl Agent {
         self.processes.tracker.end(key, &self.poller);
         let Some(step) = self.steps.get_mut(&key) else { return };
         self.keeping.held_back.remove(&step.launch);
-        for &rank in &step.ranks {
-            step.ended.entry(rank).or_insert_with(|| {
-                let detail = "the keeper of its node ended".into();
-                (TaskStatus::Lost, detail, Usage::unknown())
-            });
-        }
-        step.cleared = Some(step.cleared.unwrap_or_else(Usage::unknown));
+        step.tasks.lose();
         let (launch, strange) = (step.launch, step.strange);
         self.remove_groups(key);
         self.report_step_again(launch);

@@ -18,7 +18,7 @@ use super::job::Job;
 use super::orders::Step;
 use super::suspend::{Learns, walk};
 use super::track::TaskId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
@@ -110,15 +110,15 @@ impl Agent {
     pub(super) fn suspend_part(&mut self, target: Target, task: TaskId) -> Result<Step, PartError> {
         match self.means(target, task)? {
             Means::Freezer(group) => {
-                self.job_of(task)?.frozen.insert(task.1);
+                self.job_of(task)?.suspended.frozen.insert(task.1);
                 let deadline = Duration::from_nanos(self.settings.freeze_deadline.0);
                 let group = Arc::new(group);
                 let frozen = Arc::clone(&group);
                 let after = move |agent: &mut Self, result: Result<_, FreezeError>| {
                     let job = agent.job_of(task)?;
                     if result.is_err() {
-                        job.frozen.remove(&task.1);
-                    } else if !job.frozen.contains(&task.1) {
+                        job.suspended.frozen.remove(&task.1);
+                    } else if !job.suspended.frozen.contains(&task.1) {
                         // The job was asked to end meanwhile.
                         group.request_thaw()?;
                     }
@@ -139,7 +139,7 @@ impl Agent {
     /// stopped is not suspended.
     fn stop(&mut self, stop: Stop, went: Result<(), PartError>) -> Result<Step, PartError> {
         let Stop { target, task, .. } = stop;
-        if !stop.done.is_empty() && !self.job_of(task)?.stopped.contains_key(&target) {
+        if !stop.done.is_empty() && !self.job_of(task)?.suspended.parts.contains_key(&target) {
             // The job was asked to end meanwhile, so that all of it goes on.
             return self.continue_part(
                 target,
@@ -211,7 +211,7 @@ impl Agent {
         if !job.is_frozen_at_switches() {
             return Ok(Vec::new());
         }
-        let by_users = job.all_stopped();
+        let by_users = job.suspended.processes();
         let others = found.iter().filter(|name| !done.contains(name) && !by_users.contains(name));
         Ok(stopped_among(others))
     }
@@ -220,7 +220,7 @@ impl Agent {
     pub(super) fn resume_part(&mut self, target: Target, task: TaskId) -> Result<Step, PartError> {
         match self.means(target, task)? {
             Means::Freezer(group) => {
-                self.job_of(task)?.frozen.remove(&task.1);
+                self.job_of(task)?.suspended.frozen.remove(&task.1);
                 group.request_thaw()?;
                 Ok(Step::Done)
             }
@@ -233,7 +233,7 @@ impl Agent {
                 if !job.is_frozen_at_switches() {
                     return Ok(Step::Done);
                 }
-                let others = job.all_stopped();
+                let others = job.suspended.processes();
                 stopped.retain(|name| !others.contains(name));
                 Ok(Step::beside(move || continue_named(&stopped), |_, ()| Ok(Step::Done)))
             }
@@ -267,7 +267,8 @@ impl Agent {
         {
             return self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
         }
-        let mut meant = self.launched(launch).map(|job| job.ranks.clone()).unwrap_or_default();
+        let mut meant =
+            self.launched(launch).map(|job| job.tasks.ranks().clone()).unwrap_or_default();
         meant.retain(|rank| ranks.is_empty() || ranks.contains(rank));
         let mut names = BTreeSet::new();
         for rank in meant {
@@ -297,8 +298,7 @@ impl Agent {
         }
         self.signal_steps(launch.job, signal);
         let Some(job) = self.launched(launch) else { return };
-        let stopped = std::mem::take(&mut job.stopped);
-        let frozen = std::mem::take(&mut job.frozen);
+        let Suspended { parts, frozen } = std::mem::take(&mut job.suspended);
         let tasks: Vec<_> = frozen.iter().map(|&rank| job.group_of(rank)).collect();
         let is_frozen_at_switches = job.is_frozen_at_switches();
         if job.group.is_some() {
@@ -308,11 +308,11 @@ impl Agent {
                 .filter_map(|path| Cgroup::open(&path).ok())
                 .for_each(|it| drop(it.request_thaw()));
         }
-        if !stopped.is_empty() {
+        if !parts.is_empty() {
             self.tell_of_stopped(launch.job);
         }
         if is_frozen_at_switches {
-            continue_named(&stopped.into_values().flatten().collect());
+            continue_named(&parts.into_values().flatten().collect());
             let (ranks, signal) = (Vec::new(), u8::try_from(SIGCONT).unwrap_or(18));
             self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
         } else {
@@ -357,7 +357,7 @@ impl Agent {
         self.lift(target);
         let Ok(job) = self.job_of(task) else { return Ok(Step::Done) };
         if let Means::Freezer(group) = means {
-            job.frozen.remove(&task.1);
+            job.suspended.frozen.remove(&task.1);
             match group.request_thaw() {
                 Err(error) if error.is_gone() => return Ok(Step::Done),
                 result => result?,
@@ -367,7 +367,7 @@ impl Agent {
             self.switch.go_on(task.0.job, Some(found.into_iter().collect()));
             return Ok(Step::Done);
         }
-        let others = job.all_stopped();
+        let others = job.suspended.processes();
         let walk = walk_of_part(self.settings, found.len());
         let work = move || resume_forest_except(&found, &others, &walk);
         Ok(Step::beside(work, |_, resumed| {
@@ -386,7 +386,7 @@ impl Agent {
         for ending in due {
             // Nothing is left of a job that has ended, and its cgroups may be those of a later
             // launch.
-            if self.launched(ending.launch).is_none_or(|job| job.cleared.is_some()) {
+            if self.launched(ending.launch).is_none_or(|job| job.tasks.are_cleared()) {
                 continue;
             }
             if let Err(error) = self.kill_rest(&ending) {
@@ -463,13 +463,13 @@ impl Agent {
         task: TaskId,
         processes: BTreeSet<Name>,
     ) -> Result<(), PartError> {
-        let parts = self.jobs.values().flat_map(|job| &job.stopped);
+        let parts = self.jobs.values().flat_map(|job| &job.suspended.parts);
         let others = parts.filter(|(part, _)| **part != target);
         let all = others.map(|(_, processes)| processes.len()).sum::<usize>() + processes.len();
         if all > SUSPENDED_PROCESSES_MAX {
             return Err(PartError::TooManyStopped(target.job, all));
         }
-        self.job_of(task)?.stopped.insert(target, processes);
+        self.job_of(task)?.suspended.parts.insert(target, processes);
         Ok(())
     }
 
@@ -488,7 +488,7 @@ impl Agent {
     /// signals. Gives what was stopped of it.
     fn lift(&mut self, target: Target) -> BTreeSet<Name> {
         let job = self.jobs.get_mut(&target.job);
-        let stopped = job.and_then(|job| job.stopped.remove(&target)).unwrap_or_default();
+        let stopped = job.and_then(|job| job.suspended.parts.remove(&target)).unwrap_or_default();
         self.tell_of_stopped(target.job);
         stopped
     }
@@ -501,13 +501,9 @@ impl Agent {
     fn tell_of_stopped_now(&mut self, id: JobId, learns: Learns) {
         let Some(job) = self.jobs.get(&id) else { return };
         if !job.is_frozen_at_switches() {
-            self.switch.spare(id, job.all_stopped(), learns);
+            self.switch.spare(id, job.suspended.processes(), learns);
         }
-        let part = |(&target, processes): (&Target, &BTreeSet<Name>)| StoppedPart {
-            target,
-            processes: processes.iter().copied().collect(),
-        };
-        let parts = job.stopped.iter().map(part).collect();
+        let parts = job.suspended.for_keeper();
         let launch = job.launch;
         self.tell_keeper(&ToKeeper::Stopped { launch, parts });
     }
@@ -517,10 +513,46 @@ impl Job {
     fn is_frozen_at_switches(&self) -> bool {
         self.group.is_some() && self.control != ControlMethod::Signal
     }
+}
 
-    /// All processes that users have suspended by signals.
-    pub(super) fn all_stopped(&self) -> BTreeSet<Name> {
-        self.stopped.values().flatten().copied().collect()
+/// Parts of a job that its users have suspended.
+#[derive(Default)]
+pub(super) struct Suspended {
+    /// Those that were suspended by signals, with their processes.
+    parts: BTreeMap<Target, BTreeSet<Name>>,
+    /// Tasks that may have been suspended by the freezer.
+    frozen: BTreeSet<Rank>,
+}
+
+impl Suspended {
+    /// Those that the keeper remembers. The freezer may have suspended any task.
+    pub(super) fn of_before(parts: Vec<StoppedPart>, tasks: &BTreeSet<Rank>) -> Self {
+        let part = |part: StoppedPart| (part.target, part.processes.into_iter().collect());
+        Self { parts: parts.into_iter().map(part).collect(), frozen: tasks.clone() }
+    }
+
+    /// Whether any was suspended by signals.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// All processes that were suspended by signals.
+    pub(super) fn processes(&self) -> BTreeSet<Name> {
+        self.parts.values().flatten().copied().collect()
+    }
+
+    /// A task has ended.
+    pub(super) fn forget_task(&mut self, rank: Rank) {
+        self.parts.retain(|part, _| part.rank != Some(rank));
+    }
+
+    /// As the keeper remembers them for an agent after this one.
+    fn for_keeper(&self) -> Vec<StoppedPart> {
+        let part = |(&target, processes): (&Target, &BTreeSet<Name>)| StoppedPart {
+            target,
+            processes: processes.iter().copied().collect(),
+        };
+        self.parts.iter().map(part).collect()
     }
 }
 

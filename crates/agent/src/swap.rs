@@ -201,7 +201,9 @@ impl Agent {
 
     /// Moves the memory of a job out, or back.
     pub(super) fn on_swap(&mut self, launch: LaunchId, order: u64, out: bool) {
-        let Some(job) = self.launched(launch).filter(|job| job.cleared.is_none()) else { return };
+        let Some(job) = self.launched(launch).filter(|job| !job.tasks.are_cleared()) else {
+            return;
+        };
         let (group, control) = (job.group.clone(), job.control);
         let user = job.owner.unwrap_or_default();
         let processes = if group.is_some() { Vec::new() } else { self.processes_here(launch.job) };
@@ -274,7 +276,7 @@ impl Agent {
 
     /// The processes of a job without a group.
     fn processes_here(&mut self, id: JobId) -> Vec<i32> {
-        let ranks = |job: &Job| job.roots.keys().copied().collect();
+        let ranks = |job: &Job| job.tasks.roots().keys().copied().collect();
         let ranks: Vec<_> = self.jobs.get(&id).map(ranks).unwrap_or_default();
         let tracker = &mut self.processes.tracker;
         let members =

@@ -24,14 +24,14 @@
 //! less ([`rt::task_priority_max`]). Without it a machine full of busy tasks delays a switch of
 //! fifteen processes from 0.2 to some 20 ms.
 
-use super::clock::{ClusterClock, STEP_BACK_NS};
+use super::clock::ClusterClock;
 use super::lease::Lease;
 use super::subtree_control::Name;
 use super::suspend::{Grip, Late, Learns, Member, State, walk};
 use super::vacate::{Herald, Heralds, Turn};
 use super::waker::Bell;
 use std::cmp::Ordering::{Equal, Greater, Less};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -41,23 +41,24 @@ use tutti_linux::rt;
 use tutti_linux::signal::{Root, Walk};
 use tutti_node::platform::groups::{Cgroup, Haste, freeze_all};
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{ClusterTime, IfAbsent, JobId, LaunchId, Timetable};
-use tutti_wire::limits::{SWITCH_RECORD_JOBS_MAX, TIMETABLE_REPORT_MAX};
-use tutti_wire::metrics::{Histogram, SWITCH_BOUNDS_NS};
-use tutti_wire::report::{
-    CandidateReport, CandidateState, SwitchRecord, TimetableReport, TimetableSlotReport,
-};
+use tutti_types::{ClusterTime, JobId, LaunchId, Timetable};
+use tutti_wire::report::{CandidateState, SwitchRecord, TimetableReport};
 use tutti_wire::tree::Settings;
 
+mod account;
 mod gates;
+mod moments;
 mod service;
 #[cfg(feature = "simulation")]
 mod stepped;
 #[cfg(test)]
 mod tests;
+mod timetables;
 
-/// Switches that are remembered.
-const RECORDS_MAX: usize = tutti_wire::limits::SWITCH_RECORDS_MAX;
+use account::Account;
+pub(crate) use account::Report;
+use moments::Moments;
+use timetables::Timetables;
 
 /// What the main thread tells the switch thread.
 enum Order {
@@ -112,24 +113,6 @@ enum Begun {
     Not,
     /// Under an earlier agent; of these, users have suspended some.
     Before { stopped: BTreeSet<Name> },
-}
-
-/// What the switch thread has to tell.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    /// The latest switches, oldest first.
-    pub(crate) records: Vec<SwitchRecord>,
-    /// Switches since the start.
-    pub(crate) switches: u64,
-    /// Switches that went on without a straggler.
-    pub(crate) stragglers: u64,
-    /// Timetables that arrived after they should have been active.
-    pub(crate) late: u64,
-    /// Whether the thread has real-time priority, or why not.
-    pub(crate) realtime: String,
-    /// How long switches took, and by how much they began too late, in nanoseconds.
-    pub(crate) times: Histogram,
-    pub(crate) delays: Histogram,
 }
 
 /// The main thread's end.
@@ -376,37 +359,21 @@ impl Watcher {
     }
 }
 
-/// Records of the latest switches.
-struct History {
-    records: VecDeque<SwitchRecord>,
-    /// How many jobs they name together.
-    records_jobs: usize,
-}
-
 struct Thread {
     inbox: Receiver<Order>,
     bell: Bell,
-    clock: ClusterClock,
-    /// Until when anybody may run.
+    moments: Moments,
+    /// Until when jobs may run.
     lease: Lease,
-    /// The latest time that was looked at: a corrected clock may fall back behind a switch.
-    latest: ClusterTime,
     settings: Settings,
-    current: Timetable,
-    service: service::Service,
-    pending: VecDeque<Timetable>,
+    timetables: Timetables,
     members: BTreeMap<JobId, Member>,
     haste: Haste,
     gates: gates::Gates,
     /// The jobs whose processes get notice.
     heralds: Heralds,
-    /// Records of the latest switches.
-    history: History,
-    report: Report,
+    account: Account,
     stopping: bool,
-    /// When the thread woke up, and when it must look again if nothing wakes it.
-    woken: ClusterTime,
-    next: ClusterTime,
 }
 
 /// What a switch is about to do: which jobs are to run less than before, and which more.
@@ -427,22 +394,16 @@ impl Thread {
         Self {
             inbox,
             bell,
-            clock,
+            moments: Moments::new(clock),
             lease,
-            latest: ClusterTime(0),
             settings,
-            current: Timetable::default(),
-            service: service::Service::default(),
-            pending: VecDeque::new(),
+            timetables: Timetables::default(),
             members: BTreeMap::new(),
             haste: Haste::default(),
             gates: gates::Gates::default(),
             heralds: Heralds::default(),
-            history: History { records: VecDeque::new(), records_jobs: 0 },
-            report: Report { realtime, ..Report::default() },
+            account: Account::new(realtime),
             stopping: false,
-            woken: ClusterTime(0),
-            next: ClusterTime::NEVER,
         }
     }
 
@@ -457,10 +418,10 @@ impl Thread {
     /// Makes the node as it is to be now; gives until when nothing need be done, by the monotonic
     /// clock.
     fn look(&mut self) -> u64 {
-        self.next = self.switch();
+        let next = self.switch();
+        self.moments.look_at(next);
         self.foretell();
-        let until_ns = self.clock.own_ns(self.next).min(self.lease.look_again_ns());
-        self.ask_again(until_ns)
+        self.ask_again(self.moments.next_ns().min(self.lease.look_again_ns()))
     }
 
     /// Asks jobs once more to stop that had not when they left, if it is time; gives when something
@@ -486,7 +447,7 @@ impl Thread {
 
     /// Does what it was told meanwhile.
     fn hear(&mut self) {
-        self.woken = self.clock.now();
+        self.moments.wake();
         while let Ok(order) = self.inbox.try_recv() {
             self.obey(order);
         }
@@ -538,16 +499,9 @@ impl Thread {
             }
             Order::Watch { job, herald } => self.heralds.watch(job, herald),
             Order::Timetable(timetable) => self.take_timetable(timetable),
-            Order::Joined => {
-                self.pending.clear();
-                self.current.version = 0;
-                if !self.lease.holds() {
-                    // Jobs that it names may run elsewhere by now.
-                    self.current = Timetable::default();
-                }
-            }
+            Order::Joined => self.timetables.begin_anew(self.lease.holds()),
             Order::Lapse { done } => {
-                self.suspend_everybody();
+                self.suspend_every_job();
                 let _ = done.send(());
             }
             Order::Settings(settings) => self.settings = settings,
@@ -555,12 +509,7 @@ impl Thread {
                 let _ = answer.send(self.tell_timetable());
             }
             Order::Report { count, answer } => {
-                let skip = self.history.records.len().saturating_sub(count);
-                let _ = answer.send(Report {
-                    records: self.history.records.iter().skip(skip).cloned().collect(),
-                    realtime: self.report.realtime.clone(),
-                    ..self.report
-                });
+                let _ = answer.send(self.account.report(count));
             }
             Order::Stop => self.stopping = true,
         }
@@ -584,8 +533,8 @@ impl Thread {
         }
         self.members.insert(job, member);
         if fresh {
-            let now = self.now();
-            self.activate(now);
+            let now = self.moments.now();
+            self.timetables.activate(now);
             let running = self.running_at(now);
             let wanted = self.members.get(&job).map(|member| self.wanted(job, member, &running));
             if let (Some(wanted), Some(member)) = (wanted, self.members.get_mut(&job)) {
@@ -603,107 +552,30 @@ impl Thread {
     }
 
     fn take_timetable(&mut self, timetable: Timetable) {
-        let newest = self.pending.back().map_or(self.current.version, |last| last.version);
-        if timetable.version <= newest {
-            return;
+        if self.timetables.take(timetable, self.moments.by_clock()) {
+            self.account.note_late();
         }
-        let now = self.clock.now();
-        if timetable.activates.0.saturating_add(LATE_NS) < now.0 && timetable.slots.len() > 1 {
-            self.report.late += 1;
-        }
-        self.pending.push_back(timetable);
     }
 
     /// The timetable in force, as far as it fits into a report.
     fn tell_timetable(&mut self) -> TimetableReport {
-        let now = self.now();
-        self.activate(now);
-        let position = self.current.position(now);
-        let ends = position.map(|it| it.ends).filter(|it| *it != ClusterTime::NEVER);
-        let mut report = TimetableReport {
-            now_ns: now.0,
-            version: self.current.version,
-            lease_holds: self.lease.holds(),
-            slot: position.and_then(|it| u32::try_from(it.slot).ok()),
-            begins_ns: position.map(|it| it.begins.0),
-            ends_ns: ends.map(|it| it.0),
-            next_activates_ns: self.pending.front().map(|next| next.activates.0),
-            classes: self.service.report(now),
-            ..TimetableReport::default()
-        };
-        let mut room = TIMETABLE_REPORT_MAX;
-        for (index, slot) in self.current.slots.iter().enumerate() {
-            let mut running = Vec::new();
-            self.current.running(index, |launch| self.is_present(launch), &mut running);
-            let mut candidates = Vec::new();
-            for candidate in &slot.candidates {
-                let more = candidate.processors.iter().count().max(1);
-                if more > room {
-                    report.left_out += 1;
-                    continue;
-                }
-                room -= more;
-                candidates.push(CandidateReport {
-                    job: candidate.launch.job,
-                    processors: candidate.processors.iter().collect(),
-                    runs: running.contains(&candidate.launch),
-                    state: self.candidate_state(candidate.launch),
-                    hold: candidate.if_absent == IfAbsent::Hold,
-                });
-            }
-            let (row, length_ns) = (Some(slot.row.0), slot.length.0);
-            report.slots.push(TimetableSlotReport { row, length_ns, candidates });
-        }
-        report
-    }
-
-    /// Whether this launch of a job has processes here.
-    fn is_present(&self, launch: LaunchId) -> bool {
-        self.members.get(&launch.job).is_some_and(|member| member.number == launch.number)
-    }
-
-    fn candidate_state(&self, launch: LaunchId) -> CandidateState {
-        match self.members.get(&launch.job).filter(|member| member.number == launch.number) {
-            None => CandidateState::Absent,
-            Some(Member { state: State::Stands, .. }) => CandidateState::Stopped,
-            Some(Member { state: State::Yields, .. }) => CandidateState::Background,
-            Some(Member { state: State::Runs, .. }) => CandidateState::Running,
-        }
-    }
-
-    /// Cluster time. It does not go back behind a switch when the clock is corrected a little;
-    /// where it is another time altogether, it is.
-    fn now(&mut self) -> ClusterTime {
-        let now = self.clock.now();
-        if now > self.latest || now.0 + STEP_BACK_NS < self.latest.0 {
-            self.latest = now;
-        }
-        self.latest
-    }
-
-    fn activate(&mut self, now: ClusterTime) {
-        while self.pending.front().is_some_and(|next| next.activates <= now) {
-            self.current = self.pending.pop_front().unwrap_or_default();
-            self.service.follow(&self.current, now);
-        }
-        self.service.put_in_order(&mut self.current, now);
+        let now = self.moments.now();
+        self.timetables.activate(now);
+        let (members, lease_holds) = (&self.members, self.lease.holds());
+        self.timetables.report(now, lease_holds, |launch| candidate_state(members, launch))
     }
 
     /// Makes the node as the timetable wants it now, and says when it must be looked at again.
     fn switch(&mut self) -> ClusterTime {
-        let now = self.now();
-        self.activate(now);
+        let now = self.moments.now();
+        self.timetables.activate(now);
         let running = self.running_at(now);
-        let ends = self.current.position(now).map_or(ClusterTime::NEVER, |position| position.ends);
-        let next = self.pending.front().map_or(ends, |next| next.activates.min(ends));
+        let next = self.timetables.next_change(now);
         let change = self.change(&running);
         if !change.leave.is_empty() || !change.come.is_empty() {
-            // What changes before a slot ends is due when the thread heard of it; the rest when the
-            // slot ended, also where it was still busy with what it heard.
-            let due = if now < self.next { self.woken } else { self.next };
-            self.carry_out(change, due.min(now), now);
+            self.carry_out(change, self.moments.due(now), now);
         }
-        self.service.run(&self.current, now, &running);
+        self.timetables.note_running(now, &running);
         next
     }
 
@@ -712,18 +584,10 @@ impl Thread {
         if self.heralds.is_empty() {
             return;
         }
-        let (next, mut then) = (self.next, Vec::new());
-        let in_force = self.pending.iter().take_while(|it| it.activates <= next).last();
-        if in_force.is_none() && next != ClusterTime::NEVER {
-            self.service.foresee(&mut self.current, next);
-        }
-        let timetable = in_force.unwrap_or(&self.current);
-        let position = timetable.position(next).filter(|_| next != ClusterTime::NEVER);
-        if let Some(position) = position {
-            timetable.running(position.slot, |launch| self.is_present(launch), &mut then);
-        }
-        let since = self.current.position(self.latest).map_or(self.latest, |it| it.begins);
-        let members = &self.members;
+        let (next, members) = (self.moments.next(), &self.members);
+        let then = self.timetables.foresee(next, |launch| is_present(members, launch));
+        let latest = self.moments.latest();
+        let since = self.timetables.position(latest).map_or(latest, |it| it.begins);
         self.heralds.tell(|job| {
             let member = members.get(&job)?;
             if member.state != State::Runs {
@@ -735,26 +599,17 @@ impl Thread {
     }
 
     fn running_at(&self, now: ClusterTime) -> Vec<JobId> {
-        let mut running = Vec::new();
         if !self.lease.holds() {
             return Vec::new();
         }
-        if let Some(position) = self.current.position(now) {
-            let present = |launch| self.is_present(launch);
-            self.current.running(position.slot, present, &mut running);
-            // A job that lends all that it has here has nothing to run.
-            let slot = &self.current.slots[position.slot];
-            let lends = slot.candidates.iter().filter(|it| it.processors.is_empty());
-            lends.for_each(|it| running.retain(|launch| *launch != it.launch));
-        }
-        running.into_iter().map(|launch| launch.job).collect()
+        self.timetables.running(now, |launch| is_present(&self.members, launch))
     }
 
     /// Running jobs stop; the next look at the timetable says which go on.
-    fn suspend_everybody(&mut self) {
+    fn suspend_every_job(&mut self) {
         let change = self.change(&[]);
         if !change.leave.is_empty() {
-            let now = self.now();
+            let now = self.moments.now();
             self.carry_out(change, now, now);
         }
     }
@@ -766,13 +621,8 @@ impl Thread {
             return State::Runs;
         }
         let launch = LaunchId { number: member.number, ..LaunchId::first(job) };
-        let named = || self.current.slots.iter().flat_map(|slot| &slot.candidates);
         match member.grip {
-            Grip::Weigh(_)
-                if self.lease.holds() && named().any(|candidate| candidate.launch == launch) =>
-            {
-                State::Yields
-            }
+            Grip::Weigh(_) if self.lease.holds() && self.timetables.names(launch) => State::Yields,
             _ => State::Stands,
         }
     }
@@ -792,7 +642,7 @@ impl Thread {
 
     fn carry_out(&mut self, change: Change, due: ClusterTime, began: ClusterTime) {
         let running = self.suspend_all(&change.leave);
-        let stopped = self.clock.now().0;
+        let stopped = self.moments.by_clock().0;
         let devices_ns = self.gates.hand_over(&change.leave, &change.come);
         for &(job, state) in &change.come {
             if let Some(member) = self.members.get_mut(&job) {
@@ -801,14 +651,10 @@ impl Thread {
                 member.switches.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let resumed = self.clock.now().0;
-        self.report.switches += 1;
-        self.report.times.add(resumed.saturating_sub(began.0), &SWITCH_BOUNDS_NS);
-        self.report.delays.add(began.0.saturating_sub(due.0), &SWITCH_BOUNDS_NS);
-        self.report.stragglers += u64::from(!running.is_empty());
+        let resumed = self.moments.by_clock().0;
         let yields = |(job, state): &(JobId, State)| (*state == State::Yields).then_some(*job);
         let ids = |jobs: &[(JobId, State)]| jobs.iter().map(|&(job, _)| job).collect();
-        self.record(SwitchRecord {
+        self.account.note_switch(SwitchRecord {
             due_ns: due.0,
             began_ns: began.0,
             stopped_ns: stopped,
@@ -820,17 +666,6 @@ impl Thread {
             stragglers: u32::try_from(running.len()).unwrap_or(u32::MAX),
             running,
         });
-    }
-
-    fn record(&mut self, record: SwitchRecord) {
-        self.history.records_jobs += record.left.len() + record.came.len();
-        while self.history.records.len() == RECORDS_MAX
-            || self.history.records_jobs > SWITCH_RECORD_JOBS_MAX
-        {
-            let Some(oldest) = self.history.records.pop_front() else { break };
-            self.history.records_jobs -= oldest.left.len() + oldest.came.len();
-        }
-        self.history.records.push_back(record);
     }
 
     /// Suspends jobs and waits until they have stopped, or for the time that one may take; gives
@@ -889,15 +724,26 @@ impl Thread {
     }
 }
 
+/// Whether this launch of a job has processes here.
+fn is_present(members: &BTreeMap<JobId, Member>, launch: LaunchId) -> bool {
+    members.get(&launch.job).is_some_and(|member| member.number == launch.number)
+}
+
+fn candidate_state(members: &BTreeMap<JobId, Member>, launch: LaunchId) -> CandidateState {
+    match members.get(&launch.job).filter(|member| member.number == launch.number) {
+        None => CandidateState::Absent,
+        Some(Member { state: State::Stands, .. }) => CandidateState::Stopped,
+        Some(Member { state: State::Yields, .. }) => CandidateState::Background,
+        Some(Member { state: State::Runs, .. }) => CandidateState::Running,
+    }
+}
+
 /// Stops processes that may have been stopped before; those that do not stop in time are asked
 /// again.
 fn halt(member: &mut Member, settings: Settings) {
     let has_stopped = member.suspend(&walk(settings), Learns::No);
     member.late = (!has_stopped).then(|| Late::after(None, monotonic_ns()));
 }
-
-/// A timetable that arrives so long after its activation counts as late.
-const LATE_NS: u64 = 1_000_000;
 
 /// How long the thread may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);

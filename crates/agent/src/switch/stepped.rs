@@ -71,6 +71,6 @@ impl Switch {
     /// The jobs that are to run, by the timetable that is in effect and the lease.
     pub(crate) fn named(&self) -> Vec<JobId> {
         let thread = self.stepped.as_ref().map(|stepped| stepped.thread.borrow());
-        thread.map_or_else(Vec::new, |thread| thread.running_at(thread.latest))
+        thread.map_or_else(Vec::new, |thread| thread.running_at(thread.moments.latest()))
     }
 }

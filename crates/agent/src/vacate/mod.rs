@@ -217,7 +217,7 @@ impl Agent {
         let Some(job) = self.launched(launch) else { return };
         let what = format!("process {pid} on {node} was not ready when its turn ended");
         warn!(target: PROVOKED, code = %Code::NotVacated, "job {launch}: {what}");
-        job.not_vacated.clone_from(&what);
+        job.findings.note_not_vacated(&what);
         self.tell_controller(FromAgent::NotVacated { launch, what });
     }
 }
