@@ -238,7 +238,7 @@ impl Job {
         let Some(attaching) = self.attaching.take() else { return };
         let Attaching { index, asked, questions, refusal, .. } = attaching;
         match answer {
-            _ if self.killed => {
+            _ if self.life.is_killed() => {
                 self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
             }
             Ok(()) => self.adopt_after(index, &asked, questions, context),

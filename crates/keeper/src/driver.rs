@@ -1,19 +1,18 @@
 //! The keeper's loop: connections, orders of the agent, and processes to be reaped.
 
+mod door;
 mod handover;
 
 pub use handover::{check, successor};
 
 use super::KeeperOptions;
 use super::context::Context;
-use super::front;
 use super::helper::Kind;
 use super::job::Job;
 use super::lease_watch::Lease;
 use super::leftovers;
 use super::outlet::Outlet;
 use super::saver;
-use super::viewers::VIEWERS_OF_USER_MAX;
 use super::watch::{Event, Token, Watch};
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -22,8 +21,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tracing::{info, warn};
@@ -32,22 +29,18 @@ use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::{heap, peer, subreaper};
 use tutti_node::instance::{may_run_instance, supervisor};
 use tutti_node::link::{Interest, Link, LinkError};
-use tutti_node::log::PROVOKED;
 use tutti_node::platform::time::{monotonic_ns, process_id};
-use tutti_node::platform::ways::Stream;
 use tutti_node::signal_origin::answers_for;
 use tutti_node::state_dir;
 use tutti_types::{JobId, LaunchId, StepId, StepKey, TaskStatus};
 use tutti_wire::Role;
-use tutti_wire::attach::{FromFrontEnd, TerminalSize, ToFrontEnd};
-use tutti_wire::branch::Vouch;
+use tutti_wire::attach::TerminalSize;
 use tutti_wire::code::Code;
 use tutti_wire::frame::pack;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
 use tutti_wire::limits::{
-    BATCH_BYTES_MAX, BATCH_MAX, FRAME_BYTES_MAX, FRONT_END_FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX,
-    HELD_JOBS_MAX, NEWCOMER_FRAME_BYTES_MAX,
+    BATCH_BYTES_MAX, BATCH_MAX, FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX, HELD_JOBS_MAX,
 };
 use tutti_wire::pmi::Exchange;
 
@@ -332,7 +325,7 @@ impl Keeper {
         let waiting = self.door.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
         let fronts = self.jobs.values().filter_map(Job::front_due_ns);
-        let writers = self.jobs.values().filter_map(Job::writer_due_ns);
+        let writers = self.jobs.values().filter_map(|job| job.output_files.stuck_at_ns());
         let beside = self.context.beside.values().copied();
         let has_more = self.reaps_on || !self.context.mpi.unheard.is_empty();
         let at_once = (has_more || !self.context.emptied.is_empty()).then_some(0);
@@ -347,7 +340,7 @@ impl Keeper {
             exposed,
         ];
         let pmix = self.jobs.values().filter_map(Job::pmix_due_ns);
-        let spawners = self.jobs.values().filter_map(Job::spawners_due_ns);
+        let spawners = self.jobs.values().filter_map(|job| job.spawners.due_ns());
         let jobs = endings.chain(beside).chain(fronts).chain(writers).chain(pmix).chain(spawners);
         jobs.chain(waiting).chain(own.into_iter().flatten()).min()
     }
@@ -391,7 +384,7 @@ impl Keeper {
             job.give_up_front(now_ns, &mut self.context);
             job.look_at_writer(now_ns, &mut self.context);
             job.look_at_pmix(now_ns, &mut self.context);
-            job.look_at_spawners(now_ns);
+            job.spawners.look(now_ns);
         }
         let mpi = &mut self.context.mpi;
         mpi.hub.look(now_ns, &mut mpi.to_pmix);
@@ -458,14 +451,15 @@ impl Keeper {
         };
         // The next keeper knows only what was sent.
         let is_ending = self.end.stop_at_ns.is_some() || self.end.successor.is_some();
-        let runs_on = self.jobs.get(&launch.key()).is_some_and(|job| !job.is_cleared());
+        let runs_on = self.jobs.get(&launch.key()).is_some_and(|job| !job.life.is_cleared());
         detail.is_empty() && runs_on && !is_ending
     }
 
     pub(super) fn may_exit(&self) -> bool {
         let Some(at) = self.end.stop_at_ns else { return false };
-        let is_away = |job: &Job| job.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
-        let done = |job: &Job| job.is_cleared() && (job.is_delivered() || is_away(job));
+        let is_away =
+            |job: &Job| job.readers.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
+        let done = |job: &Job| job.life.is_cleared() && (job.readers.are_served() || is_away(job));
         let told = self.agent.as_ref().is_none_or(|(link, ..)| link.unsent() == 0);
         (told && self.jobs.values().all(done)) || monotonic_ns() >= at
     }
@@ -474,7 +468,7 @@ impl Keeper {
         if self.end.stop_at_ns.is_none() {
             self.end.stop_at_ns = Some(monotonic_ns() + STOP_WAIT_NS);
         }
-        for job in self.jobs.values_mut().filter(|job| !job.is_cleared()) {
+        for job in self.jobs.values_mut().filter(|job| !job.life.is_cleared()) {
             job.kill(&mut self.context);
         }
     }
@@ -525,251 +519,6 @@ impl Keeper {
         }
     }
 
-    // ------------------------------------------------------------------ connections
-
-    fn on_listener(&mut self) {
-        loop {
-            match self.door.listener.accept() {
-                Ok((stream, _)) => {
-                    if let Err(error) = self.welcome_newcomer(stream) {
-                        warn!(target: PROVOKED, code = %Code::NotUnderstood, "turned a connection away: {error}");
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    if error.kind() != ErrorKind::WouldBlock {
-                        warn!(code = %Code::System, "cannot take a connection: {error}");
-                        // The connection still waits: without a pause we would do nothing else.
-                        self.accept(Interest::NONE);
-                        self.door.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    fn accept(&self, interest: Interest) {
-        self.context.watches.modify(&self.door.listener, self.door.listener_token, interest);
-    }
-
-    pub(super) fn welcome_newcomer(&mut self, stream: impl Into<Stream>) -> anyhow::Result<()> {
-        let stream = stream.into();
-        let uid = peer::peer_credentials(&stream)?.uid;
-        self.check_room_for(uid)?;
-        let mut link = Link::new(stream)?;
-        link.limit(NEWCOMER_FRAME_BYTES_MAX);
-        let number = self.door.newcomers_so_far;
-        self.door.newcomers_so_far += 1;
-        let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
-        let until_ns = monotonic_ns() + ATTACH_WAIT_NS;
-        let newcomer = Newcomer {
-            link,
-            token,
-            uid,
-            outlet: None,
-            waits: None,
-            views: false,
-            received: None,
-            terminal: None,
-            until_ns,
-        };
-        self.door.newcomers.insert(number, newcomer);
-        // Most have sent their greeting with the connection: no need to wait for another round.
-        self.on_newcomer(number);
-        Ok(())
-    }
-
-    /// No client may keep others out by connections that say nothing; the agent always gets in.
-    fn check_room_for(&self, uid: u32) -> anyhow::Result<()> {
-        if may_run_instance(uid, self.options.instance_uid) {
-            return Ok(());
-        }
-        let most = self.context.launching.room.newcomers_max();
-        let of_user = self.door.newcomers.values().filter(|newcomer| newcomer.uid == uid).count();
-        if self.door.newcomers.len() >= most || of_user >= most / 4 {
-            bail!("{of_user} of user {uid} have not said what they want");
-        }
-        Ok(())
-    }
-
-    fn on_newcomer(&mut self, number: u64) {
-        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
-        let received = newcomer.link.receive();
-        if newcomer.waits.is_none() {
-            match newcomer.link.next_greeting() {
-                Ok(None) => {}
-                Ok(Some(Role::Agent)) => return self.on_new_agent(number),
-                Ok(Some(Role::FrontEnd)) => return self.on_new_front(number, received),
-                Ok(Some(Role::Proxy)) => return self.on_proxy(number),
-                Ok(Some(Role::Supervisor)) => return self.on_supervisor(number),
-                Ok(Some(_)) => return self.drop_newcomer(number, "neither agent nor front end"),
-                Err(error) => return self.drop_newcomer(number, &error.to_string()),
-            }
-        }
-        if received.is_err() {
-            self.remove_newcomer(number);
-        }
-    }
-
-    /// The agent speaks for a user on another node: what follows is that user's.
-    fn on_proxy(&mut self, number: u64) {
-        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
-        if !may_run_instance(newcomer.uid, self.options.instance_uid) {
-            let why = format!("user {} may not act for another user", newcomer.uid);
-            return self.drop_newcomer(number, &why);
-        }
-        match newcomer.link.next::<Vouch>() {
-            Ok(Some(vouch)) => self.be_vouched_for(number, &vouch),
-            Ok(None) => {}
-            Err(error) => self.drop_newcomer(number, &error.to_string()),
-        }
-    }
-
-    /// The connection counts as that user's from now on.
-    fn be_vouched_for(&mut self, number: u64, vouch: &Vouch) {
-        if let Err(error) = self.check_room_for(vouch.uid) {
-            return self.drop_newcomer(number, &error.to_string());
-        }
-        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
-        newcomer.uid = vouch.uid;
-        newcomer.link.expect_greeting();
-        self.on_newcomer(number);
-    }
-
-    fn remove_newcomer(&mut self, number: u64) -> Option<Newcomer> {
-        let newcomer = self.door.newcomers.remove(&number)?;
-        self.context.watches.remove(&newcomer.link, newcomer.token);
-        Some(newcomer)
-    }
-
-    fn drop_newcomer(&mut self, number: u64, why: &str) {
-        warn!(target: PROVOKED, code = %Code::NotUnderstood, "dropped a connection: {why}");
-        self.remove_newcomer(number);
-    }
-
-    /// Says why not, and lets go of it.
-    fn refuse(&mut self, number: u64, reason: &str) {
-        if let Some(newcomer) = self.remove_newcomer(number) {
-            let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
-            let refused = ToFrontEnd::Refused { reason: reason.into() };
-            let _ = front::answer(&newcomer.link, outlet, &refused);
-        }
-    }
-
-    fn on_new_front(&mut self, number: u64, received: Result<(), LinkError>) {
-        let Some(newcomer) = self.door.newcomers.get_mut(&number) else { return };
-        let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
-        match newcomer.link.next::<FromFrontEnd>() {
-            Ok(Some(FromFrontEnd::Attach { key: job, received, terminal })) => {
-                newcomer.waits = Some(job);
-                (newcomer.received, newcomer.terminal) = (received, terminal);
-                newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
-                // What else it sends waits in the kernel until there is a task to feed.
-                self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
-                if self.jobs.contains_key(&job) {
-                    // Our greeting goes together with the answer.
-                    self.attach(number, job);
-                } else {
-                    let _ = outlet.flush(newcomer.link.stream());
-                }
-            }
-            Ok(Some(FromFrontEnd::GiveUp { job, reason })) => {
-                self.on_give_up(number, StepKey::first(job), reason);
-            }
-            Ok(Some(FromFrontEnd::Watch { job }))
-                if self.jobs.contains_key(&StepKey::first(job)) =>
-            {
-                self.view(number, StepKey::first(job));
-            }
-            // A job counts as started once that is decided: a viewer may be here before the launch.
-            Ok(Some(FromFrontEnd::Watch { job })) => {
-                newcomer.waits = Some(StepKey::first(job));
-                newcomer.views = true;
-                newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
-                self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
-                let _ = outlet.flush(newcomer.link.stream());
-            }
-            Ok(Some(_)) => self.drop_newcomer(number, "it said something before it attached"),
-            Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
-            // It may wait for our greeting before it says more.
-            Ok(None) => drop(outlet.flush(newcomer.link.stream())),
-            Err(error) => self.drop_newcomer(number, &error.to_string()),
-        }
-    }
-
-    /// The writer of a job on another node can't write, and has not attached.
-    fn on_give_up(&mut self, number: u64, id: StepKey, reason: String) {
-        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
-        let uid = newcomer.uid;
-        let is_far = |job: &&mut Job| job.launch.written().is_far;
-        let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
-        let Some(job) = self.jobs.get_mut(&id).filter(is_far).filter(is_its) else {
-            return self.refuse(number, "no such job is here");
-        };
-        job.fail_output(reason, &mut self.context);
-        if let Some(newcomer) = self.remove_newcomer(number) {
-            let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
-            let _ = front::answer(&newcomer.link, outlet, &ToFrontEnd::Finished);
-        }
-    }
-
-    /// Gives a front end its job, if it may have it.
-    fn attach(&mut self, number: u64, id: StepKey) {
-        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let owner = job.launch.credentials.uid;
-        if newcomer.uid != owner && newcomer.uid != 0 {
-            // As for a job that does not exist: its owner is not revealed.
-            return self.refuse(number, "the job is not yours");
-        }
-        if let Some(why) = job.objection_to_front(newcomer.received) {
-            return self.refuse(number, why);
-        }
-        let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
-        let Newcomer { mut link, token, outlet, received, terminal, .. } = newcomer;
-        link.limit(FRONT_END_FRAME_BYTES_MAX);
-        let outlet = outlet.unwrap_or_else(Outlet::new);
-        job.note_terminal(terminal);
-        job.attach(link, token, (outlet, received), &mut self.context);
-    }
-
-    /// Has a connection see the output of a job, if it may.
-    fn view(&mut self, number: u64, id: StepKey) {
-        let Some(newcomer) = self.door.newcomers.get(&number) else { return };
-        let uid = newcomer.uid;
-        let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
-        let Some(job) = self.jobs.get_mut(&id).filter(is_its) else {
-            return self.refuse(number, "no such job is here");
-        };
-        if let Some(why) = job.objection_to_viewer() {
-            return self.refuse(number, why);
-        }
-        if let Some(why) = self.objection_to_viewer_of(number, uid) {
-            return self.refuse(number, why);
-        }
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let Some(newcomer) = self.door.newcomers.remove(&number) else { return };
-        let Newcomer { mut link, token, outlet, .. } = newcomer;
-        link.limit(FRONT_END_FRAME_BYTES_MAX);
-        // One that has waited for its job was not watched.
-        self.context.watches.modify(&link, token, Interest::READ);
-        let outlet = outlet.unwrap_or_else(Outlet::new);
-        job.view((number, uid), (link, token), outlet, &mut self.context);
-    }
-
-    /// Why a connection of that user can't be another viewer of any job, if so.
-    fn objection_to_viewer_of(&self, number: u64, uid: u32) -> Option<&'static str> {
-        let newcomer = self.door.newcomers.get(&number)?;
-        // Viewers leave room for front ends and the agent, as tasks do.
-        if self.context.launching.room.check(&newcomer.link.stream().as_fd()).is_err() {
-            return Some("the keeper of this node has no descriptor left for a viewer; try later");
-        }
-        let of_user: usize = self.jobs.values().map(|job| job.viewers_of(uid)).sum();
-        (of_user >= VIEWERS_OF_USER_MAX)
-            .then_some("too many of your viewers are on this node; end one of them with Ctrl-\\")
-    }
-
     // ------------------------------------------------------------------ the agent
 
     fn on_new_agent(&mut self, number: u64) {
@@ -787,7 +536,7 @@ impl Keeper {
         link.limit(FRAME_BYTES_MAX);
         self.context.watches.rename(token, Watch::Agent);
         link.greet(Role::Server);
-        let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_JOBS_MAX);
+        let held = self.jobs.values().filter(|job| !job.life.is_forgotten()).take(HELD_JOBS_MAX);
         let mut held: Vec<HeldJob> = held.map(|job| job.held(&self.context)).collect();
         limit_details(&mut held);
         let parts = held.into_iter().flat_map(HeldJob::into_parts).collect();
@@ -796,8 +545,10 @@ impl Keeper {
         }
         let (incarnation, tasks_max) = (self.incarnation, self.context.launching.room.tasks_max());
         link.send(&FromKeeper::Welcome { incarnation, tasks_max });
-        for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
-            link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
+        let has_lost = |job: &&Job| !job.output_files.lost().is_empty();
+        for job in self.jobs.values().filter(has_lost).filter(|job| !job.life.is_forgotten()) {
+            let (launch, what) = (job.launch.id(), job.output_files.lost().to_owned());
+            link.send(&FromKeeper::OutputLost { launch, what });
         }
         // However long that is, it is no reason to cut the agent off: it would be the same the next
         // time.
@@ -849,7 +600,7 @@ impl Keeper {
     /// Keeps the images of these jobs and of those that are here, and removes all others.
     fn keep_images(&self, jobs: Vec<JobId>) {
         let mut kept: BTreeSet<JobId> = jobs.into_iter().collect();
-        let here = self.jobs.iter().filter(|(_, job)| !job.is_cleared());
+        let here = self.jobs.iter().filter(|(_, job)| !job.life.is_cleared());
         kept.extend(here.map(|(key, _)| key.job));
         saver::keep_images(&self.context.launching.images, &kept);
     }
@@ -908,9 +659,9 @@ impl Keeper {
             }
             ToKeeper::SendExchanges { launch } => self.with_launch(launch, Job::send_exchanges),
             ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
-                job.forgotten = true;
+                job.life.forget();
                 c.touched.insert(job.key());
-                match job.is_cleared() {
+                match job.life.is_cleared() {
                     // Its output may wait for a front end, but other nodes need nothing of it any
                     // more.
                     true => job.drop_pmi(c),
@@ -933,7 +684,7 @@ impl Keeper {
             return;
         }
         let is_its = |job: &&mut Job| job.launch.job == first.job && job.launch.id().is_further();
-        for step in self.jobs.values_mut().filter(is_its).filter(|step| !step.is_cleared()) {
+        for step in self.jobs.values_mut().filter(is_its).filter(|step| !step.life.is_cleared()) {
             step.kill(&mut self.context);
         }
     }
@@ -958,7 +709,7 @@ impl Keeper {
             job.detach(&mut self.context);
             job.drop_pmi(&mut self.context);
             job.end_pmix_server(&mut self.context);
-            job.drop_spawners(&mut self.context);
+            job.spawners.drop_all(&mut self.context);
         }
         self.context.endings.retain(|&(job, _), _| job != id);
         self.context.beside.remove(&id);

@@ -6,8 +6,9 @@ use super::context::Context;
 use super::job::{Job, Phase, Task};
 use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_once};
 use super::stdio::{INPUT_BYTES_MAX, InputState, Reader};
-use super::viewers::show;
+use super::viewers::{Viewer, show};
 use super::watch::{Event, Token, Watch};
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use tracing::warn;
@@ -41,6 +42,76 @@ pub(super) struct Front {
     is_done: bool,
 }
 
+/// What reads the output of a job: its front end, and viewers.
+#[derive(Default)]
+pub(super) struct Readers {
+    pub(super) front: Option<Front>,
+    /// What else sees the output.
+    pub(super) viewers: Vec<Viewer>,
+    /// Streams that wait for room in the front end's outlet, in turn.
+    parked: VecDeque<(usize, Stream)>,
+    /// How many tasks' ends and outputs were not put into the front end's outlet completely.
+    undelivered: usize,
+}
+
+impl Readers {
+    /// Those of a job with so many tasks, of which none has ended.
+    pub(super) fn of(tasks: usize) -> Self {
+        Self { undelivered: tasks, ..Self::default() }
+    }
+
+    /// Those of a job that another program has had. Viewers have to come again.
+    pub(super) fn of_before(
+        front: Option<Front>,
+        parked: VecDeque<(usize, Stream)>,
+        undelivered: usize,
+    ) -> Self {
+        Self { front, viewers: Vec::new(), parked, undelivered }
+    }
+
+    /// Streams that wait for room in the front end's outlet, in turn.
+    pub(super) fn parked(&self) -> impl Iterator<Item = (usize, Stream)> {
+        self.parked.iter().copied()
+    }
+
+    /// How many tasks' ends and outputs were not put into the front end's outlet completely.
+    pub(super) const fn undelivered(&self) -> usize {
+        self.undelivered
+    }
+
+    /// Whether the ends of all tasks, and all their output, were put into the front end's outlet.
+    pub(super) const fn have_all(&self) -> bool {
+        self.undelivered == 0
+    }
+
+    /// Whether all output has been taken by the kernel, or there is no front end.
+    pub(super) fn are_served(&self) -> bool {
+        self.front.as_ref().is_none_or(|front| front.is_idle() && self.have_all())
+    }
+
+    /// Whether the front end has too much to read already.
+    fn are_behind(&self) -> bool {
+        self.front.as_ref().is_some_and(Front::is_behind)
+    }
+
+    /// A stream waits for room no more.
+    fn forget_parked(&mut self, index: usize, stream: Stream) {
+        self.parked.retain(|parked| *parked != (index, stream));
+    }
+
+    /// The end of a task, which has written all, goes to the front end.
+    fn deliver(&mut self, task: &mut Task) {
+        self.undelivered -= 1;
+        task.delivered = true;
+        if let Some(front) = &mut self.front {
+            front.outlet.send(&end_of(task));
+            if self.undelivered == 0 {
+                front.outlet.send(&ToFrontEnd::Finished);
+            }
+        }
+    }
+}
+
 impl Front {
     /// Whether everything was written.
     pub(super) fn is_idle(&self) -> bool {
@@ -72,7 +143,7 @@ impl Job {
         (mut outlet, received): (Outlet, Option<u64>),
         context: &mut Context,
     ) {
-        let former = self.front.take();
+        let former = self.readers.front.take();
         let heard = former.as_ref().map_or(0, |former| former.heard);
         outlet.send(&ToFrontEnd::Attached { heard });
         if let Some(former) = former {
@@ -87,13 +158,13 @@ impl Job {
             for task in self.tasks.iter().filter(|task| task.delivered) {
                 outlet.send(&end_of(task));
             }
-            if self.undelivered == 0 {
+            if self.readers.have_all() {
                 outlet.send(&ToFrontEnd::Finished);
             }
         }
         context.watches.rename(token, Watch::Front(self.key()));
         let (link, interest) = (Some((link, token)), Interest::NONE);
-        self.front =
+        self.readers.front =
             Some(Front { link, outlet, interest, heard, away_until_ns: None, is_done: false });
         context.touched.insert(self.key());
         self.start(context);
@@ -107,10 +178,10 @@ impl Job {
         if !self.has_front_end() || written.is_here() || (written.any() && received.is_none()) {
             return Some("the job writes its output to files");
         }
-        if self.output_failure.is_some() {
+        if self.output_files.failure().is_some() {
             return Some("the output of the job is closed");
         }
-        match (&self.front, received) {
+        match (&self.readers.front, received) {
             (None, None | Some(0)) => None,
             (None, Some(_)) => Some("what is not shown yet of its output is not kept any more"),
             // The way to it may have broken, and only it knows that.
@@ -128,7 +199,7 @@ impl Job {
         if !event.read {
             return;
         }
-        let Some(Front { link: Some((link, _)), .. }) = &mut self.front else { return };
+        let Some(Front { link: Some((link, _)), .. }) = &mut self.readers.front else { return };
         let received = link.receive();
         self.take_input(context);
         if received.is_err() {
@@ -138,7 +209,7 @@ impl Job {
 
     /// A task has written something.
     pub(super) fn on_output(&mut self, index: usize, stream: Stream, context: &mut Context) {
-        if self.front.as_ref().is_some_and(Front::is_behind) {
+        if self.readers.are_behind() {
             self.park(index, stream, context);
             return;
         }
@@ -157,13 +228,13 @@ impl Job {
     /// Once a round: writes what waits, reads what was parked if there is room for it.
     pub(super) fn settle_front(&mut self, context: &mut Context) {
         for _ in 0..FILLS_PER_ROUND {
-            let Some(front) = &mut self.front else { return };
+            let Some(front) = &mut self.readers.front else { return };
             let Some((link, _)) = &front.link else { return };
             if front.outlet.flush(link.stream()).is_err() {
                 self.lose_front(context);
                 return;
             }
-            if !front.has_room() || self.parked.is_empty() {
+            if !front.has_room() || self.readers.parked.is_empty() {
                 break;
             }
             self.fill(context);
@@ -171,9 +242,9 @@ impl Job {
         // What has been received waits for nothing but room at the tasks' inputs.
         self.take_input(context);
         let blocked = self.is_input_blocked();
-        let Some(front) = &mut self.front else { return };
+        let Some(front) = &mut self.readers.front else { return };
         let Some((link, token)) = &front.link else { return };
-        let write = front.outlet.unsent() > 0 || !self.parked.is_empty();
+        let write = front.outlet.unsent() > 0 || !self.readers.parked.is_empty();
         let interest = Interest { read: !blocked, write };
         if interest != front.interest {
             front.interest = interest;
@@ -183,11 +254,11 @@ impl Job {
 
     /// Reads parked streams in turn until the outlet is full again.
     fn fill(&mut self, context: &mut Context) {
-        while !self.front.as_ref().is_some_and(Front::is_behind)
-            && let Some((index, stream)) = self.parked.pop_front()
+        while !self.readers.are_behind()
+            && let Some((index, stream)) = self.readers.parked.pop_front()
         {
             match self.pump(index, stream, context) {
-                Pumped::Full => self.parked.push_back((index, stream)),
+                Pumped::Full => self.readers.parked.push_back((index, stream)),
                 Pumped::Part | Pumped::Dry => {
                     if let Some(pipe) = self.tasks[index].stream(stream) {
                         pipe.watch(&mut context.watches);
@@ -203,7 +274,7 @@ impl Job {
         if let Some(pipe) = self.tasks[index].stream(stream)
             && pipe.park(&mut context.watches)
         {
-            self.parked.push_back((index, stream));
+            self.readers.parked.push_back((index, stream));
         }
     }
 
@@ -212,25 +283,25 @@ impl Job {
         let task = &mut self.tasks[index];
         let rank = task.rank;
         let Some(pipe) = task.stream(stream) else { return Pumped::End };
-        let (count, pumped) = match &mut self.front {
+        let (count, pumped) = match &mut self.readers.front {
             Some(front) => {
                 let (count, pumped) = front.outlet.pump(rank, stream, pipe.file(), pipe.want());
                 if count > 0 {
-                    show(&mut self.viewers, rank, stream, front.outlet.latest(count));
+                    show(&mut self.readers.viewers, rank, stream, front.outlet.latest(count));
                 }
                 (count, pumped)
             }
             None => {
                 let (count, pumped) = read_once(pipe.file(), &mut context.scratch);
                 if count > 0 {
-                    show(&mut self.viewers, rank, stream, &context.scratch[..count]);
+                    show(&mut self.readers.viewers, rank, stream, &context.scratch[..count]);
                 }
                 (count, pumped)
             }
         };
         pipe.learn(pumped);
         context.carried.add(CarriedBytes { input: 0, output: count as u64 });
-        if count > 0 && !self.viewers.is_empty() {
+        if count > 0 && !self.readers.viewers.is_empty() {
             context.touched.insert(self.key());
         }
         if pumped == Pumped::End {
@@ -242,7 +313,7 @@ impl Job {
     fn close_stream(&mut self, index: usize, stream: Stream, context: &mut Context) {
         let rank = self.tasks[index].rank;
         if self.drop_stream(index, stream, context) {
-            if let Some(front) = &mut self.front {
+            if let Some(front) = &mut self.readers.front {
                 front.outlet.end_of_stream(rank, stream);
             }
             self.show_end_of_stream(rank, stream);
@@ -258,7 +329,7 @@ impl Job {
     ) -> bool {
         let Some(pipe) = self.tasks[index].stream(stream).take() else { return false };
         pipe.close(&mut context.watches);
-        self.parked.retain(|parked| *parked != (index, stream));
+        self.readers.forget_parked(index, stream);
         true
     }
 
@@ -282,7 +353,7 @@ impl Job {
                         break;
                     }
                 }
-                if self.front.as_ref().is_some_and(Front::is_behind) {
+                if self.readers.are_behind() {
                     self.park(index, stream, context);
                     return;
                 }
@@ -292,18 +363,9 @@ impl Job {
                 }
             }
         }
-        self.undelivered -= 1;
         self.hang_up(index, context);
-        let key = self.key();
-        let task = &mut self.tasks[index];
-        task.delivered = true;
-        context.touched.insert(key);
-        if let Some(front) = &mut self.front {
-            front.outlet.send(&end_of(task));
-            if self.undelivered == 0 {
-                front.outlet.send(&ToFrontEnd::Finished);
-            }
-        }
+        context.touched.insert(self.key());
+        self.readers.deliver(&mut self.tasks[index]);
         self.show_end(index, context);
     }
 
@@ -311,7 +373,7 @@ impl Job {
     /// that does not read.
     fn lose_front(&mut self, context: &mut Context) {
         let is_kept = |front: &&mut Front| front.outlet.is_kept() && !front.is_done;
-        let Some(front) = self.front.as_mut().filter(is_kept) else {
+        let Some(front) = self.readers.front.as_mut().filter(is_kept) else {
             return self.drop_front(context);
         };
         if let Some((link, token)) = front.link.take() {
@@ -322,16 +384,16 @@ impl Job {
 
     /// Until when the front end may be away, or the writer on another node may take to attach.
     pub(super) fn front_due_ns(&self) -> Option<u64> {
-        match &self.front {
+        match &self.readers.front {
             Some(front) => front.away_until_ns,
-            None => self.writer_until_ns.filter(|_| !self.started),
+            None => self.output_files.until_ns().filter(|_| !self.life.has_started()),
         }
     }
 
     /// From now on a writer on another node has some time to attach.
     pub(super) fn await_writer(&mut self) {
         if self.launch.written().is_far {
-            self.writer_until_ns = Some(monotonic_ns() + AWAY_NS);
+            self.output_files.await_writer(monotonic_ns() + AWAY_NS);
         }
     }
 
@@ -358,12 +420,12 @@ impl Job {
 
     /// The front end is gone: the tasks' output is thrown away from now on, and their input ends.
     fn drop_front(&mut self, context: &mut Context) {
-        let Some(front) = self.front.take() else { return };
+        let Some(front) = self.readers.front.take() else { return };
         if let Some((link, token)) = &front.link {
             context.watches.remove(link, *token);
         }
         context.touched.insert(self.key());
-        for (index, stream) in std::mem::take(&mut self.parked) {
+        for (index, stream) in std::mem::take(&mut self.readers.parked) {
             if let Some(pipe) = self.tasks[index].stream(stream) {
                 pipe.watch(&mut context.watches);
             }
@@ -384,7 +446,7 @@ impl Job {
 
     /// Lets go of the front end of a job that is over.
     pub(super) fn detach(&mut self, context: &mut Context) {
-        if let Some((link, token)) = self.front.take().and_then(|front| front.link) {
+        if let Some((link, token)) = self.readers.front.take().and_then(|front| front.link) {
             context.watches.remove(&link, token);
         }
     }
@@ -392,7 +454,7 @@ impl Job {
     /// Has the front end read a stream itself from now on.
     fn pass_pipe(&mut self, rank: Rank, stream: Stream, context: &mut Context) {
         let Some(index) = self.tasks.iter().position(|task| task.rank == rank) else { return };
-        let Some(front) = &mut self.front else { return };
+        let Some(front) = &mut self.readers.front else { return };
         if self.tasks[index].terminal.is_some() {
             // What would be opened again is another terminal.
             return;
@@ -400,12 +462,12 @@ impl Job {
         let Some(pipe) = self.tasks[index].stream(stream) else { return };
         // Where it can't be opened again, it is read as before; viewers see only what we read.
         if pipe.reader() == Reader::Us
-            && self.viewers.is_empty()
+            && self.readers.viewers.is_empty()
             && let Ok(another) = pipe.open_again()
         {
             front.outlet.send_pipe(rank, stream, another);
             pipe.leave_to(Reader::Nobody, &mut context.watches);
-            self.parked.retain(|parked| *parked != (index, stream));
+            self.readers.forget_parked(index, stream);
         }
     }
 
@@ -433,7 +495,8 @@ impl Job {
     /// Hands on the input that has arrived, unless a task is too far behind.
     fn take_input(&mut self, context: &mut Context) {
         while !self.is_input_blocked()
-            && let Some(Front { link: Some((link, _)), heard, is_done, .. }) = &mut self.front
+            && let Some(Front { link: Some((link, _)), heard, is_done, .. }) =
+                &mut self.readers.front
         {
             let said = link.next();
             if matches!(said, Ok(Some(_))) {
@@ -450,7 +513,7 @@ impl Job {
                 Ok(Some(FromFrontEnd::GiveUp { reason, .. })) if self.launch.written().any() => {
                     self.fail_output(reason, context);
                 }
-                Ok(Some(FromFrontEnd::Progress)) => self.note_progress(),
+                Ok(Some(FromFrontEnd::Progress)) => self.output_files.note_progress(),
                 Ok(Some(FromFrontEnd::OutputLost { what })) => self.lose_output(what, context),
                 Ok(None) => return,
                 Ok(Some(FromFrontEnd::Resize { size })) => self.resize(size),

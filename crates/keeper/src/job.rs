@@ -11,7 +11,9 @@
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
 mod force;
+mod group;
 mod handover;
+mod life;
 pub(super) mod limits;
 mod sweep;
 
@@ -20,31 +22,31 @@ use super::context::{Context, Room, chain};
 use super::disk;
 use super::emptied;
 use super::environment;
-use super::front::Front;
+use super::front::Readers;
 use super::pmi::PmiJob;
 use super::pmix::{self, Pmix};
 use super::program::{Program, Refusal};
 use super::saver;
 use super::scratch;
 use super::script;
-use super::spawner::Spawner;
+use super::spawner::Spawners;
 use super::starters;
 use super::stdio::{InPipe, OutPipe};
 use super::terminal::Terminal;
-use super::viewers::Viewer;
 use super::watch::Token;
-use super::writer::Writer;
-use force::{Killer, Look, Order};
+use super::writer::OutputFiles;
+use force::{Force, Killer, Order};
+use group::JobGroup;
+use life::Life;
 use nix::sys::signal::Signal;
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
-use sweep::Sweep;
+use sweep::Traces;
 use tracing::warn;
 use tutti_linux::pidfd::Held;
 use tutti_linux::reap::End;
@@ -78,59 +80,25 @@ type SharedFiles = BTreeSet<PathBuf>;
 /// A job with tasks on this node.
 pub(super) struct Job {
     pub(super) launch: Launch,
-    pub(super) cgroup: Option<Cgroup>,
-    cgroup_path: Option<ByteBuf>,
+    pub(super) cgroup: JobGroup,
     /// What all tasks run, or why none can.
     pub(super) program: Result<Program, Refusal>,
     pub(super) tasks: Vec<Task>,
-    pub(super) front: Option<Front>,
-    /// What else sees its output.
-    pub(super) viewers: Vec<Viewer>,
-    /// Streams that wait for room in the front end's outlet, in turn.
-    pub(super) parked: VecDeque<(usize, Stream)>,
+    pub(super) readers: Readers,
+    pub(super) output_files: OutputFiles,
     pub(super) pmi: Option<PmiJob>,
     /// The process that serves Open MPI's tasks, if they are to find one.
     pub(super) pmix: Option<Pmix>,
-    /// The process that writes the files which tasks share, if that is to be on this node.
-    pub(super) writer: Option<Writer>,
-    /// Until when the writer on another node may attach.
-    pub(super) writer_until_ns: Option<u64>,
-    /// Why its files are not written, or not any more.
-    pub(super) output_failure: Option<String>,
-    /// What of its output is not in its files.
-    pub(super) lost: String,
-    pub(super) started: bool,
-    pub(super) killed: bool,
-    /// How many tasks' ends and outputs the front end has not been told completely.
-    pub(super) undelivered: usize,
+    pub(super) life: Life,
     /// What the next agent must know of what this one has stopped.
     pub(super) stopped: Vec<StoppedPart>,
-    usage: Usage,
-    cleared: Option<Usage>,
-    pub(super) forgotten: bool,
-    /// Shared memory that its processes used when they were ended, and since when it can be theirs.
-    shared: SharedFiles,
-    /// What looks for them, and what is to be done then.
-    look: Option<Look>,
-    /// Ends what is in its group, where that can't be done at once.
-    killer: Killer,
+    force: Force,
     /// A question to the service manager about processes that are to be adopted.
     pub(super) attaching: Option<Attaching>,
-    /// What is removed of it before its end is reported.
-    sweep: Option<Sweep>,
-    /// Where its temporary files are.
-    scratch: Option<PathBuf>,
-    /// Where the files of its PMIx server are, if that is no task's `TMPDIR`.
-    pmix_scratch: Option<PathBuf>,
-    /// The namespace of its IPC on this node, until it has ended.
-    pub(super) ipc: Option<OwnedFd>,
+    pub(super) traces: Traces,
     /// The size of the terminal of rank 0, if it is to have one.
     pub(super) terminal: Option<TerminalSize>,
-    /// What serves the tasks that its tasks have spawned.
-    pub(super) spawners: Vec<Spawner>,
-    /// When these are killed.
-    pub(super) spawners_until_ns: Option<u64>,
-    began: SystemTime,
+    pub(super) spawners: Spawners,
 }
 
 /// A task of a job on this node.
@@ -240,11 +208,11 @@ impl Job {
         let scratch = Self::make_scratch(&launch, context);
         let ipc = Self::make_ipc(&launch, context);
         let mut job = Self::with((launch, cgroup_path), scratch.as_deref(), ipc, context);
-        job.pmix_scratch = match scratch {
+        job.traces.pmix_scratch = match scratch {
             Some(_) => None,
             None => job.make_scratch_of_pmix(context),
         };
-        job.scratch = scratch;
+        job.traces.scratch = scratch;
         job
     }
 
@@ -260,48 +228,27 @@ impl Job {
         if let Err(refusal) = kept {
             program = Err(refusal);
         }
-        let mut cgroup = None;
-        if let Some(path) = &cgroup_path {
-            match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
-                Ok(group) => cgroup = Some(group),
-                Err(error) => program = Err(Refusal::new(format!("no cgroup: {}", chain(&error)))),
-            }
+        let (cgroup, missing) = JobGroup::of(cgroup_path);
+        if let Some(refusal) = missing {
+            program = Err(refusal);
         }
         let tasks: Vec<Task> = launch.share.tasks.iter().map(|task| Task::new(task.rank)).collect();
         Self {
-            undelivered: tasks.len(),
+            readers: Readers::of(tasks.len()),
             launch,
             cgroup,
-            cgroup_path,
             program,
             tasks,
-            front: None,
-            viewers: Vec::new(),
-            parked: VecDeque::new(),
+            output_files: OutputFiles::default(),
             pmi: None,
             pmix: None,
-            writer: None,
-            writer_until_ns: None,
-            output_failure: None,
-            lost: String::new(),
-            started: false,
-            killed: false,
+            life: Life::default(),
             stopped: Vec::new(),
-            usage: Usage::default(),
-            cleared: None,
-            forgotten: false,
-            shared: SharedFiles::new(),
-            look: None,
-            killer: Killer::default(),
+            force: Force::default(),
             attaching: None,
-            sweep: None,
-            scratch: None,
-            pmix_scratch: None,
-            ipc,
+            traces: Traces::new(ipc),
             terminal: None,
-            spawners: Vec::new(),
-            spawners_until_ns: None,
-            began: SystemTime::now(),
+            spawners: Spawners::default(),
         }
     }
 
@@ -313,15 +260,17 @@ impl Job {
         first: &Self,
         context: &mut Context,
     ) -> Self {
-        let mut step = Self::with((launch, cgroup_path), first.scratch.as_deref(), None, context);
+        let of_first = &first.traces;
+        let ipc = of_first.ipc.as_ref().and_then(|ipc| ipc.try_clone().ok());
+        let scratch = of_first.scratch.as_deref();
+        let mut step = Self::with((launch, cgroup_path), scratch, ipc, context);
         if let (Some(rank), Ok(program)) = (step.launch.beside, &mut step.program) {
             let of_job = (&first.launch, rank);
-            let places = [first.scratch.as_deref(), Some(&*context.launching.spool)];
+            let places = [scratch, Some(&*context.launching.spool)];
             program.environment = environment::of_beside(&step.launch, of_job, places);
         }
-        step.ipc = first.ipc.as_ref().and_then(|ipc| ipc.try_clone().ok());
-        step.pmix_scratch = step.make_scratch_of_pmix(context);
-        if let Some(group) = &first.cgroup {
+        step.traces.pmix_scratch = step.make_scratch_of_pmix(context);
+        if let Some(group) = first.cgroup.get() {
             limits::set_of_job(group, &first.launch);
         }
         step
@@ -367,7 +316,7 @@ impl Job {
         is_held: bool,
         room: Room,
     ) -> Result<Option<PathBuf>, Refusal> {
-        let Some(cgroup) = &self.cgroup else { return Ok(None) };
+        let Some(cgroup) = self.cgroup.get() else { return Ok(None) };
         let counts_already = self.launch.memory_per_task_bytes.is_some()
             || self.is_adopted()
             || (self.tasks.len() == 1 && cgroup.memory_peak().is_some());
@@ -399,27 +348,19 @@ impl Job {
     /// Whether a later launch of the job takes its place: the agent has taken note of its end, and all that is
     /// left of it is output that no front end will fetch.
     pub(super) const fn is_superseded_by(&self, number: u32) -> bool {
-        self.cleared.is_some() && self.forgotten && self.launch.number < number
+        self.life.is_cleared() && self.life.is_forgotten() && self.launch.number < number
     }
 
     /// Whether nothing of it needs to be kept.
     pub(super) fn is_over(&self) -> bool {
-        self.cleared.is_some() && self.forgotten && self.is_delivered() && self.spawners.is_empty()
-    }
-
-    pub(super) const fn is_cleared(&self) -> bool {
-        self.cleared.is_some()
-    }
-
-    /// Whether all of its output has been taken by the kernel, or there is no reader.
-    pub(super) fn is_delivered(&self) -> bool {
-        self.front.as_ref().is_none_or(|front| front.is_idle() && self.undelivered == 0)
+        let is_known = self.life.is_cleared() && self.life.is_forgotten();
+        is_known && self.readers.are_served() && self.spawners.is_empty()
     }
 
     pub(super) fn held(&self, context: &Context) -> HeldJob {
         let mut held = HeldJob {
             launch: self.launch.id(),
-            cgroup: self.cgroup_path.clone(),
+            cgroup: self.cgroup.path.clone(),
             control: self.launch.control,
             roots: Vec::new(),
             adopted: Vec::new(),
@@ -428,7 +369,7 @@ impl Job {
             vacate: self.launch.spec.vacate,
             has_image: self.has_image(context),
             serves: self.launch.serves,
-            cleared: self.cleared,
+            cleared: self.life.cleared(),
         };
         for task in &self.tasks {
             match &task.phase {
@@ -559,7 +500,7 @@ impl Job {
             status => status,
         };
         let group = task.group.as_ref();
-        if !self.killed
+        if !self.life.is_killed()
             && let Some(limit) = self.launch.memory_per_task_bytes
             && group.is_some_and(|group| group.oom_kills() > 0)
         {
@@ -573,8 +514,8 @@ impl Job {
                 _ => (TaskStatus::OutOfMemory, detail),
             };
         }
-        let failed = self.output_failure.clone().filter(|_| status != TaskStatus::Exited(0));
-        let mut detail = failed.unwrap_or_else(|| self.full_disk(index));
+        let failure = self.output_files.failure().filter(|_| status != TaskStatus::Exited(0));
+        let mut detail = failure.map_or_else(|| self.full_disk(index), str::to_owned);
         if detail.is_empty() && status != TaskStatus::Exited(0) {
             detail = self.lowered_limits();
         }
@@ -641,9 +582,9 @@ impl Job {
         }
         let Phase::Running(process) = &mut self.tasks[index].phase else { return };
         let Some(minder) = &mut process.minder else { return };
-        if self.launch.saves_image && (is_over || self.killed) {
+        if self.launch.saves_image && (is_over || self.life.is_killed()) {
             // It ends, and all that is left with it.
-        } else if is_over || (self.killed && !known_before) {
+        } else if is_over || (self.life.is_killed() && !known_before) {
             let task = &self.tasks[index];
             if let Phase::Running(process) = &task.phase {
                 task.kill_below(process, self.launch.credentials.uid);
@@ -669,7 +610,7 @@ impl Job {
         let task = &mut self.tasks[index];
         let Phase::Ending { detail, naps, .. } = &mut task.phase else { return };
         if let Some(group) = &task.group {
-            let of_job = self.cgroup.as_ref().filter(|_| is_only);
+            let of_job = self.cgroup.get().filter(|_| is_only);
             measure([Some(group), of_job], is_whole, &mut task.usage);
             limits::note_reached(group, &self.launch, detail);
         }
@@ -726,10 +667,7 @@ impl Job {
 
     /// Counts what a helper has used.
     pub(super) fn count_helper(&mut self, usage: &Usage) {
-        // What is whole of its tasks stays so, and its peak is not a task's.
-        let used = &mut self.usage;
-        used.user_us = used.user_us.saturating_add(usage.user_us);
-        used.system_us = used.system_us.saturating_add(usage.system_us);
+        self.life.add_helper(usage);
     }
 
     fn end_task(&mut self, index: usize, context: &mut Context) {
@@ -737,7 +675,7 @@ impl Job {
         let task = &mut self.tasks[index];
         let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
         let (status, detail) = (*status, cut(std::mem::take(detail), TASK_DETAIL_BYTES_MAX));
-        self.usage.add(&task.usage);
+        self.life.add(&task.usage);
         let usage = task.usage;
         task.phase = Phase::Ended { status, detail: detail.clone() };
         context.reports.push(FromKeeper::TaskEnded {
@@ -762,11 +700,11 @@ impl Job {
     /// When all tasks have ended, and all that they wrote is in their files. A part that is held
     /// ends only when it is killed, which is its release.
     pub(super) fn clear_if_ended(&mut self, context: &mut Context) {
-        let may_end = self.killed || self.launch.share.held.is_none();
+        let may_end = self.life.is_killed() || self.launch.share.held.is_none();
         if may_end
-            && self.cleared.is_none()
+            && !self.life.is_cleared()
             && self.tasks.iter().all(Task::has_ended)
-            && self.is_written()
+            && self.output_files.are_written()
             && self.end_pmix_server(context)
         {
             self.clear(context);
@@ -776,25 +714,23 @@ impl Job {
     /// All tasks have ended and nothing is left of them. Output that the front end has not read yet
     /// is still delivered, but what the job held is free for others.
     fn clear(&mut self, context: &mut Context) {
-        if let Some((read, written)) = self.cgroup.as_ref().and_then(Cgroup::io_bytes) {
-            // Also of tasks that have no such count of their own.
+        if let Some(counts) = self.cgroup.get().and_then(Cgroup::io_bytes) {
             let is_whole = !self.is_adopted();
-            let usage = &mut self.usage;
-            (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, is_whole);
+            self.life.count_io(counts, is_whole);
         }
         if !context.agent_connected
-            && let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove)
+            && let Some(Err(error)) = self.cgroup.get().map(Cgroup::remove)
         {
             warn!("{}", chain(&error));
         }
-        self.cgroup = None;
+        self.cgroup.close();
         self.note_silent_end(context);
         self.hurry_spawners();
         if self.launch.share.tasks.len() == self.launch.size as usize {
             // Other nodes would lack what was stored here, if the answer to a barrier was lost on its way to them.
             self.drop_pmi(context);
         }
-        context.launching.namespace_wanted |= self.ipc.take().is_some();
+        context.launching.namespace_wanted |= self.traces.drop_ipc();
         if self.launch.step == StepId::FIRST {
             context.mpi.names.forget(self.launch.job);
         }
@@ -806,8 +742,7 @@ impl Job {
 
     /// Nothing of it is left.
     fn report_cleared(&mut self, context: &mut Context) {
-        self.cleared = Some(self.usage);
-        let (launch, usage) = (self.launch.id(), self.usage);
+        let (launch, usage) = (self.launch.id(), self.life.clear());
         context.reports.push(FromKeeper::Cleared { launch, usage });
         context.touched.insert(launch.key());
     }

@@ -63,8 +63,8 @@ impl Lease {
         }
         let mut suspended = 0;
         // A further step is suspended with its job, where that has a group.
-        let is_within = |job: &&Job| job.launch.step != StepId::FIRST && job.cgroup.is_some();
-        for job in jobs.filter(|job| !job.is_cleared() && !is_within(job)) {
+        let is_within = |job: &&Job| job.launch.step != StepId::FIRST && job.cgroup.get().is_some();
+        for job in jobs.filter(|job| !job.life.is_cleared() && !is_within(job)) {
             job.suspend();
             suspended += 1;
         }
@@ -78,7 +78,7 @@ impl Lease {
 impl Job {
     /// Stops all that runs of it.
     fn suspend(&self) {
-        if let Some(group) = &self.cgroup {
+        if let Some(group) = self.cgroup.get() {
             if let Err(error) = group.request_freeze() {
                 warn!(code = %Code::ProcessStuck, "cannot suspend job {}: {}", self.launch.job, chain(&error));
             }

@@ -387,7 +387,7 @@ impl Job {
 
     /// The next part of what is to be sent of barriers.
     pub(super) fn next_exchange(&mut self) -> Option<Exchange> {
-        self.pmi.as_mut().filter(|_| !self.killed)?.server.next_part(self.launch.id())
+        self.pmi.as_mut().filter(|_| !self.life.is_killed())?.server.next_part(self.launch.id())
     }
 
     /// The controller may have missed what was sent of barriers.

@@ -117,7 +117,11 @@ fn space_of(launch: &Launch) -> Result<String, Refusal> {
 impl Job {
     /// Starts the PMIx server, if tasks are to find one.
     pub(super) fn start_pmix(&mut self, context: &mut Context) {
-        if self.started || self.killed || self.program.is_err() || !is_wanted(&self.launch) {
+        if self.life.has_started()
+            || self.life.is_killed()
+            || self.program.is_err()
+            || !is_wanted(&self.launch)
+        {
             return;
         }
         match self.spawn_pmix(context) {
@@ -156,7 +160,8 @@ impl Job {
     /// Its own group, beside that of its job. Without groups it has none, and only its limits as a
     /// process.
     fn make_group_of_pmix(&self, processors: &[u32], context: &Context) -> Option<(Cgroup, u64)> {
-        let root = context.launching.cgroup_root.as_ref().filter(|_| self.cgroup.is_some())?;
+        let root =
+            context.launching.cgroup_root.as_ref().filter(|_| self.cgroup.get().is_some())?;
         let name = layout::group_of_pmix(self.launch.id());
         let warn = |error: &dyn std::error::Error| {
             let job = self.key();
@@ -197,7 +202,7 @@ impl Job {
         context: &Context,
     ) -> Result<PmixOrder, Refusal> {
         let launch = &self.launch;
-        let directory = self.directory_of_pmix().ok_or_else(|| {
+        let directory = self.traces.directory_of_pmix().ok_or_else(|| {
             Refusal::new("the job has no directory for the files of a PMIx server".into())
         })?;
         let own = value_of(launch, "TUTTI_LIBPMIX").filter(|path| path.len() <= TEXT_BYTES_MAX);
@@ -268,7 +273,7 @@ impl Job {
             match heard {
                 Ok(heard) => {
                     self.on_heard(heard, context);
-                    if self.killed {
+                    if self.life.is_killed() {
                         // Whatever else it says: each order to kill has its cost.
                         return self.drop_pmix_link(context);
                     }
@@ -308,7 +313,7 @@ impl Job {
                 self.send_failed(failed, context);
                 self.enter_hub(context);
                 let Some(pmix) = &mut self.pmix else { return };
-                if std::mem::take(&mut pmix.is_awaited) && !self.killed {
+                if std::mem::take(&mut pmix.is_awaited) && !self.life.is_killed() {
                     self.start(context);
                 }
             }
@@ -387,10 +392,12 @@ impl Job {
         let is_awaited = std::mem::take(&mut pmix.is_awaited);
         pmix.helper.kill();
         let reason = Code::OpenMpi.mark(reason);
-        if self.started {
+        if self.life.has_started() {
             let lives =
                 |task: &Task| !task.has_ended() && !matches!(task.phase, Phase::Ending { .. });
-            if let Some(index) = self.tasks.iter().position(lives).filter(|_| !self.killed) {
+            if let Some(index) =
+                self.tasks.iter().position(lives).filter(|_| !self.life.is_killed())
+            {
                 self.abort(Abort { index, code: 1, message: reason }, context);
             }
             return;
@@ -434,7 +441,7 @@ impl Job {
         self.count_helper(usage);
         // What it has said last may be a better reason.
         self.hear_pmix(usize::MAX, context);
-        let has_failed = self.program.is_err() || self.killed;
+        let has_failed = self.program.is_err() || self.life.is_killed();
         if !has_failed && !self.tasks.iter().all(Task::has_ended) {
             self.fail_pmix(&reason, context);
         }

@@ -243,7 +243,7 @@ impl Job {
     /// What the end of a task means that its saver has told.
     pub(super) fn judge_saver(&mut self, told: i32, context: &Context) -> (TaskStatus, String) {
         // Files of shared memory are found again by the processes that have them.
-        self.keep_shared();
+        self.traces.keep_shared();
         match told {
             NOT_RESTORED => (TaskStatus::NotRestored, why(&self.kept(context))),
             _ => (TaskStatus::Saved, String::new()),
@@ -258,14 +258,14 @@ impl Job {
         (status, detail): (TaskStatus, String),
     ) -> (TaskStatus, String) {
         let restores = self.launch.saves_image && self.launch.resumes > 0;
-        if !restores || had_root || self.killed {
+        if !restores || had_root || self.life.is_killed() {
             return (status, detail);
         }
         let why = match detail.is_empty() {
             true => "the process that restores it ended and gave no reason".into(),
             false => detail,
         };
-        self.keep_shared();
+        self.traces.keep_shared();
         (TaskStatus::NotRestored, why)
     }
 

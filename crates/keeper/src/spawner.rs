@@ -32,7 +32,7 @@ use tutti_wire::pmix::Refused;
 use tutti_wire::spawn::{SpawnAnswer, SpawnOrder, Spawned};
 
 /// How long spawners have for the output of a job that was killed.
-pub(super) const LAST_OUTPUT_NS: u64 = 5_000_000_000;
+const LAST_OUTPUT_NS: u64 = 5_000_000_000;
 
 /// A spawner.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Spawner {
 
 impl Spawner {
     /// What another program must know to go on with it.
-    pub(super) fn hand_over(&self) -> HandedSpawner {
+    fn hand_over(&self) -> HandedSpawner {
         HandedSpawner {
             helper: self.helper.hand_over(),
             number: self.number,
@@ -66,7 +66,7 @@ impl Spawner {
     ///
     /// # Errors
     /// If a descriptor of it was not left.
-    pub(super) fn take_over(
+    fn take_over(
         handed: HandedSpawner,
         job: StepKey,
         context: &mut Context,
@@ -76,6 +76,70 @@ impl Spawner {
         let kind = Kind::Spawner(number);
         let helper = Helper::take_over(helper, (kind, job), context, inherited)?;
         Ok(Self { helper, number, task: task as usize, is_answered, asked, child })
+    }
+}
+
+/// What serves the tasks that the tasks of a job have spawned.
+#[derive(Default)]
+pub(super) struct Spawners {
+    all: Vec<Spawner>,
+    /// When they are killed.
+    until_ns: Option<u64>,
+}
+
+impl Spawners {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn next_number(&self) -> u32 {
+        self.all.iter().map(|it| it.number + 1).max().unwrap_or(0)
+    }
+
+    /// The job was killed, and nothing is left of its tasks: they have some time to end.
+    pub(super) fn hurry(&mut self) {
+        self.until_ns = Some(monotonic_ns() + LAST_OUTPUT_NS);
+    }
+
+    /// When they are killed, if they are to be.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.until_ns.filter(|_| !self.all.is_empty())
+    }
+
+    /// Kills those that do not end.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        if self.due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.until_ns = None;
+            self.all.iter().for_each(|spawner| spawner.helper.kill());
+        }
+    }
+
+    /// Nothing is to be known of the job any more.
+    pub(super) fn drop_all(&mut self, context: &mut Context) {
+        for mut spawner in self.all.drain(..) {
+            spawner.helper.drop_link(context);
+            spawner.helper.kill();
+        }
+    }
+
+    /// What another program must know to go on with them.
+    pub(super) fn hand_over(&self) -> Vec<HandedSpawner> {
+        self.all.iter().map(Spawner::hand_over).collect()
+    }
+
+    /// Goes on with those of another program.
+    ///
+    /// # Errors
+    /// If a descriptor of them was not left.
+    pub(super) fn take_over(
+        handed: Vec<HandedSpawner>,
+        job: StepKey,
+        context: &mut Context,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let take = |spawner| Spawner::take_over(spawner, job, context, inherited);
+        let all = handed.into_iter().map(take).collect::<io::Result<_>>()?;
+        Ok(Self { all, until_ns: None })
     }
 }
 
@@ -94,7 +158,7 @@ impl Job {
             None => self.start_spawner((task, asked), what, context).map_err(|it| it.detail),
         };
         match made {
-            Ok(spawner) => self.spawners.push(spawner),
+            Ok(spawner) => self.spawners.all.push(spawner),
             Err(reason) => self.refuse_spawn((task, asked), &reason, context),
         }
     }
@@ -117,10 +181,10 @@ impl Job {
     }
 
     fn objection_to_spawn(&self) -> Option<String> {
-        if self.killed {
+        if self.life.is_killed() {
             return Some("the job is ending".into());
         }
-        (self.spawners.len() >= SPAWNS_PER_STEP_MAX)
+        (self.spawners.all.len() >= SPAWNS_PER_STEP_MAX)
             .then(|| format!("at most {SPAWNS_PER_STEP_MAX} spawns of a step run at a time"))
     }
 
@@ -132,7 +196,7 @@ impl Job {
     ) -> Result<Spawner, Refusal> {
         let identity = self.user_of_helper(context)?;
         let order = self.spawn_order(spawned, environment, identity);
-        let number = self.spawners.iter().map(|it| it.number + 1).max().unwrap_or(0);
+        let number = self.spawners.next_number();
         let streams = self.streams_of_spawner(task)?;
         let directory = context.launching.directory.as_os_str().as_bytes();
         let directory = [b"TUTTI_DIR=", directory].concat();
@@ -221,7 +285,7 @@ impl Job {
 
     /// A spawner has said what became of its order.
     pub(super) fn on_spawner(&mut self, number: u32, context: &mut Context) {
-        let found = self.spawners.iter_mut().find(|spawner| spawner.number == number);
+        let found = self.spawners.all.iter_mut().find(|spawner| spawner.number == number);
         let Some(spawner) = found else { return };
         spawner.helper.settle(context);
         let Some(link) = spawner.helper.link() else { return };
@@ -257,12 +321,14 @@ impl Job {
         (end, usage): (End, &Usage),
         context: &mut Context,
     ) {
-        let Some(at) = self.spawners.iter().position(|spawner| spawner.helper.is_its(pid)) else {
+        let spawners = &self.spawners.all;
+        let Some(at) = spawners.iter().position(|spawner| spawner.helper.is_its(pid)) else {
             return;
         };
         // Its answer may have come just before.
-        self.on_spawner(self.spawners[at].number, context);
-        let mut spawner = self.spawners.remove(at);
+        let number = spawners[at].number;
+        self.on_spawner(number, context);
+        let mut spawner = self.spawners.all.remove(at);
         spawner.helper.drop_link(context);
         let reason = spawner.helper.end(end);
         self.count_helper(usage);
@@ -281,34 +347,13 @@ impl Job {
 
     /// Whether what a task has spawned may still write to where it writes.
     pub(super) fn has_spawner(&self, task: usize) -> bool {
-        self.spawners.iter().any(|spawner| spawner.task == task)
+        self.spawners.all.iter().any(|spawner| spawner.task == task)
     }
 
     /// Nothing is left of the job's tasks. If they were killed, so is what they have spawned.
     pub(super) fn hurry_spawners(&mut self) {
-        if self.killed && !self.spawners.is_empty() {
-            self.spawners_until_ns = Some(monotonic_ns() + LAST_OUTPUT_NS);
-        }
-    }
-
-    /// When the spawners are killed, if they are to be.
-    pub(super) fn spawners_due_ns(&self) -> Option<u64> {
-        self.spawners_until_ns.filter(|_| !self.spawners.is_empty())
-    }
-
-    /// Kills spawners that do not end.
-    pub(super) fn look_at_spawners(&mut self, now_ns: u64) {
-        if self.spawners_due_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            self.spawners_until_ns = None;
-            self.spawners.iter().for_each(|spawner| spawner.helper.kill());
-        }
-    }
-
-    /// Nothing is to be known of the job any more.
-    pub(super) fn drop_spawners(&mut self, context: &mut Context) {
-        for mut spawner in self.spawners.drain(..) {
-            spawner.helper.drop_link(context);
-            spawner.helper.kill();
+        if self.life.is_killed() && !self.spawners.is_empty() {
+            self.spawners.hurry();
         }
     }
 }

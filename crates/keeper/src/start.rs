@@ -72,15 +72,15 @@ struct Ready {
 impl Job {
     /// Starts all tasks, once; those that can't be started end at once with the reason.
     pub(super) fn start(&mut self, context: &mut Context) {
-        if !self.started && self.awaits_pmix() {
+        if !self.life.has_started() && self.awaits_pmix() {
             return;
         }
-        if std::mem::replace(&mut self.started, true) {
+        if !self.life.start() {
             return;
         }
         self.clear_if_empty(context);
         let is_first = self.launch.step == StepId::FIRST && !self.tasks.is_empty();
-        if let Some(group) = self.cgroup.as_ref().filter(|_| is_first) {
+        if let Some(group) = self.cgroup.get().filter(|_| is_first) {
             // Where it can't be made, no group of a task can be, which is told then.
             let _ = group.create_child(FIRST_STEP);
         }
@@ -94,9 +94,9 @@ impl Job {
         // Without limits or processors of its own, a task's group has no companion but the job's
         // and one that counts its memory.
         let own_processors =
-            self.cgroup.as_ref().is_some_and(|group| have_own_processors(&self.launch, group));
+            self.cgroup.get().is_some_and(|group| have_own_processors(&self.launch, group));
         let is_alike = !is_limited(&self.launch) && !own_processors;
-        let of_all = self.cgroup.as_ref().filter(|_| is_alike).map(companions_of);
+        let of_all = self.cgroup.get().filter(|_| is_alike).map(companions_of);
         for index in 0..self.tasks.len() {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
@@ -196,7 +196,7 @@ impl Job {
             cgroup: group.map(Cgroup::fd),
             companions: &task.companions,
             limits_memory: self.launch.memory_per_task_bytes.is_some(),
-            ipc: self.ipc.as_ref().map(OwnedFd::as_fd),
+            ipc: self.traces.ipc(),
             processors: (!task.processors.is_empty()).then_some(&task.processors),
             held_by_group: self.launch.share.is_bound,
             stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),

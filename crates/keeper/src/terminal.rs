@@ -95,7 +95,7 @@ impl Job {
     pub(super) fn note_terminal(&mut self, terminal: Option<TerminalSize>) {
         match terminal {
             Some(size) if self.terminal.is_some() => self.resize(size),
-            Some(_) if !self.started => self.terminal = terminal,
+            Some(_) if !self.life.has_started() => self.terminal = terminal,
             Some(_) | None => {}
         }
     }

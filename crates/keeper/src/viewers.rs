@@ -103,7 +103,7 @@ fn bare_end_of(task: &Task) -> ToFrontEnd {
 impl Job {
     /// How many of its viewers are connections of that user.
     pub(super) fn viewers_of(&self, uid: u32) -> usize {
-        self.viewers.iter().filter(|viewer| viewer.uid == uid).count()
+        self.readers.viewers.iter().filter(|viewer| viewer.uid == uid).count()
     }
 
     /// Why there can't be another viewer, if so.
@@ -111,7 +111,7 @@ impl Job {
         if !matches!(self.launch.spec.stdio, Stdio::FrontEnd { .. }) {
             return Some("the job writes its output to files; `tutti logs -f` prints them");
         }
-        (self.viewers.len() >= VIEWERS_MAX)
+        (self.readers.viewers.len() >= VIEWERS_MAX)
             .then_some("too many viewers are attached to the job; end one of them with Ctrl-\\")
     }
 
@@ -127,12 +127,20 @@ impl Job {
         for task in self.tasks.iter().filter(|task| task.delivered) {
             outlet.send(&bare_end_of(task));
         }
-        if self.undelivered == 0 {
+        if self.readers.have_all() {
             outlet.send(&ToFrontEnd::Finished);
         }
         context.watches.rename(token, Watch::Viewer(self.key(), number));
         let interest = Interest::READ;
-        self.viewers.push(Viewer { number, uid, link, token, outlet, interest, skipped: 0 });
+        self.readers.viewers.push(Viewer {
+            number,
+            uid,
+            link,
+            token,
+            outlet,
+            interest,
+            skipped: 0,
+        });
         self.want_pipes_back();
         context.touched.insert(self.key());
         self.take_viewer_input(number, context);
@@ -140,7 +148,7 @@ impl Job {
 
     /// What the front end reads itself is to come from us again, so that viewers see it.
     fn want_pipes_back(&mut self) {
-        let Some(front) = &mut self.front else { return };
+        let Some(front) = &mut self.readers.front else { return };
         for task in &mut self.tasks {
             let rank = task.rank;
             for stream in [Stream::Output, Stream::Error] {
@@ -155,7 +163,7 @@ impl Job {
 
     /// A stream of a task has ended, and all that came from it was shown.
     pub(super) fn show_end_of_stream(&mut self, rank: Rank, stream: Stream) {
-        for viewer in &mut self.viewers {
+        for viewer in &mut self.readers.viewers {
             if viewer.outlet.unsent() <= UNSENT_BYTES_HIGH {
                 viewer.show_skipped();
                 viewer.outlet.end_of_stream(rank, stream);
@@ -165,17 +173,19 @@ impl Job {
 
     /// A task has ended, and all that it wrote was shown.
     pub(super) fn show_end(&mut self, index: usize, context: &mut Context) {
-        if !self.viewers.is_empty() {
+        if !self.readers.viewers.is_empty() {
             let end = bare_end_of(&self.tasks[index]);
-            let is_last = self.undelivered == 0;
-            show_end(&mut self.viewers, &end, is_last, &mut context.watches);
+            let is_last = self.readers.have_all();
+            show_end(&mut self.readers.viewers, &end, is_last, &mut context.watches);
         }
     }
 
     /// Something happened on the connection of a viewer.
     pub(super) fn on_viewer(&mut self, number: u64, event: Event, context: &mut Context) {
         context.touched.insert(self.key());
-        let Some(viewer) = self.viewers.iter_mut().find(|it| it.number == number) else { return };
+        let Some(viewer) = self.readers.viewers.iter_mut().find(|it| it.number == number) else {
+            return;
+        };
         if event.read {
             let received = viewer.link.receive();
             self.take_viewer_input(number, context);
@@ -188,7 +198,7 @@ impl Job {
     /// Passes on the input that a viewer has sent, unless a task is too far behind.
     fn take_viewer_input(&mut self, number: u64, context: &mut Context) {
         while !self.is_input_blocked()
-            && let Some(viewer) = self.viewers.iter_mut().find(|it| it.number == number)
+            && let Some(viewer) = self.readers.viewers.iter_mut().find(|it| it.number == number)
         {
             match viewer.link.next() {
                 // The end of a viewer's input is not that of the tasks.
@@ -203,22 +213,22 @@ impl Job {
     }
 
     fn drop_viewer(&mut self, number: u64, context: &mut Context) {
-        if let Some(at) = self.viewers.iter().position(|it| it.number == number) {
-            let viewer = self.viewers.remove(at);
+        if let Some(at) = self.readers.viewers.iter().position(|it| it.number == number) {
+            let viewer = self.readers.viewers.remove(at);
             context.watches.remove(&viewer.link, viewer.token);
         }
     }
 
     /// Once a round: writes what waits for viewers.
     pub(super) fn settle_viewers(&mut self, context: &mut Context) {
-        if self.viewers.is_empty() {
+        if self.readers.viewers.is_empty() {
             return;
         }
-        let numbers: Vec<u64> = self.viewers.iter().map(|it| it.number).collect();
+        let numbers: Vec<u64> = self.readers.viewers.iter().map(|it| it.number).collect();
         numbers.iter().for_each(|number| self.take_viewer_input(*number, context));
         let read = !self.is_input_blocked();
         let mut gone = Vec::new();
-        for viewer in &mut self.viewers {
+        for viewer in &mut self.readers.viewers {
             if viewer.outlet.flush(viewer.link.stream()).is_err() {
                 gone.push(viewer.number);
                 continue;
@@ -235,7 +245,7 @@ impl Job {
     /// The job is over: its viewers have got what they took by now.
     pub(super) fn drop_viewers(&mut self, context: &mut Context) {
         self.settle_viewers(context);
-        while let Some(viewer) = self.viewers.pop() {
+        while let Some(viewer) = self.readers.viewers.pop() {
             context.watches.remove(&viewer.link, viewer.token);
         }
     }

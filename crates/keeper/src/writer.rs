@@ -76,6 +76,83 @@ impl Writer {
     }
 }
 
+/// The files that tasks share, of which a writer on this node or on another writes all.
+#[derive(Default)]
+pub(super) struct OutputFiles {
+    /// The process that writes them, if that is to be on this node.
+    writer: Option<Writer>,
+    /// Until when the writer on another node may attach.
+    until_ns: Option<u64>,
+    /// Why they are not written, or not any more.
+    failure: Option<String>,
+    /// What of the job's output is not in them.
+    lost: String,
+}
+
+impl OutputFiles {
+    /// Those of a job that another program has had: its writer, and until when one may attach.
+    pub(super) fn of_before(
+        (writer, until_ns): (Option<Writer>, Option<u64>),
+        failure: Option<String>,
+        lost: String,
+    ) -> Self {
+        Self { writer, until_ns, failure, lost }
+    }
+
+    pub(super) const fn writer(&self) -> Option<&Writer> {
+        self.writer.as_ref()
+    }
+
+    /// Until when the writer on another node may attach.
+    pub(super) const fn until_ns(&self) -> Option<u64> {
+        self.until_ns
+    }
+
+    /// From now on a writer on another node has time until then to attach.
+    pub(super) const fn await_writer(&mut self, until_ns: u64) {
+        self.until_ns = Some(until_ns);
+    }
+
+    /// Why they are not written, or not any more.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// What of the job's output is not in them.
+    pub(super) fn lost(&self) -> &str {
+        &self.lost
+    }
+
+    /// Whether all that the job's tasks have written is in them, as far as it will ever be.
+    pub(super) fn are_written(&self) -> bool {
+        self.writer.as_ref().is_none_or(|writer| !writer.helper.is_there())
+    }
+
+    /// The writer has written something.
+    pub(super) const fn note_progress(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.has_written = true;
+        }
+    }
+
+    /// When the writer counts as stuck, if it may.
+    pub(super) fn stuck_at_ns(&self) -> Option<u64> {
+        self.writer.as_ref().filter(|writer| writer.helper.is_there())?.stuck_at_ns
+    }
+
+    /// The job was killed: the writer has some time for each next piece. Whether that is new.
+    fn hurry(&mut self) -> bool {
+        match &mut self.writer {
+            Some(writer) if writer.helper.is_there() && writer.stuck_at_ns.is_none() => {
+                writer.stuck_at_ns = Some(monotonic_ns() + STUCK_NS);
+                writer.has_written = false;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Job {
     /// Starts the writer, if this node has one. Tasks begin when it attaches.
     pub(super) fn start_writer(&mut self, context: &mut Context) {
@@ -84,7 +161,7 @@ impl Job {
             return;
         }
         match self.spawn_writer(written, None, context) {
-            Ok(writer) => self.writer = Some(writer),
+            Ok(writer) => self.output_files.writer = Some(writer),
             Err(refusal) => self.fail_output(refusal.detail, context),
         }
     }
@@ -143,7 +220,7 @@ impl Job {
 
     /// The writer has said something before it attached, or takes more.
     pub(super) fn on_writer(&mut self, context: &mut Context) {
-        let Some(Writer { helper, .. }) = &mut self.writer else { return };
+        let Some(Writer { helper, .. }) = &mut self.output_files.writer else { return };
         helper.settle(context);
         let Some(link) = helper.link() else { return };
         let received = link.receive();
@@ -166,17 +243,17 @@ impl Job {
     /// Those that run find their output closed.
     pub(super) fn fail_output(&mut self, reason: String, context: &mut Context) {
         let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
-        if let Some(writer) = &mut self.writer {
+        if let Some(writer) = &mut self.output_files.writer {
             writer.helper.drop_link(context);
         }
-        if self.output_failure.is_none() {
-            if self.started {
+        if self.output_files.failure.is_none() {
+            if self.life.has_started() {
                 self.lose_output(reason.clone(), context);
             }
-            self.output_failure = Some(reason.clone());
+            self.output_files.failure = Some(reason.clone());
         }
         self.close_output(context);
-        if !std::mem::replace(&mut self.started, true) {
+        if self.life.start() {
             for index in 0..self.tasks.len() {
                 if matches!(self.tasks[index].phase, Phase::Waiting) {
                     self.refuse(index, Refusal::new(reason.clone()), context);
@@ -189,26 +266,23 @@ impl Job {
     /// Some output is not in the files.
     pub(super) fn lose_output(&mut self, what: String, context: &mut Context) {
         let what = cut(what, TASK_DETAIL_BYTES_MAX);
-        if self.lost.is_empty() {
-            self.lost.clone_from(&what);
+        let lost = &mut self.output_files.lost;
+        if lost.is_empty() {
+            lost.clone_from(&what);
             let launch = self.launch.id();
             context.reports.push(FromKeeper::OutputLost { launch, what });
         }
     }
 
-    /// Whether all that the job's tasks have written is in its files, as far as it will ever be.
-    pub(super) fn is_written(&self) -> bool {
-        self.writer.as_ref().is_none_or(|writer| !writer.helper.is_there())
-    }
-
     /// The process of the writer was reaped.
     pub(super) fn on_writer_reaped(&mut self, pid: i32, end: End, context: &mut Context) {
-        let Some(writer) = self.writer.as_mut().filter(|writer| writer.helper.is_its(pid)) else {
+        let writer = self.output_files.writer.as_mut().filter(|writer| writer.helper.is_its(pid));
+        let Some(writer) = writer else {
             // It was that of an earlier launch.
             return;
         };
         let is_killed = matches!(end, End::Signaled(_)) && !writer.gives_up;
-        let early = self.undelivered > 0;
+        let early = !self.readers.have_all();
         let reason = writer.helper.end(end);
         let failure = (end != End::Exited(0)).then_some(reason);
         let failure = failure.or_else(|| {
@@ -237,50 +311,33 @@ impl Job {
         }
         let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
         if let Ok(writer) = self.spawn_writer(written, Some(reason), context) {
-            self.writer = Some(writer);
+            self.output_files.writer = Some(writer);
         }
     }
 
     /// The job was killed: what its tasks have written is still written, unless that takes too
     /// long.
     pub(super) fn hurry_writer(&mut self) {
-        if let Some(writer) = &mut self.writer
-            && writer.helper.is_there()
-            && writer.stuck_at_ns.is_none()
-        {
-            writer.stuck_at_ns = Some(monotonic_ns() + STUCK_NS);
-            writer.has_written = false;
+        if self.output_files.hurry() {
             self.tell_writer_of_kill();
         }
     }
 
     fn tell_writer_of_kill(&mut self) {
-        if self.writer.as_ref().is_some_and(|writer| writer.stuck_at_ns.is_some())
-            && let Some(front) = &mut self.front
+        if self.output_files.writer().is_some_and(|writer| writer.stuck_at_ns.is_some())
+            && let Some(front) = &mut self.readers.front
         {
             front.outlet.send(&ToFrontEnd::Killed);
         }
     }
 
-    /// The writer has written something.
-    pub(super) const fn note_progress(&mut self) {
-        if let Some(writer) = &mut self.writer {
-            writer.has_written = true;
-        }
-    }
-
-    /// When the writer counts as stuck, if it may.
-    pub(super) fn writer_due_ns(&self) -> Option<u64> {
-        self.writer.as_ref().filter(|writer| writer.helper.is_there())?.stuck_at_ns
-    }
-
     /// A writer that writes nothing any more is ended, and not waited for: its file system may hold
     /// it.
     pub(super) fn look_at_writer(&mut self, now_ns: u64, context: &mut Context) {
-        if self.writer_due_ns().is_none_or(|at_ns| at_ns > now_ns) {
+        if self.output_files.stuck_at_ns().is_none_or(|at_ns| at_ns > now_ns) {
             return;
         }
-        let Some(writer) = &mut self.writer else { return };
+        let Some(writer) = &mut self.output_files.writer else { return };
         if std::mem::take(&mut writer.has_written) {
             writer.stuck_at_ns = Some(now_ns + STUCK_NS);
             return;

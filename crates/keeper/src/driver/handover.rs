@@ -158,7 +158,7 @@ impl Keeper {
     fn check_for_upgrade(&self, protocol: u16) -> anyhow::Result<()> {
         anyhow::ensure!(self.end.stop_at_ns.is_none(), "the instance is ending");
         if protocol != PROTOCOL_VERSION {
-            let attached = self.jobs.values().filter(|job| job.front.is_some());
+            let attached = self.jobs.values().filter(|job| job.readers.front.is_some());
             let attached: Vec<String> = attached.map(|job| job.launch.job.to_string()).collect();
             anyhow::ensure!(
                 attached.is_empty(),
@@ -210,7 +210,7 @@ impl Keeper {
             context.note_exchange(job.key());
             jobs.insert(job.key(), job);
         }
-        let in_use: Vec<&Path> = jobs.values().flat_map(Job::scratches).collect();
+        let in_use: Vec<&Path> = jobs.values().flat_map(|job| job.traces.directories()).collect();
         context.launching.scratches.take_over(handed.spares, &in_use);
         let mut keeper = Self::over(options, listener, context)?;
         keeper.incarnation = handed.incarnation;

@@ -55,8 +55,17 @@ pub(crate) enum Order {
     Signal(Vec<Rank>, u8),
 }
 
+/// How a job is ended by force.
+#[derive(Default)]
+pub(super) struct Force {
+    /// What looks for shared memory of its processes, and what is to be done then.
+    look: Option<Look>,
+    /// Ends what is in its group, where that can't be done at once.
+    killer: Killer,
+}
+
 /// A look that is under way.
-pub(super) struct Look {
+struct Look {
     found: Receiver<SharedFiles>,
     until_ns: u64,
     naps: u32,
@@ -192,12 +201,12 @@ fn warn_of_group(path: &Path, error: &tutti_linux::Error) {
 impl Job {
     /// Ends every process; tasks that haven't started never will.
     pub(crate) fn kill(&mut self, context: &mut Context) {
-        if let Some(usage) = self.cleared {
+        if let Some(usage) = self.life.cleared() {
             // The agent asks again only if it has missed the report.
             context.reports.push(FromKeeper::Cleared { launch: self.launch.id(), usage });
             return;
         }
-        self.killed = true;
+        self.life.kill();
         self.hurry_writer();
         self.after_a_look(Order::Kill, context);
     }
@@ -205,11 +214,11 @@ impl Job {
     /// Carries an order out that may end processes, when it was seen what they have mapped.
     pub(super) fn after_a_look(&mut self, order: Order, context: &mut Context) {
         let is_kill = matches!(order, Order::Kill);
-        if self.look.is_none() {
-            self.look = self.begin_look();
+        if self.force.look.is_none() {
+            self.force.look = self.begin_look();
         }
-        let group = self.cgroup.as_ref().filter(|_| is_kill);
-        match &mut self.look {
+        let group = self.cgroup.get().filter(|_| is_kill);
+        match &mut self.force.look {
             Some(look) if look.orders.len() < ORDERS_MAX => {
                 look.orders.push(order);
                 // Nothing is made, and no processor used, while it is looked at.
@@ -226,7 +235,7 @@ impl Job {
 
     /// Carries an order out behind those that wait already.
     pub(super) fn in_turn(&mut self, order: Order, context: &mut Context) {
-        match &self.look {
+        match &self.force.look {
             Some(_) => self.after_a_look(order, context),
             None => self.carry_out_order(order, context),
         }
@@ -245,7 +254,7 @@ impl Job {
         });
         let running: Vec<i32> = running.collect();
         let is_adopted = self.tasks.iter().any(|task| matches!(task.phase, Phase::Adopted(_)));
-        let places = match &self.cgroup {
+        let places = match self.cgroup.get() {
             Some(group) if is_adopted || !running.is_empty() => {
                 Places::Group(group.path().to_owned())
             }
@@ -263,7 +272,7 @@ impl Job {
     /// The time has come to see how far a look is.
     pub(super) fn watch_look(&mut self, context: &mut Context) {
         let key = self.key();
-        let Some(look) = &mut self.look else { return };
+        let Some(look) = &mut self.force.look else { return };
         let now_ns = clock::monotonic_ns();
         let files = match look.found.try_recv() {
             Err(TryRecvError::Empty) if now_ns < look.until_ns => {
@@ -274,13 +283,13 @@ impl Job {
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => SharedFiles::new(),
             Ok(files) => files,
         };
-        self.shared.extend(files);
+        self.traces.note_shared(files);
         self.end_look(context);
     }
 
     /// Waits no more for a look, if there is one.
     pub(crate) fn end_look(&mut self, context: &mut Context) {
-        let Some(look) = self.look.take() else { return };
+        let Some(look) = self.force.look.take() else { return };
         for order in look.orders {
             self.carry_out_order(order, context);
         }
@@ -295,8 +304,8 @@ impl Job {
 
     fn kill_now(&mut self, context: &mut Context) {
         let user = self.launch.credentials.uid;
-        if let Some(group) = &self.cgroup {
-            self.killer.kill_group(user, group);
+        if let Some(group) = self.cgroup.get() {
+            self.force.killer.kill_group(user, group);
         }
         let hangs_ns = clock::monotonic_ns() + HANGS_AFTER_NS;
         for index in 0..self.tasks.len() {
@@ -317,13 +326,13 @@ impl Job {
                 Phase::Running(process) => {
                     let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
                 }
-                Phase::Adopted(adopted) if self.cgroup.is_none() => {
+                Phase::Adopted(adopted) if self.cgroup.get().is_none() => {
                     task.killer.kill(user, adopted.trees());
                 }
                 _ => {}
             }
         }
-        if self.launch.share.held.is_some() && self.sweep.is_none() {
+        if self.launch.share.held.is_some() && !self.traces.are_swept() {
             // No task that ends from now on may be left to say so.
             self.clear_if_ended(context);
         }
@@ -339,18 +348,18 @@ impl Job {
 
     /// What a program before this one had begun by threads is begun again: those ended with it.
     pub(crate) fn begin_again(&mut self, context: &mut Context) {
-        if self.cleared.is_some() {
+        if self.life.is_cleared() {
             return;
         }
-        let may_end = self.killed || self.launch.share.held.is_none();
+        let may_end = self.life.is_killed() || self.launch.share.held.is_none();
         if may_end && self.tasks.iter().all(Task::has_ended) && !self.tasks.is_empty() {
             return self.clear(context);
         }
-        if self.killed {
+        if self.life.is_killed() {
             return self.kill(context);
         }
         let waits = self.tasks.iter().position(|task| matches!(task.phase, Phase::Waiting));
-        if let Some(index) = waits.filter(|_| self.started && self.is_adopted()) {
+        if let Some(index) = waits.filter(|_| self.life.has_started() && self.is_adopted()) {
             // The service manager was being asked for its processes.
             return self.adopt(index, context);
         }

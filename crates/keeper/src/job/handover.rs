@@ -1,17 +1,21 @@
 //! A job with its tasks, as it goes from one program to the next.
 
+use super::force::Force;
+use super::group::JobGroup;
+use super::life::Life;
+use super::sweep::Traces;
 use super::{Job, Killer, Minder, Phase, Process, Task};
 use crate::adopt::Adopted;
 use crate::context::{Context, chain};
-use crate::front::Front;
+use crate::front::{Front, Readers};
 use crate::pmi::PmiJob;
 use crate::pmix::Pmix;
 use crate::program::{Program, Refusal};
-use crate::spawner::{LAST_OUTPUT_NS, Spawner};
+use crate::spawner::Spawners;
 use crate::stdio::{InPipe, OutPipe};
 use crate::terminal::Terminal;
 use crate::watch::Watch;
-use crate::writer::Writer;
+use crate::writer::{OutputFiles, Writer};
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -24,7 +28,6 @@ use tutti_linux::inherited::Inherited;
 use tutti_node::layout;
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
-use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{StepId, StepKey};
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::{
@@ -35,35 +38,36 @@ impl Job {
     /// What another program must know to go on with it.
     pub(crate) fn hand_over(&self) -> HandedJob {
         let path = |path: &PathBuf| ByteBuf::from(path.as_os_str().as_bytes());
-        let since_1970 = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 =
+            self.traces.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         HandedJob {
             launch: self.launch.clone(),
-            cgroup_path: self.cgroup_path.clone(),
-            has_group: self.cgroup.is_some(),
+            cgroup_path: self.cgroup.path.clone(),
+            has_group: self.cgroup.get().is_some(),
             program: hand_over_program(&self.program),
             tasks: self.tasks.iter().map(Task::hand_over).collect(),
-            front: self.front.as_ref().map(Front::hand_over),
-            parked: self.parked.iter().map(|&(index, stream)| (number(index), stream)).collect(),
+            front: self.readers.front.as_ref().map(Front::hand_over),
+            parked: self.readers.parked().map(|(index, it)| (number(index), it)).collect(),
             pmi: self.pmi.as_ref().map(PmiJob::hand_over),
-            writer: self.writer.as_ref().map(Writer::hand_over),
-            writer_until_ns: self.writer_until_ns,
-            output_failure: self.output_failure.clone(),
-            lost: self.lost.clone(),
-            started: self.started,
-            killed: self.killed,
-            undelivered: number(self.undelivered),
+            writer: self.output_files.writer().map(Writer::hand_over),
+            writer_until_ns: self.output_files.until_ns(),
+            output_failure: self.output_files.failure().map(str::to_owned),
+            lost: self.output_files.lost().to_owned(),
+            started: self.life.started,
+            killed: self.life.killed,
+            undelivered: number(self.readers.undelivered()),
             stopped: self.stopped.clone(),
-            usage: self.usage,
-            cleared: self.cleared,
-            forgotten: self.forgotten,
-            shared: self.shared.iter().map(path).collect(),
-            scratch: self.scratch.as_ref().map(path),
-            ipc: self.ipc.as_ref().map(AsRawFd::as_raw_fd),
+            usage: self.life.usage,
+            cleared: self.life.cleared,
+            forgotten: self.life.forgotten,
+            shared: self.traces.shared.iter().map(path).collect(),
+            scratch: self.traces.scratch.as_ref().map(path),
+            ipc: self.traces.ipc.as_ref().map(AsRawFd::as_raw_fd),
             began: (since_1970.as_secs(), since_1970.subsec_nanos()),
             pmix: self.pmix.as_ref().map(Pmix::hand_over),
-            pmix_scratch: self.pmix_scratch.as_ref().map(path),
+            pmix_scratch: self.traces.pmix_scratch.as_ref().map(path),
             terminal: self.terminal,
-            spawners: self.spawners.iter().map(Spawner::hand_over).collect(),
+            spawners: self.spawners.hand_over(),
         }
     }
 
@@ -88,71 +92,47 @@ impl Job {
             let place = (step.as_deref(), handed.launch.credentials.uid);
             tasks.push(Task::take_over(task, (job, index), place, context, inherited)?);
         }
-        let mut spawners = Vec::new();
-        for spawner in handed.spawners {
-            spawners.push(Spawner::take_over(spawner, job, context, inherited)?);
+        let mut spawners = Spawners::take_over(handed.spawners, job, context, inherited)?;
+        if handed.killed && handed.cleared.is_some() {
+            // They may take as long once more.
+            spawners.hurry();
         }
         let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
         let (seconds, nanos) = handed.began;
+        let front = handed.front.map(|it| Front::take_over(it, job, context, inherited));
+        let parked = handed.parked.iter().map(|&(index, it)| (index as usize, it)).collect();
+        let pmi = handed.pmi.map(|it| PmiJob::take_over(it, job, context, inherited));
+        let writer = handed.writer.map(|it| Writer::take_over(it, job, context, inherited));
+        let pmix = handed.pmix.map(|it| Pmix::take_over(it, job, context, inherited));
+        let writer = (writer.transpose()?, handed.writer_until_ns);
+        let mut traces = Traces::new(handed.ipc.map(|fd| inherited.take(fd)).transpose()?);
+        traces.scratch = handed.scratch.map(path);
+        traces.pmix_scratch = handed.pmix_scratch.map(path);
+        traces.shared = handed.shared.into_iter().map(path).collect();
+        traces.began = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999));
         Ok(Self {
-            cgroup,
-            cgroup_path: handed.cgroup_path,
+            cgroup: JobGroup { path: handed.cgroup_path, open: cgroup },
             program: take_over_program(handed.program)?,
-            viewers: Vec::new(),
-            front: handed
-                .front
-                .map(|front| Front::take_over(front, job, context, inherited))
-                .transpose()?,
-            parked: handed.parked.iter().map(|&(index, it)| (index as usize, it)).collect(),
-            pmi: handed
-                .pmi
-                .map(|pmi| PmiJob::take_over(pmi, job, context, inherited))
-                .transpose()?,
-            writer: handed
-                .writer
-                .map(|writer| Writer::take_over(writer, job, context, inherited))
-                .transpose()?,
-            pmix: handed
-                .pmix
-                .map(|pmix| Pmix::take_over(pmix, job, context, inherited))
-                .transpose()?,
-            writer_until_ns: handed.writer_until_ns,
-            output_failure: handed.output_failure,
-            lost: handed.lost,
-            started: handed.started,
-            killed: handed.killed,
-            undelivered: handed.undelivered as usize,
+            readers: Readers::of_before(front.transpose()?, parked, handed.undelivered as usize),
+            pmi: pmi.transpose()?,
+            output_files: OutputFiles::of_before(writer, handed.output_failure, handed.lost),
+            pmix: pmix.transpose()?,
+            life: Life {
+                started: handed.started,
+                killed: handed.killed,
+                forgotten: handed.forgotten,
+                usage: handed.usage,
+                cleared: handed.cleared,
+            },
             stopped: handed.stopped,
-            usage: handed.usage,
-            cleared: handed.cleared,
-            forgotten: handed.forgotten,
-            shared: handed.shared.into_iter().map(path).collect(),
-            look: None,
-            killer: Killer::default(),
+            force: Force::default(),
             attaching: None,
-            sweep: None,
-            scratch: handed.scratch.map(path),
-            pmix_scratch: handed.pmix_scratch.map(path),
-            ipc: handed.ipc.map(|fd| inherited.take(fd)).transpose()?,
-            began: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999)),
+            traces,
             terminal: handed.terminal,
             spawners,
-            // They may take as long once more.
-            spawners_until_ns: (handed.killed && handed.cleared.is_some())
-                .then(|| monotonic_ns() + LAST_OUTPUT_NS),
             launch: handed.launch,
             tasks,
         })
-    }
-
-    /// Where its temporary files are, and those of its PMIx server.
-    pub(crate) fn scratches(&self) -> impl Iterator<Item = &Path> {
-        self.scratch.as_deref().into_iter().chain(self.pmix_scratch.as_deref())
-    }
-
-    /// Where its PMIx server has its files.
-    pub(crate) fn directory_of_pmix(&self) -> Option<&Path> {
-        self.pmix_scratch.as_deref().or(self.scratch.as_deref())
     }
 }
 

@@ -130,7 +130,11 @@ impl Job {
         };
         let is_whole = self.tasks.len() == self.launch.size as usize;
         let is_silent = |index: usize| !self.has_spoken(index);
-        if is_whole && !self.killed && self.started && (0..self.tasks.len()).all(is_silent) {
+        if is_whole
+            && !self.life.is_killed()
+            && self.life.has_started()
+            && (0..self.tasks.len()).all(is_silent)
+        {
             let step = StepKey { job: self.launch.job, step: parent.0 };
             let child = self.launch.step;
             let codes = self.tasks.iter().map(|task| match &task.phase {
@@ -147,7 +151,7 @@ impl Job {
     }
 
     fn on_silent_children(&mut self, silent: &Silent, context: &mut Context) {
-        if self.killed {
+        if self.life.is_killed() {
             return;
         }
         let is_it = |task: &Task| task.rank == silent.parent.1 && !task.has_ended();
