@@ -113,7 +113,7 @@ impl Driver {
         let needs_names = needs_names || !netgroups.is_empty();
         self.cluster.host_names.need(needs_names.then_some(netgroups));
         if needs_names {
-            let all = self.nodes.keys().copied().chain(self.cluster.clients.numbers());
+            let all = self.cluster.nodes.keys().copied().chain(self.cluster.clients.numbers());
             let nodes = all.filter(|it| node.is_none_or(|node| node == *it));
             let addresses: Vec<IpAddr> = nodes.flat_map(|node| self.addresses_of(node)).collect();
             self.cluster.host_names.ask(&addresses, anew);
@@ -126,7 +126,7 @@ impl Driver {
         if let Some(client) = self.cluster.clients.get(node) {
             return client.address.parse().into_iter().collect();
         }
-        match self.nodes.get(&node) {
+        match self.cluster.nodes.get(&node) {
             Some(entry) if !entry.is_here => entry.place.address.parse().into_iter().collect(),
             Some(_) => own_addresses(),
             // It has just gone.
@@ -168,17 +168,19 @@ impl Driver {
 
     /// The addresses of the machine that a client is on.
     fn client_addresses(&self, token: u64) -> Vec<IpAddr> {
-        let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
+        let vouch =
+            self.intake.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
         vouch.map_or_else(own_addresses, |vouch| self.addresses_of(vouch.node))
     }
 
     /// The name of the machine that a client is on.
     pub(super) fn machine_of(&self, token: u64) -> String {
-        let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
+        let vouch =
+            self.intake.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
         match vouch {
             Some(vouch) => self.node_name(vouch.node),
             None => {
-                let here = self.nodes.values().find(|entry| entry.is_here);
+                let here = self.cluster.nodes.values().find(|entry| entry.is_here);
                 here.map_or_else(tutti_node::instance::host_name, |entry| entry.name.clone())
             }
         }

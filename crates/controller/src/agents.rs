@@ -2,7 +2,6 @@
 
 use super::driver::{Connection, Driver, Kind};
 use super::exchange::{Sending, send_parts};
-use super::jobs::TASKS_KEPT_MAX;
 use super::leases::Missed;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +27,6 @@ use tutti_wire::constraint::is_feature_name;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Share, Usage, cut};
 use tutti_wire::limits::{ITEM_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
-use tutti_wire::report::TaskHistory;
 use tutti_wire::report::{NodeSwap, SwapMeans};
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 use tutti_wire::{Role, TooLong};
@@ -192,7 +190,7 @@ pub(super) fn ranks_of(placed: &PlacementView) -> impl Iterator<Item = Rank> + u
 
 impl Driver {
     pub(super) fn node_name(&self, node: NodeId) -> String {
-        let known = self.nodes.get(&node).map(|entry| entry.name.as_str());
+        let known = self.cluster.nodes.get(&node).map(|entry| entry.name.as_str());
         let known = known.or_else(|| self.cluster.clients.get(node).map(|client| &*client.name));
         let name = known.or_else(|| self.cluster.removals.name_of(node));
         name.map_or_else(|| format!("node-{node}"), str::to_owned)
@@ -204,7 +202,7 @@ impl Driver {
         if self.core.timetable(node).is_some() {
             return format!("node {} lost its tasks", self.node_name(node));
         }
-        let gone = self.nodes.get(&node).map(|entry| entry.absence.gone);
+        let gone = self.cluster.nodes.get(&node).map(|entry| entry.absence.gone);
         let gone = gone.unwrap_or(match self.cluster.removals.name_of(node) {
             Some(_) => Gone::Removed,
             None => Gone::Lost,
@@ -221,7 +219,7 @@ impl Driver {
         nodes.sort_unstable();
         if let ToAgent::Launch { launch, shares } = &message {
             for (node, share) in shares {
-                let Some(entry) = self.nodes.get_mut(node) else { continue };
+                let Some(entry) = self.cluster.nodes.get_mut(node) else { continue };
                 entry.launches.launched.insert(launch.id());
                 let launch = Launch { share: share.clone(), ..launch.clone() };
                 let was_sent = entry.agent.is_some();
@@ -253,7 +251,7 @@ impl Driver {
                 );
                 warn!(code = %Code::TooMuchAsked, "job {job} is ended: {detail}");
                 if let Some(entry) = self.jobs.get_mut(&job) {
-                    entry.note_detail(Rank(0), Code::TooMuchAsked.mark(&detail));
+                    entry.run.note_detail(Rank(0), Code::TooMuchAsked.mark(&detail));
                 }
                 let (reason, at_once) = (EndReason::TaskFailed, true);
                 self.decision.follow_ups.push_back(Event::Cancel { job, reason, at_once });
@@ -266,7 +264,7 @@ impl Driver {
     pub(super) fn by_branch(&self, nodes: &[NodeId]) -> BTreeMap<u64, Vec<NodeId>> {
         let mut branches: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
         for &node in nodes {
-            if let Some(branch) = self.nodes.get(&node).and_then(|entry| entry.agent) {
+            if let Some(branch) = self.cluster.nodes.get(&node).and_then(|entry| entry.agent) {
                 branches.entry(branch).or_default().push(node);
             }
         }
@@ -275,7 +273,7 @@ impl Driver {
 
     fn send_order(&mut self, branch: u64, to: Recipients, order: ToAgent) {
         if let Some(Connection { kind: Kind::Branch(branch), .. }) =
-            self.connections.get_mut(&branch)
+            self.intake.connections.get_mut(&branch)
         {
             branch.orders.push(Order { to, order });
         }
@@ -283,7 +281,7 @@ impl Driver {
 
     /// Sends what has gathered for each branch.
     pub(super) fn send_orders(&mut self) {
-        for connection in self.connections.values_mut() {
+        for connection in self.intake.connections.values_mut() {
             if let Kind::Branch(branch) = &mut connection.kind {
                 for batch in batches(std::mem::take(&mut branch.orders)) {
                     connection.link.send(&ToBranch::Orders(batch));
@@ -321,7 +319,7 @@ impl Driver {
         match message {
             FromBranch::Here { name, .. } => {
                 if let Some(Connection { kind: Kind::Branch(branch), .. }) =
-                    self.connections.get_mut(&token)
+                    self.intake.connections.get_mut(&token)
                 {
                     branch.head = name;
                 }
@@ -352,13 +350,13 @@ impl Driver {
                     lease: ClusterTime(0),
                     system: None,
                 };
-                if let Some(connection) = self.connections.get_mut(&token) {
+                if let Some(connection) = self.intake.connections.get_mut(&token) {
                     connection.link.send(&ToBranch::Clock(reply));
                 }
             }
             FromBranch::Times(times) => {
                 for (node, error) in times {
-                    if let Some(entry) = self.nodes.get_mut(&node) {
+                    if let Some(entry) = self.cluster.nodes.get_mut(&node) {
                         entry.place.time_error = error;
                     }
                 }
@@ -381,7 +379,7 @@ impl Driver {
         };
         for node in nodes {
             // One that has just gone may have reported something before.
-            if self.nodes.get(&node).is_some_and(|entry| entry.agent == Some(token)) {
+            if self.cluster.nodes.get(&node).is_some_and(|entry| entry.agent == Some(token)) {
                 self.on_node_report(node, report.clone());
             }
         }
@@ -430,7 +428,7 @@ impl Driver {
                 self.confirm(node, launch);
                 let job = launch.job;
                 if let Some(entry) = self.jobs.get_mut(&job)
-                    && entry.cleared.insert(node)
+                    && entry.run.clear(node)
                 {
                     entry.usage.add(&usage);
                 }
@@ -454,7 +452,7 @@ impl Driver {
             FromAgent::Keeper(incarnation) => self.on_other_keeper(node, incarnation),
             FromAgent::Lease(since) => {
                 let is_latest = since == self.core.leases_shortened();
-                if let Some(entry) = self.nodes.get_mut(&node).filter(|_| is_latest) {
+                if let Some(entry) = self.cluster.nodes.get_mut(&node).filter(|_| is_latest) {
                     entry.confirmed = since;
                 }
             }
@@ -467,7 +465,7 @@ impl Driver {
     /// A node has another keeper than before.
     fn on_other_keeper(&mut self, node: NodeId, incarnation: u64) {
         let now = self.now();
-        if let Some(entry) = self.nodes.get_mut(&node) {
+        if let Some(entry) = self.cluster.nodes.get_mut(&node) {
             entry.note_keeper_incarnation(incarnation, now);
         }
         self.note_keeper(node);
@@ -531,11 +529,11 @@ impl Driver {
 
     /// Whether it was launched on this node, as far as is known here.
     pub(super) fn is_launched(&self, node: NodeId, launch: LaunchId) -> bool {
-        self.nodes.get(&node).is_some_and(|entry| entry.launches.launched.contains(&launch))
+        self.cluster.nodes.get(&node).is_some_and(|entry| entry.launches.launched.contains(&launch))
     }
 
     fn confirm(&mut self, node: NodeId, launch: LaunchId) {
-        if let Some(entry) = self.nodes.get_mut(&node) {
+        if let Some(entry) = self.cluster.nodes.get_mut(&node) {
             entry.launches.unconfirmed.remove(&launch);
             entry.launches.remembered.remove(&launch);
         }
@@ -575,10 +573,10 @@ impl Driver {
         let name = join.spec.name.clone();
         let (attempt, life) = (place.attempt, place.life);
         let joiner = Recipients::Joiner { name: name.clone(), attempt, life };
-        let known = self.nodes.iter().find(|(_, node)| node.name == name);
+        let known = self.cluster.nodes.iter().find(|(_, node)| node.name == name);
         let known = known.map(|(&node, entry)| (node, entry.agent, entry.place.life));
         let is_here = matches!(
-            self.connections.get(&token),
+            self.intake.connections.get(&token),
             Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == name
         );
         let refusal = match known {
@@ -605,7 +603,7 @@ impl Driver {
             }
         };
         let now = self.now();
-        let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(name));
+        let entry = self.cluster.nodes.entry(node).or_insert_with(|| NodeEntry::named(name));
         let same_keeper = entry.note_keeper_incarnation(join.keeper, now);
         entry.agent = Some(token);
         entry.is_here = is_here;
@@ -627,7 +625,7 @@ impl Driver {
         let (up, away) = self.is_back(node, &join);
         let Join { spec, held, features, devices, swap, .. } = join;
         self.take_held(node, &held);
-        let Some(entry) = self.nodes.get(&node) else { return };
+        let Some(entry) = self.cluster.nodes.get(&node) else { return };
         let (timetable, launched) = (entry.timetable.clone(), entry.launches.launched.clone());
         let left = self.left_of(&held, &launched);
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
@@ -669,19 +667,20 @@ impl Driver {
     fn join_when_clear(&mut self, node: NodeId, spec: NodeSpec, residue: BTreeSet<LaunchId>) {
         if residue.is_empty() {
             self.apply(&Event::NodeJoined { node, spec });
-        } else if let Some(entry) = self.nodes.get_mut(&node) {
+        } else if let Some(entry) = self.cluster.nodes.get_mut(&node) {
             entry.absence.residue = Some((spec, residue));
         }
     }
 
     /// Whether a report is of what a lost node brought back, which no one waits for.
     fn is_residue(&self, node: NodeId, launch: LaunchId) -> bool {
-        let residue = self.nodes.get(&node).and_then(|entry| entry.absence.residue.as_ref());
+        let residue =
+            self.cluster.nodes.get(&node).and_then(|entry| entry.absence.residue.as_ref());
         residue.is_some_and(|(_, launches)| launches.contains(&launch))
     }
 
     fn on_residue_cleared(&mut self, node: NodeId, launch: LaunchId) {
-        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        let Some(entry) = self.cluster.nodes.get_mut(&node) else { return };
         if let Some((spec, mut residue)) = entry.absence.residue.take() {
             residue.remove(&launch);
             self.join_when_clear(node, spec, residue);
@@ -762,7 +761,7 @@ impl Driver {
     /// nothing: the one before may have run it to its end while the node was out of reach, and it
     /// is unknown by now.
     fn unread_launch(&self, node: NodeId, id: LaunchId, same_keeper: bool) -> Option<Launch> {
-        let entry = self.nodes.get(&node)?;
+        let entry = self.cluster.nodes.get(&node)?;
         if let Some(Unconfirmed { launch, was_sent }) = entry.launches.unconfirmed.get(&id) {
             return (same_keeper || !was_sent).then(|| launch.clone());
         }
@@ -781,20 +780,14 @@ impl Driver {
         &usage: &Usage,
     ) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        if entry.statuses.insert(rank, status).is_some() {
+        if !entry.run.end_task(rank, status, usage) {
             // Said again by an agent that joined again.
             return;
         }
-        entry.failures.note(rank, status);
-        if entry.tasks_ended.len() < TASKS_KEPT_MAX {
-            let exit_code = status.exit_code();
-            entry.tasks_ended.push(TaskHistory { rank, exit_code, usage });
-        }
-        entry.suspended.retain(|part| part.rank != Some(rank));
         match status {
-            TaskStatus::NotRestored => entry.not_saved = cut(detail, TASK_DETAIL_BYTES_MAX),
-            TaskStatus::Saved => entry.not_saved.clear(),
-            _ => entry.note_detail(rank, detail),
+            TaskStatus::NotRestored => entry.saving.note_failure(detail),
+            TaskStatus::Saved => entry.saving.note_failure(String::new()),
+            _ => entry.run.note_detail(rank, detail),
         }
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
         self.give_up_barriers(StepKey::first(job));
@@ -805,13 +798,13 @@ impl Driver {
         self.cluster.clients.lose(token, |_| true);
         let of_branch =
             |(&node, entry): (&NodeId, &NodeEntry)| (entry.agent == Some(token)).then_some(node);
-        for node in self.nodes.iter().filter_map(of_branch).collect::<Vec<_>>() {
+        for node in self.cluster.nodes.iter().filter_map(of_branch).collect::<Vec<_>>() {
             self.on_agent_gone(token, node);
         }
     }
 
     fn on_agent_gone(&mut self, token: u64, node: NodeId) {
-        if self.nodes.get(&node).is_some_and(|entry| entry.agent == Some(token)) {
+        if self.cluster.nodes.get(&node).is_some_and(|entry| entry.agent == Some(token)) {
             self.miss(node);
             self.answer_for_lost(node);
         }
@@ -823,7 +816,7 @@ impl Driver {
 
     /// What was on a node is gone.
     pub(super) fn lose_node(&mut self, node: NodeId, gone: Gone) {
-        if let Some(entry) = self.nodes.get_mut(&node) {
+        if let Some(entry) = self.cluster.nodes.get_mut(&node) {
             entry.absence.gone = if entry.absence.is_removed { Gone::Removed } else { gone };
             entry.absence.missed = None;
             entry.launches.launched.clear();
@@ -850,7 +843,7 @@ impl Driver {
         // Before it may be forgotten.
         self.tell_node(node, ToAgent::Stop);
         self.lose_node(node, Gone::Down);
-        if let Some(entry) = self.nodes.get_mut(&node) {
+        if let Some(entry) = self.cluster.nodes.get_mut(&node) {
             entry.agent = None;
         }
         self.answer_for_lost(node);
@@ -867,10 +860,7 @@ impl Driver {
         let why = format!("lost with node {}", self.node_name(node));
         for (job, rank) in lost {
             let Some(entry) = self.jobs.get_mut(&job) else { continue };
-            if entry.statuses.insert(rank, TaskStatus::Lost).is_none() {
-                entry.failures.note(rank, TaskStatus::Lost);
-                entry.note_detail(rank, why.clone());
-            }
+            entry.run.lose_task(rank, &why);
         }
     }
 
@@ -878,7 +868,7 @@ impl Driver {
     /// ends, so that another can be started.
     fn give_up(&mut self, node: NodeId) {
         warn!(code = %Code::PartEnded, "the supervisor is gone, and an agent; ending");
-        let Some(entry) = self.nodes.get(&node) else { return };
+        let Some(entry) = self.cluster.nodes.get(&node) else { return };
         let keeper = Path::new(OsStr::from_bytes(&entry.attach));
         if let Ok(stream) = UnixStream::connect(keeper)
             && let Ok(mut link) = Link::new(stream)

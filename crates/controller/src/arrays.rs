@@ -147,25 +147,24 @@ impl Driver {
         let now = self.now();
         let Some(view) = self.core.job(job, now) else { return };
         let Some(whole) = self.arrays.get(&array) else { return };
-        let Some(shelf) = self.users.shelves.get_mut(&whole.credentials.uid) else { return };
-        let launch = shelf.share(&whole.launch);
+        let Some(shelf) = self.users.shelves.get_mut(&whole.owner.uid()) else { return };
+        let launch = shelf.share(&whole.terms.launch);
         let made = Job {
             job,
             key: None,
-            user: whole.user.clone(),
-            credentials: whole.credentials.clone(),
+            user: whole.owner.user.clone(),
+            credentials: whole.owner.credentials.clone(),
             name: launch.name().to_owned(),
             launch: launch.segments(),
-            accepted: whole.accepted,
-            accepted_ms: whole.accepted_ms,
+            accepted: whole.times.accepted,
+            accepted_ms: whole.times.accepted_ms,
             notify: of_element(whole.notify.as_deref(), element),
         };
         self.memory.journal.note_job(&made);
         let shown = self.shown_of(job, view.spec, made.accepted_ms);
         let mut entry =
             Entry { shown, ..Entry::new(made, (view.spec, view.first), view.queue, launch) };
-        entry.element = element;
-        entry.submitted = true;
+        entry.terms.be_element(element);
         self.jobs.insert(job, Box::new(entry));
         self.job_submitted(job);
     }
@@ -184,8 +183,8 @@ impl Driver {
         report.detail = said(ends);
         report.usage = None;
         report.cpu_ms = None;
-        let spec = entry.array.as_ref().map(ToString::to_string).unwrap_or_default();
-        let count = entry.array.as_ref().map_or(0, |array| array.indices.count());
+        let spec = entry.terms.array.as_ref().map(ToString::to_string).unwrap_or_default();
+        let count = entry.terms.array.as_ref().map_or(0, |array| array.indices.count());
         let numbers = numbers.iter().take(ARRAY_NUMBERS_MAX);
         let ArrayEnds { ok, failed, cancelled } = ends;
         let elements = ElementsReport {
@@ -199,14 +198,14 @@ impl Driver {
         };
         report.array = Some(ArrayReport { job: array, index: None, elements: Some(elements) });
         let ended = entry.ended(report.clone(), self.now(), outcome, Vec::new());
-        self.let_go(ended.uid, entry.launch);
+        self.let_go(ended.uid, entry.terms.launch);
         self.note_end(&ended, None);
         self.job_ended(&ended, entry.notify.as_deref());
         self.ends.ended.push(ended);
         self.watch_history();
-        for token in entry.waiting {
+        for token in entry.clients.into_all() {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
-                self.connections.get_mut(&token)
+                self.intake.connections.get_mut(&token)
             {
                 client.forget(array);
             }
@@ -239,7 +238,7 @@ impl Driver {
             wait,
             code: None,
             detail: String::new(),
-            age_s: now.since(entry.accepted).0 / 1_000_000_000,
+            age_s: now.since(entry.times.accepted).0 / 1_000_000_000,
             usage: None,
             cpu_ms: None,
             exit_code: None,

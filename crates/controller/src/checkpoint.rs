@@ -11,8 +11,6 @@ use tutti_core::{CheckpointNews, CheckpointOrder, CheckpointRefusal, Event, JobS
 use tutti_types::{EndReason, JobId, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::event::{CheckpointFault, What};
-use tutti_wire::launch::cut;
-use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::local::{CheckpointEnd, CheckpointWish, Reply};
 use tutti_wire::show::CheckpointReport;
 use tutti_wire::tree::{FromAgent, ToAgent};
@@ -151,7 +149,7 @@ impl Driver {
             Some(_) => CheckpointOrder::NotKept,
         };
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.not_saved = cut(failure.unwrap_or_default(), TASK_DETAIL_BYTES_MAX);
+            entry.saving.note_failure(failure.unwrap_or_default());
         }
         self.apply(&Event::Checkpoint { job, order });
     }
@@ -186,11 +184,11 @@ impl Driver {
             return self.reply(token, &Reply::Checkpointed { job, end, why });
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
-            self.connections.get_mut(&token)
+            self.intake.connections.get_mut(&token)
             && client.wait_for(job)
             && let Some(entry) = self.jobs.get_mut(&job)
         {
-            entry.waiting_checkpoint.push(token);
+            entry.clients.await_checkpoint(token);
         }
     }
 
@@ -213,9 +211,9 @@ impl Driver {
         let Some(end) = self.end_of_checkpoint(job) else { return };
         let why = self.why_not_saved(job);
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        for token in std::mem::take(&mut entry.waiting_checkpoint) {
+        for token in entry.clients.take_checkpoint() {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
-                self.connections.get_mut(&token)
+                self.intake.connections.get_mut(&token)
             {
                 client.wait_no_more(job);
             }
@@ -225,7 +223,7 @@ impl Driver {
 
     /// Why the processes of a job could not be saved or restored, as far as this controller knows.
     fn why_not_saved(&self, job: JobId) -> String {
-        self.jobs.get(&job).map(|entry| entry.not_saved.clone()).unwrap_or_default()
+        self.jobs.get(&job).map(|entry| entry.saving.failure().to_owned()).unwrap_or_default()
     }
 
     /// A job was asked to save its state, or it is known what became of that.
@@ -289,7 +287,7 @@ impl Driver {
             Some(CheckpointNews::NotRestored) => Some("not-restored"),
             Some(CheckpointNews::AskedToGoOn | CheckpointNews::AskedToEnd { .. }) | None => None,
         };
-        entry.checkpoint = Some(CheckpointReport {
+        entry.saving.note_report(CheckpointReport {
             signal: spec.signal,
             only_shell: spec.only_shell,
             grace_ms: spec.grace.0 / MS,
@@ -297,7 +295,7 @@ impl Driver {
             every_ms: spec.every.map(|every| every.0 / MS),
             resumes: checkpoint.resumes,
             last: last.map(Into::into),
-            why: Some(entry.not_saved.clone()).filter(|why| !why.is_empty()),
+            why: None,
         });
     }
 }

@@ -7,7 +7,7 @@ pub(super) use connections::{Connection, Kind};
 use super::agents::NodeEntry;
 use super::durability::Memory;
 use super::error::Problem;
-use super::jobs::{EndedJobs, Entry, TASKS_KEPT_MAX};
+use super::jobs::{EndedJobs, Entry};
 use super::launch_store::{Kept, Shelf};
 use super::policy::POLICY;
 use super::report;
@@ -69,8 +69,9 @@ pub(super) struct Clock {
     pub(super) active: ClusterTime,
 }
 
-/// Members of the cluster, and what agents were told.
+/// Nodes, members of the cluster, and what agents were told.
 pub(super) struct Cluster {
+    pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     /// The machines that may join, if there is a cluster.
     pub(super) members: Option<Members>,
     /// The number of the next node that is new: none is given twice.
@@ -87,9 +88,10 @@ pub(super) struct Cluster {
     pub(super) measuring: super::measuring::Measuring,
 }
 
-/// The poller, and the bounds on connections.
+/// The poller, connections, and the bounds on them.
 pub(super) struct Intake {
     pub(super) poller: Poller,
+    pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) connections_max: usize,
     /// When connections are accepted again; never: they are.
     pub(super) accept_again: ClusterTime,
@@ -155,6 +157,19 @@ pub(super) struct Pending {
     pub(super) stepping: Option<super::steps::Stepping>,
     /// Steps whose front ends are away, and until when they may be.
     pub(super) steps_abandoned: BTreeMap<StepKey, super::durability::Abandoned>,
+    /// Forecasts that clients wait for.
+    pub(super) forecasts: super::forecasts::Forecasts,
+}
+
+/// What monitoring reads: events, metrics, the use of processors.
+#[derive(Default)]
+pub(super) struct Monitoring {
+    /// The stream of events.
+    pub(super) events: super::events::Events,
+    /// Counts and figures.
+    pub(super) metrics: super::metrics::Metrics,
+    /// The use of processors by interval.
+    pub(super) usage: super::usage::Gathering,
 }
 
 /// The decision in progress: the core's actions, and events that follow.
@@ -192,12 +207,10 @@ pub(super) struct Driver {
     /// Cluster time against this machine's clock, and moments of this controller.
     pub(super) clock: Clock,
     pub(super) instance: Instance,
-    /// Members of the cluster, and what agents were told.
+    /// Nodes, members of the cluster, and what agents were told.
     pub(super) cluster: Cluster,
-    /// The poller, and the bounds on connections.
+    /// The poller, connections, and the bounds on them.
     pub(super) intake: Intake,
-    pub(super) connections: BTreeMap<u64, Connection>,
-    pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
     /// Job arrays, as far as the core need not know them.
     pub(super) arrays: BTreeMap<JobId, Box<Entry>>,
@@ -211,13 +224,7 @@ pub(super) struct Driver {
     pub(super) decision: Decision,
     /// The program of the site's own policy.
     pub(super) outsider: super::policy::Outsider,
-    /// Forecasts that clients wait for.
-    pub(super) forecasts: super::forecasts::Forecasts,
-    /// The stream of events.
-    pub(super) events: super::events::Events,
-    /// Figures for monitoring.
-    pub(super) metrics: super::metrics::Metrics,
-    pub(super) usage: super::usage::Gathering,
+    pub(super) monitoring: Monitoring,
     /// When something is due: a wish of the core, the calendar, the end.
     pub(super) due: Due,
 }
@@ -291,6 +298,7 @@ impl Driver {
         let mut driver = Self {
             core: blank_core(),
             cluster: Cluster {
+                nodes: BTreeMap::new(),
                 members,
                 next_node: 0,
                 removals: super::removal::Removals::default(),
@@ -304,6 +312,7 @@ impl Driver {
             instance,
             intake: Intake {
                 poller,
+                connections: BTreeMap::new(),
                 connections_max: connections::connections_max(),
                 accept_again: ClusterTime::NEVER,
                 newcomers: Vec::new(),
@@ -313,8 +322,6 @@ impl Driver {
                 stalled_due: ClusterTime::NEVER,
                 next_token: POLICY + 1,
             },
-            connections: BTreeMap::new(),
-            nodes: BTreeMap::new(),
             jobs: BTreeMap::new(),
             arrays: BTreeMap::new(),
             ends: Ends {
@@ -328,6 +335,7 @@ impl Driver {
                 questions: super::node_queries::Questions::default(),
                 stepping: None,
                 steps_abandoned: BTreeMap::new(),
+                forecasts: super::forecasts::Forecasts::default(),
             },
             decision: Decision {
                 next_request: 0,
@@ -337,10 +345,7 @@ impl Driver {
                 broken: Vec::new(),
             },
             outsider: super::policy::Outsider::new(),
-            forecasts: super::forecasts::Forecasts::default(),
-            events: super::events::Events::default(),
-            metrics: super::metrics::Metrics::default(),
-            usage: super::usage::Gathering::default(),
+            monitoring: Monitoring::default(),
             due: Due {
                 wake_at: ClusterTime::NEVER,
                 calendar_due: ClusterTime::NEVER,
@@ -462,10 +467,9 @@ impl Driver {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
             || !self.arrays.is_empty()
-            || self
-                .connections
-                .iter()
-                .any(|(token, c)| matches!(c.kind, Kind::Client(_)) && !self.events.is_own(*token));
+            || self.intake.connections.iter().any(|(token, c)| {
+                matches!(c.kind, Kind::Client(_)) && !self.monitoring.events.is_own(*token)
+            });
         let is_alone = self.instance.private && self.cluster.members.is_none();
         (is_alone && !used).then(|| self.clock.active + limit)
     }
@@ -581,7 +585,7 @@ impl Driver {
             Action::Accept { .. } | Action::Decline { .. } => {}
             Action::Timetable { node, .. } => self.send_timetable(node),
             Action::Timetables { .. } => {
-                for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                for node in self.cluster.nodes.keys().copied().collect::<Vec<_>>() {
                     self.send_timetable(node);
                 }
             }
@@ -637,7 +641,7 @@ impl Driver {
             Action::Reclassed { job, class } => {
                 let class = class.to_string();
                 if let Some(entry) = self.jobs.get_mut(&job) {
-                    entry.class.clone_from(&class);
+                    entry.terms.class.clone_from(&class);
                 }
                 self.job_event(job, What::JobClassChanged { class });
             }
@@ -653,9 +657,9 @@ impl Driver {
         let now = self.now();
         let view = self.core.job(job, now);
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.started.get_or_insert(now);
-            view.iter().for_each(|view| entry.note_processors(&view.placements));
-            self.memory.journal.note_launch(job, entry.started);
+            entry.times.started.get_or_insert(now);
+            view.iter().for_each(|view| entry.terms.note_processors(&view.placements));
+            self.memory.journal.note_launch(job, entry.times.started);
         }
         self.note_checkpoint(job);
         self.note_launched(job);
@@ -678,7 +682,7 @@ impl Driver {
     /// Tells a node its part of the matrix, if it is up, and keeps it for an agent that comes back.
     fn send_timetable(&mut self, node: NodeId) {
         let Some(timetable) = self.core.timetable(node) else { return };
-        if let Some(entry) = self.nodes.get_mut(&node) {
+        if let Some(entry) = self.cluster.nodes.get_mut(&node) {
             entry.timetable = Some(timetable.clone());
         }
         self.tell_timetable(node, timetable);
@@ -701,15 +705,15 @@ impl Driver {
         let view = self.core.job(job, self.now())?;
         let parts = self.core.parts(job);
         let number = view.first.number_after_script(StepId::FIRST);
-        let (spec, resumes) = (entry.whole_launch()?, self.resumes(job));
+        let (spec, resumes) = (entry.terms.whole_launch()?, self.resumes(job));
         let launch = Launch {
             job,
             number: self.core.launch_of(job).number,
             step: StepId::FIRST,
-            began: entry.started.unwrap_or_default(),
+            began: entry.times.started.unwrap_or_default(),
             control,
             own_ipc: self.core.own_ipc(job),
-            credentials: entry.credentials.clone(),
+            credentials: entry.owner.credentials.clone(),
             size: view.first.tasks(view.spec.tasks),
             share: Share::default(),
             nodes: parts.iter().map(|part| self.job_node(part)).collect(),
@@ -744,7 +748,11 @@ impl Driver {
         JobNode {
             node: part.node,
             name: self.node_name(part.node),
-            address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
+            address: self
+                .cluster
+                .nodes
+                .get(&part.node)
+                .map_or_else(String::new, |n| n.address.clone()),
             tasks: part.launched(),
             slots: part.tasks,
         }
@@ -770,7 +778,7 @@ impl Driver {
             outcome.exit_code = Exit::OUTPUT_LOST.code();
         }
         entry.note_silent_nodes();
-        let exchanges = std::mem::take(&mut entry.exchanges);
+        let exchanges = std::mem::take(&mut entry.run.exchanges);
         self.note_given_up(exchanges.bytes());
         drop(exchanges);
         let details = details_to_store(&mut entry);
@@ -784,27 +792,20 @@ impl Driver {
             reason => reason.to_string(),
         };
         let report = report::ended_job(job, &entry, outcome, reason, self.now());
-        let mut tasks = std::mem::take(&mut entry.tasks_ended);
-        tasks.sort_by_key(|task| task.rank);
-        if entry.tasks as usize > TASKS_KEPT_MAX {
-            tasks.clear();
-        }
+        let tasks = entry.run.take_tasks(entry.terms.tasks);
         let ended = entry.ended(report.clone(), self.now(), outcome, tasks);
-        self.let_go(ended.uid, entry.launch);
+        self.let_go(ended.uid, entry.terms.launch);
         self.note_end(&ended, details.as_ref());
         self.job_ended(&ended, entry.notify.as_deref());
-        if entry.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.signal == 0) {
-            let nodes: BTreeSet<NodeId> =
-                entry.started_on.iter().chain(&entry.images_on).copied().collect();
-            nodes.into_iter().for_each(|node| self.tell_images(node));
-        }
+        let nodes: BTreeSet<NodeId> =
+            entry.saving.nodes_with_images(entry.run.started_on()).collect();
+        nodes.into_iter().for_each(|node| self.tell_images(node));
         self.forget_later(job);
         self.ends.ended.push(ended);
         self.watch_history();
-        let waiting = entry.waiting.into_iter().chain(entry.waiting_checkpoint);
-        for token in entry.front.into_iter().chain(waiting).chain(entry.waiting_begun) {
+        for token in entry.clients.into_all() {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
-                self.connections.get_mut(&token)
+                self.intake.connections.get_mut(&token)
             {
                 client.forget(job);
             }
@@ -916,12 +917,12 @@ impl Driver {
             if self.core.is_rolling_out() && !self.core.is_stopping() {
                 self.apply(&Event::GoDown);
             }
-            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            for node in self.cluster.nodes.keys().copied().collect::<Vec<_>>() {
                 self.tell_node(node, ToAgent::Stop);
             }
             self.settle();
         }
-        let agents = self.connections.values().any(|c| matches!(c.kind, Kind::Branch(_)));
+        let agents = self.intake.connections.values().any(|c| matches!(c.kind, Kind::Branch(_)));
         if self.due.stop_sent && (!agents || impatient) {
             for asker in askers {
                 self.reply(asker, &Reply::Done);

@@ -8,7 +8,7 @@
 use super::agents::{Gone, NodeEntry};
 use super::driver::Driver;
 use super::error::Problem;
-use super::jobs::{Ended, Entry};
+use super::jobs::{Clients, Ended, Entry, Saving};
 use super::launch_store;
 use super::notify::notify_bytes;
 use super::report;
@@ -268,8 +268,8 @@ impl Driver {
         self.miss_nodes();
         if ended_well {
             // It told all agents to end, and readers that the instance does.
-            self.events.lose_all();
-            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.monitoring.events.lose_all();
+            for node in self.cluster.nodes.keys().copied().collect::<Vec<_>>() {
                 self.lose_node(node, Gone::Down);
             }
         }
@@ -337,9 +337,9 @@ impl Driver {
             let beside = notify_bytes(job.notify.as_ref());
             let launch = shelf.take_over((name, beside), segments, former);
             let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
-            entry.array = Some(view.array.clone());
-            entry.shown = self.shown_of(id, view.spec, entry.accepted_ms);
-            self.users.submitted.note(entry.credentials.uid, entry.key, id);
+            entry.terms.array = Some(view.array.clone());
+            entry.shown = self.shown_of(id, view.spec, entry.times.accepted_ms);
+            self.users.submitted.note(entry.owner.uid(), entry.owner.key, id);
             self.arrays.insert(id, Box::new(entry));
             return;
         }
@@ -353,21 +353,22 @@ impl Driver {
         let beside = notify_bytes(job.notify.as_ref());
         let launch = shelf.take_over((name, beside), segments, former);
         let mut entry = Entry::new(job, (view.spec, view.first), view.queue, launch);
-        entry.submitted |= element.is_some();
-        entry.element = element;
-        entry.started = launched;
-        entry.note_processors(&view.placements);
-        entry.has_told_front = launched.is_some();
+        if element.is_some() {
+            entry.terms.be_element(element);
+        }
+        entry.times.started = launched;
+        entry.terms.note_processors(&view.placements);
+        entry.clients = Clients::of_before(launched.is_some());
         entry.requeues = view.requeues;
-        entry.started_on = view.placements.iter().map(|part| part.node).collect();
-        entry.images_on.extend(self.core.image_of(id));
+        entry.run.start_on(view.placements.iter().map(|part| part.node).collect());
+        entry.saving = Saving::of_before(self.core.image_of(id));
         entry.shown = self.shown_again(id, &entry);
         if view.spec.attached {
             // It may be on a node that is out of reach.
             let until = self.core.lost_at(now, now, now).max(now + FRONT_PATIENCE);
             self.memory.abandoned.insert(id, Abandoned { until, node: None });
         }
-        self.users.submitted.note(entry.credentials.uid, entry.key, id);
+        self.users.submitted.note(entry.owner.uid(), entry.owner.key, id);
         self.jobs.insert(id, Box::new(entry));
         self.note_checkpoint(id);
     }
@@ -386,7 +387,7 @@ impl Driver {
                 entry.keeper_since = keeper.since;
             }
             entry.timetable = self.core.timetable(view.id);
-            self.nodes.insert(view.id, entry);
+            self.cluster.nodes.insert(view.id, entry);
             self.cluster.next_node = self.cluster.next_node.max(view.id.0.saturating_add(1));
         }
         self.remember_steps();
@@ -394,9 +395,9 @@ impl Driver {
             if matches!(view.state, JobState::Queued { .. }) {
                 continue;
             }
-            let started = self.jobs.get(&view.id).and_then(|entry| entry.started);
+            let started = self.jobs.get(&view.id).and_then(|entry| entry.times.started);
             for part in &view.placements {
-                if let Some(entry) = self.nodes.get_mut(&part.node) {
+                if let Some(entry) = self.cluster.nodes.get_mut(&part.node) {
                     let launch = self.core.launch_on(view.id, part.node);
                     entry.launches.launched.insert(launch);
                     // What a keeper before this one had begun ended with it, though that was not heard.
@@ -436,7 +437,7 @@ impl Driver {
 
     /// Notes how a node that has joined is reached.
     pub(super) fn note_keeper(&mut self, node: NodeId) {
-        let Some(entry) = self.nodes.get(&node) else { return };
+        let Some(entry) = self.cluster.nodes.get(&node) else { return };
         let (attach, address) = (entry.attach.clone(), entry.address.clone());
         let (incarnation, is_here) = (entry.keeper.unwrap_or_default(), entry.is_here);
         let since = entry.keeper_since;
@@ -535,7 +536,7 @@ impl Driver {
     /// A front end's job that a controller after this one would not know is not begun.
     fn turn_away(&mut self, &Begun { token, job, .. }: &Begun, reason: &str) {
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.front = None;
+            entry.clients.lose_front();
         }
         let reason = format!("no job is accepted at present: {reason}");
         self.send_reply(token, &Problem::new(Code::JournalUnusable, reason).failed());
@@ -550,14 +551,14 @@ impl Driver {
         }
         let now = self.now();
         let front = self.core.job(job, now).is_some_and(|view| view.spec.attached);
-        let taken = self.jobs.get(&job).is_none_or(|entry| entry.front.is_some());
+        let taken = self.jobs.get(&job).is_none_or(|entry| entry.clients.front().is_some());
         if !front || taken {
             let reason = format!("job {job} does not wait for a front end");
             return self.fail(token, Problem::new(Code::Improper, reason));
         }
         self.memory.abandoned.remove(&job);
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.front = Some(token);
+            entry.clients.meet_front(token);
         }
         self.be_front(token, job);
         self.tell_why_it_waited(token, job);
@@ -573,7 +574,7 @@ impl Driver {
 
     /// Front ends that have not come back will not.
     pub(super) fn give_up_fronts(&mut self, now: ClusterTime) {
-        let late = Abandoned::late(&mut self.memory.abandoned, now, &self.nodes);
+        let late = Abandoned::late(&mut self.memory.abandoned, now, &self.cluster.nodes);
         for job in late {
             self.memory.abandoned.remove(&job);
             self.apply(&Event::FrontEndLost { job });

@@ -50,7 +50,7 @@ impl Forgetting {
 impl Driver {
     /// A job has ended: its nodes forget it when that is on disk.
     pub(super) fn forget_later(&mut self, job: JobId) {
-        for entry in self.nodes.values_mut() {
+        for entry in self.cluster.nodes.values_mut() {
             entry.has_ended(job);
         }
         self.ends.forgetting.jobs.push_back((self.memory.journal.noted(), job));
@@ -68,7 +68,9 @@ impl Driver {
             false => waiting.iter().any(|(_, job)| *job == launch.job),
         };
         let kept: Vec<LaunchId> = held.iter().filter(is_kept).copied().collect();
-        let Some(entry) = self.nodes.get_mut(&node).filter(|_| !kept.is_empty()) else { return };
+        let Some(entry) = self.cluster.nodes.get_mut(&node).filter(|_| !kept.is_empty()) else {
+            return;
+        };
         for launch in kept {
             entry.launches.launched.insert(launch);
             self.ends.forgetting.jobs.push_back((number, launch.job));
@@ -120,8 +122,10 @@ impl Driver {
 
     /// Nodes need keep nothing of a job any more.
     pub(super) fn forget_on_nodes(&mut self, job: JobId) {
-        for node in self.nodes.keys().copied().collect::<Vec<NodeId>>() {
-            if let Some(launch) = self.nodes.get_mut(&node).and_then(|node| node.forget(job)) {
+        for node in self.cluster.nodes.keys().copied().collect::<Vec<NodeId>>() {
+            if let Some(launch) =
+                self.cluster.nodes.get_mut(&node).and_then(|node| node.forget(job))
+            {
                 self.tell_node(node, ToAgent::Forget { launch });
             }
         }

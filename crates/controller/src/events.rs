@@ -284,7 +284,7 @@ impl Driver {
     /// What readers are shown of something that the core is about to get, and that is noted then
     /// as the next entry of the journal.
     pub(super) fn events_of(&mut self, event: &CoreEvent) {
-        self.events.entry = self.memory.journal.noted() + 1;
+        self.monitoring.events.entry = self.memory.journal.noted() + 1;
         match event {
             CoreEvent::NodeJoined { node, spec } => self.node_joined(*node, spec),
             CoreEvent::NodeOutOfReach { node } => self.node_unreachable(*node),
@@ -308,7 +308,7 @@ impl Driver {
             CoreEvent::TasksEnded { job, ranks, status } => {
                 if let Some(of) = self.job_of(*job) {
                     let now = self.now();
-                    self.events.push_tasks(now, &of, ranks, *status);
+                    self.monitoring.events.push_tasks(now, &of, ranks, *status);
                 }
             }
             CoreEvent::Hold { job, .. } => self.job_event(*job, What::JobHeld {}),
@@ -332,7 +332,7 @@ impl Driver {
             other => {
                 if let Some((kind, name, values)) = self.setting_of(other) {
                     let is_renewal = matches!(other, CoreEvent::SetBankPeriod { .. });
-                    if !(is_renewal && self.events.has_just_changed(kind, &name)) {
+                    if !(is_renewal && self.monitoring.events.has_just_changed(kind, &name)) {
                         self.happened(None, What::SettingChanged { kind, name, values });
                     }
                 }
@@ -420,13 +420,13 @@ impl Driver {
     }
 
     fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) {
-        if self.events.unreachable.remove(&node) {
+        if self.monitoring.events.unreachable.remove(&node) {
             let name = self.node_name(node);
             for job in self.jobs_on(node) {
                 self.job_event(job, What::JobNodeBack { node: name.clone() });
             }
             self.happened(None, What::NodeBack { node: name });
-        } else if self.events.up.insert(node) {
+        } else if self.monitoring.events.up.insert(node) {
             let what = What::NodeJoined {
                 node: spec.name.to_string(),
                 processors: spec.processors.count(),
@@ -437,7 +437,7 @@ impl Driver {
     }
 
     fn node_unreachable(&mut self, node: NodeId) {
-        if !self.events.unreachable.insert(node) {
+        if !self.monitoring.events.unreachable.insert(node) {
             return;
         }
         let name = self.node_name(node);
@@ -448,8 +448,8 @@ impl Driver {
     }
 
     fn node_lost(&mut self, node: NodeId) {
-        self.events.unreachable.remove(&node);
-        if !self.events.up.remove(&node) {
+        self.monitoring.events.unreachable.remove(&node);
+        if !self.monitoring.events.up.remove(&node) {
             return;
         }
         let name = self.node_name(node);
@@ -462,12 +462,12 @@ impl Driver {
     /// Something happened now.
     fn happened(&mut self, job: Option<JobOf>, what: What) {
         let now = self.now();
-        self.events.push(now, job, what);
+        self.monitoring.events.push(now, job, what);
     }
 
     /// The jobs that were started on a node, and have not ended there.
     fn jobs_on(&self, node: NodeId) -> Vec<JobId> {
-        let jobs = self.jobs.iter().filter(|(_, entry)| entry.started_on.contains(&node));
+        let jobs = self.jobs.iter().filter(|(_, entry)| entry.run.started_on().contains(&node));
         jobs.map(|(&job, _)| job).filter(|&job| !self.has_cleared(node, job)).collect()
     }
 
@@ -491,19 +491,20 @@ impl Driver {
         };
         // Its elements are counted.
         if array.is_none() {
-            self.metrics.count_submitted();
+            self.monitoring.metrics.count_submitted();
         }
         let Some(entry) = self.entry(job) else { return };
-        let (class, queue, tasks) = (entry.class.clone(), entry.queue.clone(), entry.tasks);
+        let (class, queue, tasks) =
+            (entry.terms.class.clone(), entry.terms.queue.clone(), entry.terms.tasks);
         self.job_event(job, What::JobSubmitted { class, queue, tasks, held });
     }
 
     /// A job is being started on these nodes; so many are left out behind them.
     pub(super) fn job_started(&mut self, job: JobId, nodes: Vec<EventNode>, nodes_left_out: u32) {
         let Some(entry) = self.jobs.get(&job) else { return };
-        let (launch, accepted) = (entry.requeues, entry.accepted);
+        let (launch, accepted) = (entry.requeues, entry.times.accepted);
         let now = self.now();
-        self.metrics.count_started(launch, accepted, now);
+        self.monitoring.metrics.count_started(launch, accepted, now);
         let notification = self.notification_of_start(job, &nodes);
         self.job_event(job, What::JobStarted { launch, nodes, nodes_left_out });
         if let Some(notification) = notification {
@@ -527,7 +528,7 @@ impl Driver {
     pub(super) fn job_ended(&mut self, ended: &Ended, notify: Option<&Notify>) {
         let report = &ended.report;
         if !report.is_whole_array() {
-            self.metrics.count_ended(report, Ending::of(ended.outcome));
+            self.monitoring.metrics.count_ended(report, Ending::of(ended.outcome));
         }
         let (name, user) = (report.name.clone(), report.user.clone());
         let of = JobOf { job: report.job, name, user, uid: ended.uid };
@@ -574,7 +575,7 @@ impl Driver {
     pub(super) fn controller_started(&mut self, entry: Number) {
         // An earlier one had them: they do not join now, and some may be back.
         let up = || self.core.nodes().filter(|view| view.up);
-        self.events.up = up().map(|view| view.id).collect();
+        self.monitoring.events.up = up().map(|view| view.id).collect();
         let away = up().filter(|view| view.away);
         let away: Vec<(NodeId, String)> =
             away.map(|view| (view.id, view.spec.name.to_string())).collect();
@@ -582,16 +583,16 @@ impl Driver {
             // An earlier one may have begun without them, of which readers have not heard.
             let said = self.said_unreachable();
             let away = away.into_iter().filter(|(_, name)| said.contains(name));
-            self.events.unreachable = away.map(|(node, _)| node).collect();
+            self.monitoring.events.unreachable = away.map(|(node, _)| node).collect();
         }
-        self.events.entry = entry;
+        self.monitoring.events.entry = entry;
         let release = env!("CARGO_PKG_VERSION").into();
         self.happened(None, What::ControllerStarted { release });
     }
 
     /// Gives numbers to all that was made, to be stored with its causes.
     pub(super) fn number_events(&mut self) {
-        let made = std::mem::take(&mut self.events.made);
+        let made = std::mem::take(&mut self.monitoring.events.made);
         if made.is_empty() {
             return;
         }
@@ -601,7 +602,7 @@ impl Driver {
             let event = made.finish();
             let number = journal.publish(entry, &event);
             let record = EventRecord { number, entry, event };
-            self.events.remember(record, kept);
+            self.monitoring.events.remember(record, kept);
         }
     }
 }
@@ -630,8 +631,8 @@ pub(super) fn event_nodes(shares: &[NodeShare]) -> (Vec<EventNode>, u32) {
 
 /// The job of an event.
 fn of(job: JobId, entry: &Entry) -> JobOf {
-    let (name, user) = (entry.launch.name().to_owned(), entry.user.clone());
-    JobOf { job, name, user, uid: entry.credentials.uid }
+    let (name, user) = (entry.terms.name().to_owned(), entry.owner.user.clone());
+    JobOf { job, name, user, uid: entry.owner.uid() }
 }
 
 /// The settings that have another value than before.
@@ -655,11 +656,11 @@ impl Driver {
         let filter = Filter::from(query);
         match self.event_page(uid, &filter, after) {
             Ok(page) if page.events.is_empty() && waits && page.until >= last => {
-                if let Err(problem) = self.events.has_room_for(uid) {
+                if let Err(problem) = self.monitoring.events.has_room_for(uid) {
                     return self.fail(token, problem);
                 }
                 let reader = Reader { uid, is_own, filter, from: after, after: page.until };
-                self.events.readers.insert(token, reader);
+                self.monitoring.events.readers.insert(token, reader);
             }
             Ok(page) => self.reply_events(token, page),
             Err(problem) => self.fail(token, problem),
@@ -709,10 +710,11 @@ impl Driver {
             return Ok(EventPage { events: Vec::new(), until: last });
         }
         let sees_all = self.admin(uid).is_ok();
-        let is_recent = self.events.recent.front().is_some_and(|first| first.number <= after + 1);
+        let is_recent =
+            self.monitoring.events.recent.front().is_some_and(|first| first.number <= after + 1);
         let stored = if is_recent { Vec::new() } else { self.stored_events(after)? };
-        let start = self.events.recent.partition_point(|record| record.number <= after);
-        let recent = self.events.recent.range(start..);
+        let start = self.monitoring.events.recent.partition_point(|record| record.number <= after);
+        let recent = self.monitoring.events.recent.range(start..);
         let found: Box<dyn Iterator<Item = &EventRecord>> = match is_recent {
             true => Box::new(recent.take_while(|record| record.number <= last)),
             false => Box::new(stored.iter()),
@@ -764,9 +766,9 @@ impl Driver {
 
     /// When readers that wait are to be answered.
     pub(super) fn events_due(&self) -> ClusterTime {
-        let has_more = self.events.answered < self.memory.journal.published_until();
-        match has_more && !self.events.readers.is_empty() {
-            true => self.events.answer_at,
+        let has_more = self.monitoring.events.answered < self.memory.journal.published_until();
+        match has_more && !self.monitoring.events.readers.is_empty() {
+            true => self.monitoring.events.answer_at,
             false => ClusterTime::NEVER,
         }
     }
@@ -778,17 +780,17 @@ impl Driver {
         if now < self.events_due() {
             return;
         }
-        self.events.answered = self.memory.journal.published_until();
-        self.events.answer_at = now + ANSWER_EVERY;
-        for (token, mut reader) in std::mem::take(&mut self.events.readers) {
+        self.monitoring.events.answered = self.memory.journal.published_until();
+        self.monitoring.events.answer_at = now + ANSWER_EVERY;
+        for (token, mut reader) in std::mem::take(&mut self.monitoring.events.readers) {
             match self.event_page(reader.uid, &reader.filter, reader.after) {
                 Ok(page)
                     if page.events.is_empty()
-                        && page.until == self.events.answered
+                        && page.until == self.monitoring.events.answered
                         && page.until < reader.from.saturating_add(SKIPPED_MAX) =>
                 {
                     reader.after = page.until;
-                    self.events.readers.insert(token, reader);
+                    self.monitoring.events.readers.insert(token, reader);
                 }
                 Ok(page) => self.reply_events(token, page),
                 Err(problem) => self.fail(token, problem),

@@ -173,7 +173,7 @@ impl Driver {
         }
         let members = self.members(launch.key(), &barrier.group);
         let is_there = |node: &NodeId| {
-            let agent = self.nodes.get(node).and_then(|entry| entry.agent);
+            let agent = self.cluster.nodes.get(node).and_then(|entry| entry.agent);
             agent == Some(token) && members.contains(node)
         };
         let there: Vec<NodeId> = nodes.iter().filter(|node| is_there(node)).copied().collect();
@@ -236,8 +236,8 @@ impl Driver {
     /// sent it.
     fn may_hear_more(&self, key: StepKey, gone: &BTreeSet<NodeId>) -> Option<ClusterTime> {
         let now = self.now();
-        let launched = self.jobs.get(&key.job).and_then(|entry| entry.started);
-        let since = |node| match self.nodes.get(node) {
+        let launched = self.jobs.get(&key.job).and_then(|entry| entry.times.started);
+        let since = |node| match self.cluster.nodes.get(node) {
             Some(entry) if entry.agent.is_some() => entry.rejoined,
             _ => now,
         };
@@ -250,7 +250,7 @@ impl Driver {
     pub(super) fn look_at_barriers(&mut self) {
         self.due.barriers_due = ClusterTime::NEVER;
         let steps = |job: JobId, entry: &Entry| {
-            let further = entry.steps.keys().map(|&step| StepKey { job, step });
+            let further = entry.steps.ids().map(|step| StepKey { job, step });
             further.chain([StepKey::first(job)]).collect::<Vec<_>>()
         };
         let all = self.jobs.iter().flat_map(|(&job, entry)| steps(job, entry));
@@ -271,9 +271,9 @@ impl Driver {
             let gone = view.placements.iter().filter(|placed| placed.tasks_left == 0);
             let gone = gone.map(|placed| placed.node).collect();
             let may = view.spec.on_bad_exit.goes_on();
-            return (!may && !ends).then(|| (entry.statuses.values().any(said), gone));
+            return (!may && !ends).then(|| (entry.run.statuses().any(said), gone));
         }
-        let step = entry.steps.get(&key.step)?;
+        let step = entry.steps.get(key.step)?;
         if self.core.is_step_killed(key) {
             return None;
         }
@@ -291,10 +291,10 @@ impl Driver {
         }
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         if key.step == StepId::FIRST {
-            entry.note_detail(Rank(0), detail.into());
+            entry.run.note_detail(Rank(0), detail.into());
             return self.apply(&Event::Cancel { job, reason, at_once });
         }
-        if let Some(step) = entry.steps.get_mut(&key.step) {
+        if let Some(step) = entry.steps.get_mut(key.step) {
             step.note_detail(detail);
         }
         self.apply(&Event::CancelStep { key, reason, at_once });
@@ -311,8 +311,8 @@ impl Driver {
     fn known_exchanges(&self, key: StepKey) -> Option<&Exchanges> {
         let entry = self.jobs.get(&key.job)?;
         match key.step {
-            StepId::FIRST => Some(&entry.exchanges),
-            step => entry.steps.get(&step).map(|step| &step.exchanges),
+            StepId::FIRST => Some(&entry.run.exchanges),
+            step => entry.steps.get(step).map(|step| &step.exchanges),
         }
     }
 
@@ -320,8 +320,8 @@ impl Driver {
     fn exchanges_of(&mut self, key: StepKey) -> Option<&mut Exchanges> {
         let entry = self.jobs.get_mut(&key.job)?;
         match key.step {
-            StepId::FIRST => Some(&mut entry.exchanges),
-            step => entry.steps.get_mut(&step).map(|step| &mut step.exchanges),
+            StepId::FIRST => Some(&mut entry.run.exchanges),
+            step => entry.steps.get_mut(step).map(|step| &mut step.exchanges),
         }
     }
 
@@ -329,7 +329,7 @@ impl Driver {
     fn send_answer(&mut self, nodes: &[NodeId], answer: &Arc<Answer>) {
         for (branch, to) in self.by_branch(nodes) {
             if let Some(Connection { kind: Kind::Branch(branch), .. }) =
-                self.connections.get_mut(&branch)
+                self.intake.connections.get_mut(&branch)
             {
                 let answer = Arc::clone(answer);
                 branch.sending.push_back(Sending { to, answer, next: 0 });

@@ -148,19 +148,19 @@ impl Driver {
     /// A page of when the jobs in line start.
     pub(super) fn on_starts(&mut self, token: u64, uid: u32, from: JobId, number: u64) {
         let until = self.now() + KEPT;
-        if let Some((told, _)) = self.forecasts.kept.take_if(|it| it.0.number == number) {
+        if let Some((told, _)) = self.pending.forecasts.kept.take_if(|it| it.0.number == number) {
             let (reply, has_more) = self.page_of_starts(&told, from);
             self.reply(token, &reply);
-            self.forecasts.kept = has_more.then_some((told, until));
+            self.pending.forecasts.kept = has_more.then_some((told, until));
             return;
         }
         self.wait_for_forecast(Asker { token, uid, asks: Asks::Line(from) });
     }
 
     fn wait_for_forecast(&mut self, asker: Asker) {
-        let connections = &self.connections;
-        self.forecasts.waiting.retain(|asker| connections.contains_key(&asker.token));
-        let (theirs, all) = self.forecasts.open_for(asker.uid);
+        let connections = &self.intake.connections;
+        self.pending.forecasts.waiting.retain(|asker| connections.contains_key(&asker.token));
+        let (theirs, all) = self.pending.forecasts.open_for(asker.uid);
         if theirs >= PER_USER_MAX || all >= ALL_MAX {
             let reason = match theirs >= PER_USER_MAX {
                 true => format!("{theirs} forecasts of yours are being made"),
@@ -169,45 +169,45 @@ impl Driver {
             let reason = format!("{reason}, and no more are possible; try again in some seconds");
             return self.fail(asker.token, Problem::new(Code::TooMuchAsked, reason));
         }
-        self.forecasts.waiting.push_back(asker);
+        self.pending.forecasts.waiting.push_back(asker);
     }
 
     /// Whether a forecast is played, or may begin: the loop goes on at once.
     pub(super) fn is_foretelling(&self) -> bool {
-        self.forecasts.playing.is_some() || (self.forecasts_wait() && self.has_rested())
+        self.pending.forecasts.playing.is_some() || (self.forecasts_wait() && self.has_rested())
     }
 
     fn has_rested(&self) -> bool {
-        self.forecasts.rested <= self.now()
+        self.pending.forecasts.rested <= self.now()
     }
 
     /// Whether any waits that may begin: not before the first node is there.
     fn forecasts_wait(&self) -> bool {
-        !self.forecasts.waiting.is_empty() && !self.pending.waits_for_nodes
+        !self.pending.forecasts.waiting.is_empty() && !self.pending.waits_for_nodes
     }
 
     /// When forecasts have something to do next.
     pub(super) fn forecasts_due(&self) -> ClusterTime {
-        let due = self.forecasts.kept.as_ref().map_or(ClusterTime::NEVER, |it| it.1);
-        match self.forecasts.waiting.is_empty() {
+        let due = self.pending.forecasts.kept.as_ref().map_or(ClusterTime::NEVER, |it| it.1);
+        match self.pending.forecasts.waiting.is_empty() {
             true => due,
             false if self.pending.waits_for_nodes => due.min(self.nodes_due()),
-            false => due.min(self.forecasts.rested),
+            false => due.min(self.pending.forecasts.rested),
         }
     }
 
     /// Goes on with the forecasts, for a slice of time.
     pub(super) fn foretell(&mut self) {
         let now = self.now();
-        drop(self.forecasts.kept.take_if(|(_, until)| *until <= now));
-        if self.forecasts.playing.is_none() && self.forecasts_wait() && self.has_rested() {
+        drop(self.pending.forecasts.kept.take_if(|(_, until)| *until <= now));
+        if self.pending.forecasts.playing.is_none() && self.forecasts_wait() && self.has_rested() {
             self.begin_forecast();
         }
-        let connections = &self.connections;
-        let Some(playing) = &mut self.forecasts.playing else { return };
+        let connections = &self.intake.connections;
+        let Some(playing) = &mut self.pending.forecasts.playing else { return };
         playing.askers.retain(|asker| connections.contains_key(&asker.token));
         if playing.askers.is_empty() {
-            self.forecasts.playing = None;
+            self.pending.forecasts.playing = None;
             return;
         }
         let began = clock::monotonic_ns();
@@ -223,7 +223,7 @@ impl Driver {
             playing.told.forecast.cut_short();
             goes_on = false;
         }
-        if !goes_on && let Some(playing) = self.forecasts.playing.take() {
+        if !goes_on && let Some(playing) = self.pending.forecasts.playing.take() {
             self.answer_forecast(playing);
         }
     }
@@ -231,9 +231,9 @@ impl Driver {
     /// Copies the core for the first that waits; all that ask for the line share it.
     fn begin_forecast(&mut self) {
         let (now, asked_ms) = (self.now(), wall_ms());
-        let connections = &self.connections;
-        self.forecasts.waiting.retain(|asker| connections.contains_key(&asker.token));
-        let Some(first) = self.forecasts.next() else { return };
+        let connections = &self.intake.connections;
+        self.pending.forecasts.waiting.retain(|asker| connections.contains_key(&asker.token));
+        let Some(first) = self.pending.forecasts.next() else { return };
         let began = clock::monotonic_ns();
         let made = match &first.asks {
             Asks::Job(wanted) => Forecast::of_job(&self.core, now, wanted.submit.clone())
@@ -241,7 +241,7 @@ impl Driver {
             Asks::Line(_) => Ok((None, Forecast::of_line(&self.core, now))),
         };
         let copied = clock::monotonic_ns().saturating_sub(began);
-        self.forecasts.rested = self.now() + Nanos(copied.saturating_mul(REST));
+        self.pending.forecasts.rested = self.now() + Nanos(copied.saturating_mul(REST));
         let (job, forecast) = match made {
             Ok(made) => made,
             Err(refusal) => {
@@ -251,14 +251,14 @@ impl Driver {
         };
         let mut askers = vec![first];
         if job.is_none() {
-            let waiting = std::mem::take(&mut self.forecasts.waiting);
+            let waiting = std::mem::take(&mut self.pending.forecasts.waiting);
             let (line, others): (Vec<Asker>, _) =
                 waiting.into_iter().partition(|asker| matches!(asker.asks, Asks::Line(_)));
             askers.extend(line);
-            self.forecasts.waiting = others.into();
+            self.pending.forecasts.waiting = others.into();
         }
-        let told = Told { number: self.forecasts.made, forecast, job, asked_ms };
-        self.forecasts.playing = Some(Playing { askers, told, work: Nanos::ZERO });
+        let told = Told { number: self.pending.forecasts.made, forecast, job, asked_ms };
+        self.pending.forecasts.playing = Some(Playing { askers, told, work: Nanos::ZERO });
     }
 
     fn answer_forecast(&mut self, playing: Playing) {
@@ -279,7 +279,7 @@ impl Driver {
             self.reply(asker.token, &reply);
         }
         if keeps {
-            self.forecasts.kept = Some((told, self.now() + KEPT));
+            self.pending.forecasts.kept = Some((told, self.now() + KEPT));
         }
     }
 
@@ -346,8 +346,8 @@ impl Driver {
             .map(|unknown| self.words_of_unknown((spec, queue), &unknown));
         StartReport {
             job: Some(job),
-            name: entry.map_or_else(String::new, |entry| entry.launch.name().to_owned()),
-            user: entry.map_or_else(String::new, |entry| entry.user.clone()),
+            name: entry.map_or_else(String::new, |entry| entry.terms.name().to_owned()),
+            user: entry.map_or_else(String::new, |entry| entry.owner.user.clone()),
             class: spec.class.to_string(),
             tasks: spec.tasks,
             starts_ms: foreseen.starts.map(wall),

@@ -49,7 +49,7 @@ impl Driver {
     pub(super) fn miss(&mut self, node: NodeId) {
         let now = self.now();
         let is_abandoned = self.is_abandoned();
-        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        let Some(entry) = self.cluster.nodes.get_mut(&node) else { return };
         entry.agent = None;
         let lost_at = match is_abandoned && entry.is_here {
             true => now + ABANDONED,
@@ -65,7 +65,7 @@ impl Driver {
         for node in up {
             self.miss(node);
             if let Some(missed) =
-                self.nodes.get_mut(&node).and_then(|it| it.absence.missed.as_mut())
+                self.cluster.nodes.get_mut(&node).and_then(|it| it.absence.missed.as_mut())
             {
                 missed.away_at = ClusterTime::NEVER;
             }
@@ -79,9 +79,9 @@ impl Driver {
         let lost: Vec<(NodeId, NodeSpec)> = lost.map(|view| (view.id, view.spec.clone())).collect();
         for (node, spec) in lost {
             // Readers hear that it is there when its agent joins.
-            self.events.count_as_up(node, true);
+            self.monitoring.events.count_as_up(node, true);
             self.apply(&Event::NodeJoined { node, spec });
-            self.events.count_as_up(node, false);
+            self.monitoring.events.count_as_up(node, false);
         }
     }
 
@@ -89,7 +89,7 @@ impl Driver {
     /// controller was before is a node like others.
     pub(super) fn count_anew(&mut self, here: NodeId) {
         let now = self.now();
-        for (&node, entry) in &mut self.nodes {
+        for (&node, entry) in &mut self.cluster.nodes {
             entry.is_here = node == here;
             if let Some(missed) = &mut entry.absence.missed {
                 missed.lost_at =
@@ -100,8 +100,11 @@ impl Driver {
 
     /// When something is to be done about nodes that are out of reach.
     pub(super) fn misses_due(&self) -> ClusterTime {
-        let due =
-            self.nodes.values().filter_map(|entry| entry.absence.missed.map(|missed| missed.due()));
+        let due = self
+            .cluster
+            .nodes
+            .values()
+            .filter_map(|entry| entry.absence.missed.map(|missed| missed.due()));
         due.min().unwrap_or(ClusterTime::NEVER)
     }
 
@@ -110,7 +113,7 @@ impl Driver {
         let due = |(&node, entry): (&NodeId, &NodeEntry)| {
             entry.absence.missed.filter(|missed| missed.due() <= now).map(|missed| (node, missed))
         };
-        for (node, missed) in self.nodes.iter().filter_map(due).collect::<Vec<_>>() {
+        for (node, missed) in self.cluster.nodes.iter().filter_map(due).collect::<Vec<_>>() {
             if missed.lost_at > now {
                 self.tell_away(node);
             } else if self.waits_for_own_agent() {
@@ -124,11 +127,11 @@ impl Driver {
     /// Whether the agent of this machine is not there, and will be started again.
     fn waits_for_own_agent(&self) -> bool {
         let is_own = |entry: &NodeEntry| entry.is_here && entry.absence.missed.is_some();
-        !self.is_abandoned() && self.nodes.values().any(is_own)
+        !self.is_abandoned() && self.cluster.nodes.values().any(is_own)
     }
 
     fn wait_longer(&mut self, now: ClusterTime, node: NodeId) {
-        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        let Some(entry) = self.cluster.nodes.get_mut(&node) else { return };
         if let Some(missed) = &mut entry.absence.missed {
             missed.lost_at = self.core.lost_at(now, entry.joined, entry.confirmed);
         }
@@ -136,7 +139,7 @@ impl Driver {
 
     fn tell_away(&mut self, node: NodeId) {
         if let Some(missed) =
-            self.nodes.get_mut(&node).and_then(|entry| entry.absence.missed.as_mut())
+            self.cluster.nodes.get_mut(&node).and_then(|entry| entry.absence.missed.as_mut())
         {
             missed.away_at = ClusterTime::NEVER;
             self.apply(&Event::NodeOutOfReach { node });

@@ -93,7 +93,7 @@ impl Driver {
     /// When nodes are looked at next. Figures are only compared, so a lone node needs none.
     pub(super) fn measuring_due(&self) -> ClusterTime {
         let after = self.core.params().measure_after();
-        match after == Nanos::ZERO || self.nodes.len() < 2 || self.due.stopping.is_some() {
+        match after == Nanos::ZERO || self.cluster.nodes.len() < 2 || self.due.stopping.is_some() {
             true => ClusterTime::NEVER,
             false => self.cluster.measuring.looked + Nanos(after.0 / 2),
         }
@@ -109,9 +109,9 @@ impl Driver {
             .collect();
         let measuring = &mut self.cluster.measuring;
         measuring.looked = now;
-        measuring.nodes.retain(|node, _| self.nodes.contains_key(node));
+        measuring.nodes.retain(|node, _| self.cluster.nodes.contains_key(node));
         let mut due = Vec::new();
-        for (&node, entry) in &self.nodes {
+        for (&node, entry) in &self.cluster.nodes {
             let Some(&(is_up, has_figures)) = views.get(&node) else { continue };
             let life = entry.place.life;
             let seen = measuring.nodes.entry(node).or_insert_with(|| {

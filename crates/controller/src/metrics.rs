@@ -91,7 +91,7 @@ impl Driver {
             state: state.into(),
             count,
         };
-        let metrics = &self.metrics;
+        let metrics = &self.monitoring.metrics;
         let report = MetricsReport {
             began_ms: metrics.began_ms,
             jobs: jobs.into_iter().map(count).collect(),
@@ -113,9 +113,9 @@ impl Driver {
     /// that an earlier controller started: when those began is not known here.
     pub(super) fn count_begun(&mut self, job: JobId) {
         let now = self.now();
-        let started = self.jobs.get(&job).and_then(|entry| entry.started);
+        let started = self.jobs.get(&job).and_then(|entry| entry.times.started);
         if let Some(started) = started.filter(|started| *started >= self.clock.started) {
-            self.metrics.count_begun(started, now);
+            self.monitoring.metrics.count_begun(started, now);
         }
     }
 }

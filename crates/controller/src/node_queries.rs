@@ -170,7 +170,7 @@ impl Driver {
         let (asked, took, question) = (self.now(), BTreeMap::new(), question.clone());
         let mut open = Open { client, question, missing, answers, asked, took, page, until };
         for node in nodes {
-            if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
+            if self.cluster.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
                 open.missing.insert(node);
             } else {
                 let name = self.node_name(node);
@@ -243,7 +243,7 @@ impl Driver {
     /// used is more.
     fn jobs_with(&self, answers: Vec<(NodeId, Answer)>, from: JobId) -> Reply {
         let mut usages: BTreeMap<JobId, Usage> = BTreeMap::new();
-        let mut silent: BTreeSet<NodeId> = self.nodes.keys().copied().collect();
+        let mut silent: BTreeSet<NodeId> = self.cluster.nodes.keys().copied().collect();
         for (node, answer) in answers {
             let Answer::Usages(of_node) = answer else { continue };
             silent.remove(&node);
@@ -285,7 +285,7 @@ impl Driver {
         let answers: BTreeMap<NodeId, &Answer> =
             open.answers.iter().map(|(node, answer)| (*node, answer)).collect();
         let last = open.page.next.unwrap_or(NodeId(u32::MAX));
-        let of_page = self.nodes.keys().filter(|it| **it >= open.page.node && **it < last);
+        let of_page = self.cluster.nodes.keys().filter(|it| **it >= open.page.node && **it < last);
         let life = |&id: &NodeId| {
             let took = open.took.get(&id).map(|it| it.0);
             let (answered_ns, alive, not_asked) = match answers.get(&id) {

@@ -223,7 +223,7 @@ impl Driver {
         let NodeChange::Remove { now } = change else { return Ok(nodes) };
         for view in self.core.nodes().filter(|view| nodes.contains(&view.id)) {
             let name = view.spec.name.clone();
-            if self.nodes.get(&view.id).is_some_and(|entry| entry.is_here) {
+            if self.cluster.nodes.get(&view.id).is_some_and(|entry| entry.is_here) {
                 return Err(NodesError::OfInstance { name });
             }
             if !view.jobs.is_empty() && !now {

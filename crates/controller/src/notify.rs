@@ -105,27 +105,27 @@ impl Driver {
         let names: Vec<&str> = nodes.iter().map(|node| node.node.as_str()).collect();
         Some(Notification {
             on: NotifyMoment::Start,
-            ways: ways_of(notify, &entry.user),
+            ways: ways_of(notify, &entry.owner.user),
             key: notify.key.clone(),
-            gid: entry.credentials.gid,
+            gid: entry.owner.credentials.gid,
             nodes: cut(names.join(","), NODES_BYTES_MAX),
             ending: None,
             exit_code: None,
             reason: String::new(),
-            waited_ms: self.now().since(entry.accepted).0 / 1_000_000,
+            waited_ms: self.now().since(entry.times.accepted).0 / 1_000_000,
             service_ms: 0,
         })
     }
 
     /// Has the supervisor start the process that delivers, unless this controller has asked before.
     pub(super) fn want_notifier(&mut self) {
-        if self.events.has_notifier {
+        if self.monitoring.events.has_notifier {
             return;
         }
         let asked = UnixStream::connect(self.instance.supervisor_socket())
             .and_then(|mut supervisor| supervisor.write_all(b"notifier\n"));
         match asked {
-            Ok(()) => self.events.has_notifier = true,
+            Ok(()) => self.monitoring.events.has_notifier = true,
             Err(error) => warn!(
                 code = %Code::NotNotified,
                 "the supervisor can't be asked to start the notifier: {error}; notifications wait until the next job \

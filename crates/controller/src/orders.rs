@@ -15,7 +15,7 @@ impl Driver {
     /// The part in which a user acts on a job: its owner as that, others as administrators.
     pub(super) fn acts_as(&self, uid: u32, job: JobId) -> HeldBy {
         match self.entry(job) {
-            Some(entry) if entry.credentials.uid != uid => HeldBy::Administrator,
+            Some(entry) if entry.owner.uid() != uid => HeldBy::Administrator,
             _ => HeldBy::Owner,
         }
     }
@@ -108,7 +108,7 @@ impl Driver {
         }
         self.apply(&Event::Checkpoint { job, order });
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.not_saved.clear();
+            entry.saving.note_failure(String::new());
         }
         self.note_checkpoint(job);
         let state = self.core.job(job, self.now()).map(|view| view.state);
@@ -123,7 +123,7 @@ impl Driver {
             let why = format!("job {job} is not running; `tutti ps` lists the jobs that are");
             return wrong(Code::NotInThatState, why);
         };
-        let adopted = self.jobs.get(&job).and_then(|entry| entry.whole_launch());
+        let adopted = self.jobs.get(&job).and_then(|entry| entry.terms.whole_launch());
         if view.spec.attached || adopted.is_some_and(|launch| !launch.adopt.is_empty()) {
             let why = format!(
                 "job {job} can't be queued again: its front end waits for its end, or it was \
@@ -232,7 +232,7 @@ impl Driver {
         let seconds = |at: ClusterTime| at.since(now).0.div_ceil(1_000_000_000);
         let report = |(job, at)| BrokenPromise {
             job,
-            user: self.jobs.get(&job).map(|entry| entry.user.clone()).unwrap_or_default(),
+            user: self.jobs.get(&job).map(|entry| entry.owner.user.clone()).unwrap_or_default(),
             promised_s: seconds(at),
             now_s: core.promised_start(job).map(seconds),
         };
@@ -243,7 +243,7 @@ impl Driver {
     /// has one. `tutti ps` and `tutti show` say it while the job waits.
     pub(super) fn on_promise_broken(&mut self, job: JobId, at: ClusterTime) {
         self.decision.broken.push((job, at));
-        if let Some(front) = self.jobs.get(&job).and_then(|entry| entry.front) {
+        if let Some(front) = self.jobs.get(&job).and_then(|entry| entry.clients.front()) {
             let text = super::report::why_it_waits(self, job);
             self.reply(front, &Reply::Notice { text: format!("job {job}: {text}") });
         }
@@ -262,7 +262,7 @@ impl Driver {
         }
         if self.admin(uid).is_err()
             && let Some(entry) = self.entry(job)
-            && let Err(problem) = self.may_use_class(&class, &entry.credentials)
+            && let Err(problem) = self.may_use_class(&class, &entry.owner.credentials)
         {
             return self.fail(token, problem);
         }
@@ -272,7 +272,7 @@ impl Driver {
         let elements = self.live_elements(job).unwrap_or_default();
         for job in elements.into_iter().chain([job]) {
             if let Some(entry) = self.entry_mut(job) {
-                entry.class = class.to_string();
+                entry.terms.class = class.to_string();
             }
         }
         self.apply(&Event::SetJobClass { job, class });
@@ -291,7 +291,7 @@ impl Driver {
                 let elements = self.live_elements(job).unwrap_or_default();
                 for job in elements.into_iter().chain([job]) {
                     if let Some(entry) = self.entry_mut(job) {
-                        entry.time_limit = limit;
+                        entry.terms.time_limit = limit;
                     }
                 }
                 self.decision.broken.clear();
@@ -317,7 +317,7 @@ impl Driver {
             LimitStays::Overrun => Forbidden::Overrun(job),
             LimitStays::Ending => Forbidden::LimitEnds(job),
         })?;
-        let before = self.entry(job).and_then(|entry| entry.time_limit);
+        let before = self.entry(job).and_then(|entry| entry.terms.time_limit);
         let by = |change: fn(u64, u64) -> u64, by: Nanos| {
             before.map(|before| Some(Nanos(change(before.0, by.0)))).ok_or(Forbidden::NoLimit(job))
         };

@@ -41,7 +41,7 @@ impl Driver {
             self.outsider.on_nodes.up.clear();
         }
         self.outsider.on_nodes.wanted.clone_from(&wanted);
-        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let nodes: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
         self.tell_nodes(nodes.clone(), ToAgent::PolicyPart(wanted.clone()));
         if wanted.is_some() {
             // An agent keeps none for itself.
@@ -50,7 +50,7 @@ impl Driver {
     }
 
     fn repeat_timetable(&mut self, node: NodeId) {
-        if let Some(timetable) = self.nodes.get(&node).and_then(|it| it.timetable.clone()) {
+        if let Some(timetable) = self.cluster.nodes.get(&node).and_then(|it| it.timetable.clone()) {
             self.tell_timetable(node, timetable);
         }
     }

@@ -60,7 +60,7 @@ impl Driver {
         self.cluster.removals.waiting.push((token, nodes.clone()));
         for &node in nodes {
             let is_up = self.core.nodes().any(|view| view.id == node && view.up);
-            let Some(entry) = self.nodes.get_mut(&node) else { continue };
+            let Some(entry) = self.cluster.nodes.get_mut(&node) else { continue };
             entry.absence.is_removed = true;
             let is_in_reach = entry.agent.is_some();
             self.tell_node(node, if is_up { ToAgent::Leave } else { ToAgent::Stop });
@@ -79,8 +79,8 @@ impl Driver {
 
     /// Nothing of ours runs on a node any more; if it was to be taken out, it is.
     pub(super) fn finish_removal(&mut self, node: NodeId) {
-        if self.nodes.get(&node).is_some_and(|entry| entry.absence.is_removed) {
-            if let Some(entry) = self.nodes.remove(&node) {
+        if self.cluster.nodes.get(&node).is_some_and(|entry| entry.absence.is_removed) {
+            if let Some(entry) = self.cluster.nodes.remove(&node) {
                 self.cluster.removals.names.insert(node, entry.name);
             }
             self.cluster.removals.told.remove(&node);
@@ -92,7 +92,7 @@ impl Driver {
 
     /// Whether a node is to be taken out, and may not be gone yet.
     pub(super) fn is_being_removed(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|entry| entry.absence.is_removed)
+        self.cluster.nodes.get(&node).is_some_and(|entry| entry.absence.is_removed)
     }
 
     /// Those that were told to go and are still there go by force: they are out of reach from then
@@ -109,7 +109,7 @@ impl Driver {
 
     /// Its parent lets go of it.
     pub(super) fn say_removed(&mut self, node: NodeId) {
-        for connection in self.connections.values_mut() {
+        for connection in self.intake.connections.values_mut() {
             if let Connection { kind: Kind::Branch(branch), .. } = connection {
                 branch.removed.push(node);
             }
@@ -117,7 +117,7 @@ impl Driver {
     }
 
     fn answer_removals(&mut self) {
-        let nodes = &self.nodes;
+        let nodes = &self.cluster.nodes;
         let is_done = |(_, waited): &mut (u64, BTreeSet<NodeId>)| {
             !waited.iter().any(|node| nodes.contains_key(node))
         };

@@ -176,17 +176,17 @@ fn live_job(
     let now = driver.now();
     JobReport {
         job: view.id,
-        name: entry.launch.name().to_owned(),
-        user: entry.user.clone(),
+        name: entry.terms.name().to_owned(),
+        user: entry.owner.user.clone(),
         class: view.spec.class.to_string(),
         former_class: view.former_class.map(ToString::to_string),
         state: state_word(view).into(),
         reason,
         code: None,
         detail: driver.detail_with_waiting_ranks(view.id, entry),
-        suspended: entry.suspended.iter().map(ToString::to_string).collect(),
-        tasks: entry.tasks,
-        processors: entry.processors,
+        suspended: entry.run.suspended().iter().map(ToString::to_string).collect(),
+        tasks: entry.terms.tasks,
+        processors: entry.terms.processors(),
         placement: view
             .placements
             .iter()
@@ -197,9 +197,9 @@ fn live_job(
         row: row.and_then(|row| u32::try_from(row + 1).ok()),
         rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
         share_percent,
-        age_s: now.since(entry.accepted).0 / 1_000_000_000,
+        age_s: entry.times.age(now).0 / SECOND,
         service_ms: view.service.0 / MS,
-        waited_ms: waited(entry, now).0 / MS,
+        waited_ms: entry.times.waited(now).0 / MS,
         suspended_ms: suspended(entry, view.service, now).0 / MS,
         usage: None,
         deadline_s: view.deadline.map(|deadline| seconds_until(deadline, now)),
@@ -207,15 +207,15 @@ fn live_job(
         ends_s: None,
         cpu_ms: None,
         exit_code: None,
-        submitted: entry.submitted,
-        time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
+        submitted: entry.terms.is_submitted(),
+        time_limit_ms: entry.terms.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, view.service),
         queue: view.queue.map(ToString::to_string),
         resources: resources(driver, view),
         position: place.map(|place| place.position),
         behind: place.and_then(|place| place.before),
-        first: Some(first_word(entry.first).into()),
-        slots: Some(entry.slots),
+        first: Some(first_word(entry.terms.first).into()),
+        slots: Some(entry.terms.slots),
         nodes_asked: view.spec.nodes.count,
         wait: match &view.state {
             JobState::Queued { why, .. } => Some(why.word().into()),
@@ -223,7 +223,7 @@ fn live_job(
         },
         swapped_bytes: view.swap.map(|swap| swap.left_bytes),
         lent_processors: Some(view.lent).filter(|&lent| lent > 0),
-        array: entry.element.map(Element::report),
+        array: entry.terms.element().map(Element::report),
     }
 }
 
@@ -265,20 +265,14 @@ fn resources(driver: &Driver, view: &JobView) -> Vec<String> {
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// How long a job was, or has been, in the queue.
-fn waited(entry: &Entry, now: ClusterTime) -> Nanos {
-    entry.started.unwrap_or(now).since(entry.accepted)
-}
-
 /// How long a job that was given so much time was resident without having it.
 fn suspended(entry: &Entry, service: Nanos, now: ClusterTime) -> Nanos {
-    let resident = entry.started.map_or(Nanos::ZERO, |started| now.since(started));
-    Nanos(resident.0.saturating_sub(service.0))
+    Nanos(entry.times.resident(now).0.saturating_sub(service.0))
 }
 
 /// What a job that was given so much time has left of its time limit, in milliseconds.
 fn left_ms(entry: &Entry, service: Nanos) -> Option<u64> {
-    entry.time_limit.map(|limit| limit.0.saturating_sub(service.0) / MS)
+    entry.terms.time_limit.map(|limit| limit.0.saturating_sub(service.0) / MS)
 }
 
 /// Whole seconds until a moment, negative when it has passed.
@@ -360,24 +354,24 @@ pub(super) fn ended_job(
 ) -> JobReport {
     JobReport {
         job,
-        name: entry.launch.name().to_owned(),
-        user: entry.user.clone(),
-        class: entry.class.clone(),
+        name: entry.terms.name().to_owned(),
+        user: entry.owner.user.clone(),
+        class: entry.terms.class.clone(),
         former_class: None,
         state: "ended".into(),
         reason,
-        code: code_of_end(outcome, entry.statuses.values()),
+        code: code_of_end(outcome, entry.run.statuses()),
         detail: entry.detail_of_end(outcome),
         suspended: Vec::new(),
-        tasks: entry.tasks,
-        processors: entry.processors,
+        tasks: entry.terms.tasks,
+        processors: entry.terms.processors(),
         placement: Vec::new(),
         row: None,
         rows: 0,
         share_percent: None,
         age_s: 0,
         service_ms: outcome.service.0 / MS,
-        waited_ms: waited(entry, now).0 / MS,
+        waited_ms: entry.times.waited(now).0 / MS,
         suspended_ms: suspended(entry, outcome.service, now).0 / MS,
         usage: Some(entry.usage),
         deadline_s: None,
@@ -385,20 +379,20 @@ pub(super) fn ended_job(
         ends_s: None,
         cpu_ms: Some((entry.usage.user_us + entry.usage.system_us) / 1000),
         exit_code: Some(outcome.exit_code),
-        submitted: entry.submitted,
-        time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
+        submitted: entry.terms.is_submitted(),
+        time_limit_ms: entry.terms.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, outcome.service),
-        queue: entry.queue.clone(),
+        queue: entry.terms.queue.clone(),
         resources: Vec::new(),
         position: None,
         behind: None,
         swapped_bytes: None,
         lent_processors: None,
-        first: Some(first_word(entry.first).into()),
-        slots: Some(entry.slots),
+        first: Some(first_word(entry.terms.first).into()),
+        slots: Some(entry.terms.slots),
         nodes_asked: entry.shown.asked_nodes(),
         wait: None,
-        array: entry.element.map(Element::report),
+        array: entry.terms.element().map(Element::report),
     }
 }
 
@@ -442,12 +436,12 @@ fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
 
 /// Whether a node was taken down. A controller that takes over does not know it of those that were before.
 fn is_down(driver: &Driver, node: NodeId) -> bool {
-    driver.nodes.get(&node).is_some_and(|entry| entry.absence.gone == Gone::Down)
+    driver.cluster.nodes.get(&node).is_some_and(|entry| entry.absence.gone == Gone::Down)
 }
 
 /// Where in the control tree a node is, while its agent is there.
 fn place_of(driver: &Driver, node: NodeId) -> Option<&Joining> {
-    let entry = driver.nodes.get(&node).filter(|entry| entry.agent.is_some())?;
+    let entry = driver.cluster.nodes.get(&node).filter(|entry| entry.agent.is_some())?;
     Some(&entry.place)
 }
 

@@ -7,7 +7,7 @@
 use super::driver::Driver;
 use super::jobs::Entry;
 use std::fmt::Write;
-use tutti_types::{ClusterTime, JobId, NodeId, Rank, TaskStatus};
+use tutti_types::{ClusterTime, JobId, NodeId, Rank};
 use tutti_wire::event::{What, ranks_text};
 use tutti_wire::launch::Launch;
 use tutti_wire::limits::JOB_DETAIL_BYTES_MAX;
@@ -30,7 +30,7 @@ impl Driver {
         until: ClusterTime,
     ) {
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.take_back(&ranks);
+            entry.run.take_back(&ranks);
         }
         let wait_ms = until.since(self.now()).0 / 1_000_000;
         let (node, ranks) = (self.node_name(node), ranks_text(&mut ranks));
@@ -48,15 +48,13 @@ impl Driver {
         let now_on = self.node_name(node);
         let detail = format!("{}, started again on {now_on}", self.how_it_went(from));
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.take_back(&ranks);
-            ranks.iter().for_each(|&rank| entry.note_detail(rank, detail.clone()));
-            entry.cleared.remove(&node);
-            if !entry.started_on.contains(&node) {
-                entry.started_on.push(node);
-            }
+            entry.run.take_back(&ranks);
+            ranks.iter().for_each(|&rank| entry.run.note_detail(rank, detail.clone()));
+            entry.run.start_again_on(node);
         }
         // The launch that its keeper has lost.
-        if let Some(former) = self.nodes.get_mut(&node).and_then(|entry| entry.forget(job)) {
+        if let Some(former) = self.cluster.nodes.get_mut(&node).and_then(|entry| entry.forget(job))
+        {
             self.tell_node(node, ToAgent::Forget { launch: former });
         }
         self.note_places(job);
@@ -78,11 +76,7 @@ impl Driver {
     pub(super) fn on_ranks_given_up(&mut self, job: JobId, node: NodeId, mut ranks: Vec<Rank>) {
         let detail = format!("lost with node {}", self.node_name(node));
         if let Some(entry) = self.jobs.get_mut(&job) {
-            for &rank in &ranks {
-                entry.statuses.insert(rank, TaskStatus::Lost);
-                entry.failures.note(rank, TaskStatus::Lost);
-                entry.note_detail(rank, detail.clone());
-            }
+            ranks.iter().for_each(|&rank| entry.run.give_up_task(rank, &detail));
         }
         let (node, ranks) = (self.node_name(node), ranks_text(&mut ranks));
         self.job_event(job, What::JobRanksGivenUp { node, ranks });
@@ -122,20 +116,5 @@ impl Driver {
             let _ = write!(detail, "{line_break}{ranks} lost with node {node}: {wait}");
         }
         detail
-    }
-}
-
-impl Entry {
-    /// How these tasks ended does not count: they were lost, and begin again.
-    fn take_back(&mut self, ranks: &[Rank]) {
-        for rank in ranks {
-            self.statuses.remove(rank);
-        }
-        self.failures.take_back(ranks);
-        self.tasks_ended.retain(|task| !ranks.contains(&task.rank));
-        for of_detail in self.details.values_mut() {
-            of_detail.retain(|rank| !ranks.contains(rank));
-        }
-        self.details.retain(|_, of_detail| !of_detail.is_empty());
     }
 }

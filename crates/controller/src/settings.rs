@@ -181,7 +181,7 @@ impl Driver {
         if before.is_some_and(|before| slot.length >= before.length) {
             return Ok(());
         }
-        let worst = self.nodes.values().max_by_key(|node| node.place.time_error);
+        let worst = self.cluster.nodes.values().max_by_key(|node| node.place.time_error);
         let refusal = worst.and_then(|node| refusal(&slot, &node.name, node.place.time_error));
         refusal.map_or(Ok(()), Err)
     }
@@ -189,7 +189,7 @@ impl Driver {
     /// How good the clocks are, and how good they must be; nothing where there is one node. Nodes
     /// come with any clock, and it may get worse: that is not refused.
     pub(super) fn clocks(&self) -> Option<ClocksReport> {
-        let nodes = || self.nodes.values().filter(|node| node.agent.is_some());
+        let nodes = || self.cluster.nodes.values().filter(|node| node.agent.is_some());
         let worst = nodes().max_by_key(|node| node.place.time_error)?;
         let slot = shortest_slot(self.core.settings());
         let too_far = |node: &&NodeEntry| {
@@ -293,7 +293,10 @@ impl Driver {
     pub(super) fn tell_settings(&mut self) {
         let settings = self.agent_settings();
         if self.cluster.told_settings.replace(settings).is_some_and(|told| told != settings) {
-            self.tell_nodes(self.nodes.keys().copied().collect(), ToAgent::Settings(settings));
+            self.tell_nodes(
+                self.cluster.nodes.keys().copied().collect(),
+                ToAgent::Settings(settings),
+            );
         }
     }
 }

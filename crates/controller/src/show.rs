@@ -12,7 +12,7 @@ use tutti_journal::{Details, EndedJob};
 use tutti_node::codes::code_of;
 use tutti_node::output_files::{Stream, files_of};
 use tutti_node::platform::time::wall_ms;
-use tutti_types::{ClusterTime, JobId, JobSpec, Nanos, NodeId};
+use tutti_types::{JobId, JobSpec, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::frame::encoded_len;
 use tutti_wire::history::Ending;
@@ -97,9 +97,9 @@ impl Driver {
     /// The same of a job that an earlier controller accepted, and perhaps started.
     pub(super) fn shown_again(&self, job: JobId, entry: &Entry) -> Shown {
         let Some(view) = self.core.job(job, self.now()) else { return Shown::default() };
-        let mut shown = self.shown_of(job, view.spec, entry.accepted_ms);
-        if let Some(started) = entry.started {
-            shown.states.note("running", moment_ms(entry, started));
+        let mut shown = self.shown_of(job, view.spec, entry.times.accepted_ms);
+        if let Some(started) = entry.times.started {
+            shown.states.note("running", entry.times.moment_ms(started));
         }
         shown.states.note(lasting(state_word(&view)), wall_ms());
         self.note_nodes(job, &mut shown, &view.placements);
@@ -195,12 +195,12 @@ impl Driver {
     ) -> Result<ShowReport, Problem> {
         let job = report.job;
         let entry = self.entry(job).ok_or(Forbidden::NoJob(job))?;
-        let is_theirs = may_see(uid, entry.credentials.uid, &report, environment)?;
-        let launch = entry.whole_launch().filter(|_| is_theirs);
+        let is_theirs = may_see(uid, entry.owner.uid(), &report, environment)?;
+        let launch = entry.terms.whole_launch().filter(|_| is_theirs);
         Ok(ShowReport {
             job: report,
-            accepted_ms: entry.accepted_ms,
-            started_ms: entry.started.map(|started| moment_ms(entry, started)),
+            accepted_ms: entry.times.accepted_ms,
+            started_ms: entry.times.started.map(|started| entry.times.moment_ms(started)),
             ended_ms: None,
             ending: None,
             details: launch.as_ref().map(|launch| {
@@ -211,7 +211,7 @@ impl Driver {
             }),
             environment: launch.filter(|_| environment).map(|launch| launch.environment),
             steps: if is_theirs { self.steps_of(job) } else { Vec::new() },
-            front_end: entry.front.map(|token| self.machine_of(token)),
+            front_end: entry.clients.front().map(|token| self.machine_of(token)),
             processors_in_use: self.processors_in_use(job),
             shares_devices_with: self.core.shares_devices_with(job),
         })
@@ -254,7 +254,7 @@ impl Driver {
     /// The node that has an output file, the user with whose rights it is read, and its path.
     fn output_place(&mut self, uid: u32, file: OutputFile) -> Result<OutputPlace, Problem> {
         let OutputFile { job, rank, error } = file;
-        let live = self.entry(job).map(|entry| entry.credentials.uid);
+        let live = self.entry(job).map(|entry| entry.owner.uid());
         let (owner, shown) = match live {
             Some(owner) => (owner, self.show_live(uid, job, false)?),
             None => self.show_ended_with_owner(uid, job, false)?,
@@ -364,7 +364,7 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
         script_bytes: launch.script.as_ref().map(|script| script.len() as u64),
         directory: launch.directory.clone(),
         stdio: launch.stdio.clone(),
-        user_in_names: user.unwrap_or_else(|| entry.credentials.uid.to_string()),
+        user_in_names: user.unwrap_or_else(|| entry.owner.uid().to_string()),
         processes_max: launch.processes_max,
         nice: launch.nice,
         asked: entry.shown.asked.clone(),
@@ -375,20 +375,20 @@ fn details_of(entry: &Entry, launch: &LaunchSpec) -> JobDetails {
         after_one: false,
         states,
         states_left_out,
-        queue: entry.queue.clone(),
-        first: first_word(entry.first).into(),
-        slots: entry.slots,
-        checkpoint: entry.checkpoint.clone(),
+        queue: entry.terms.queue.clone(),
+        first: first_word(entry.terms.first).into(),
+        slots: entry.terms.slots,
+        checkpoint: entry.saving.report().cloned(),
     }
 }
 
 /// What is stored of a job that ends now.
 pub(super) fn details_to_store(entry: &mut Entry) -> Option<Details> {
     entry.shown.states.note("ended", wall_ms());
-    let mut job = details_of(entry, &entry.whole_launch()?);
+    let mut job = details_of(entry, &entry.terms.whole_launch()?);
     job.nodes_left_out += left_out(job.nodes.len(), STORED_NODES_MAX);
     job.nodes.truncate(STORED_NODES_MAX);
-    Some(Details { job, steps: std::mem::take(&mut entry.steps_ended).into() })
+    Some(Details { job, steps: entry.steps.take_ended().into() })
 }
 
 fn left_out(count: usize, most: usize) -> u32 {
@@ -402,10 +402,4 @@ fn lasting(state: &'static str) -> &'static str {
         "resuming" => "running",
         other => other,
     }
-}
-
-/// A moment in the life of a job by people's clocks, in milliseconds since 1970.
-fn moment_ms(entry: &Entry, at: ClusterTime) -> u64 {
-    let Nanos(since) = at.since(entry.accepted);
-    entry.accepted_ms.saturating_add(since / MS)
 }

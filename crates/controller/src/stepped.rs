@@ -562,7 +562,7 @@ mod tests {
         let tokens: Vec<u64> = driver.intake.unread.iter().copied().collect();
         assert_eq!(tokens.len(), 3, "each has requests left");
         for (token, served) in tokens.iter().zip([5, 1, 5]) {
-            let connection = driver.connections.get_mut(token).expect("it is there");
+            let connection = driver.intake.connections.get_mut(token).expect("it is there");
             assert!(connection.served > Nanos::ZERO, "the first was answered");
             connection.served = Nanos(served);
         }
@@ -648,7 +648,7 @@ mod tests {
         let Reply::Accepted { job, .. } = reply else { panic!("{reply:?}") };
         let kept = |controller: &Stepped| {
             let entry = &controller.driver.jobs[&job];
-            (entry.exchanges.gathered_bytes(), entry.detail())
+            (entry.run.exchanges.gathered_bytes(), entry.detail())
         };
         let mut most = 0;
         for number in 0..30 {

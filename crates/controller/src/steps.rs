@@ -7,15 +7,14 @@ use super::driver::{Connection, Driver, Kind};
 use super::durability::{Abandoned, FRONT_MOMENT, FRONT_PATIENCE};
 use super::error::Problem;
 use super::exchange::Exchanges;
-use super::jobs::Entry;
 use super::report;
 use super::requests::{Forbidden, Improper};
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use tutti_core::{Event, Part, StepAction, StepView};
 use tutti_node::codes::code_of_end;
 use tutti_types::{
-    ClusterTime, EndReason, FirstStep, JobId, LaunchId, NodeId, Outcome, Rank, StepKey,
+    ClusterTime, EndReason, FirstStep, JobId, LaunchId, NodeId, Outcome, Rank, StepId, StepKey,
     StepRefusal, StepSpec, TaskStatus,
 };
 use tutti_wire::code::Code;
@@ -98,10 +97,50 @@ fn joined(of_job: Vec<ByteBuf>, own: Vec<ByteBuf>) -> Vec<ByteBuf> {
     all
 }
 
-impl Entry {
-    /// What its steps are to run takes this much memory, about.
-    fn step_bytes(&self) -> usize {
-        self.steps.values().map(StepEntry::launch_bytes).sum()
+/// The further steps of a job.
+#[derive(Default)]
+pub(super) struct Steps {
+    /// Those that have not ended.
+    live: BTreeMap<StepId, StepEntry>,
+    /// Those that ended last.
+    ended: VecDeque<StepReport>,
+}
+
+impl Steps {
+    /// Those that have not ended.
+    pub(super) fn ids(&self) -> impl Iterator<Item = StepId> {
+        self.live.keys().copied()
+    }
+
+    pub(super) fn get(&self, step: StepId) -> Option<&StepEntry> {
+        self.live.get(&step)
+    }
+
+    pub(super) fn get_mut(&mut self, step: StepId) -> Option<&mut StepEntry> {
+        self.live.get_mut(&step)
+    }
+
+    /// What they are to run takes this much memory, about.
+    fn launch_bytes(&self) -> usize {
+        self.live.values().map(StepEntry::launch_bytes).sum()
+    }
+
+    /// One has ended, which a reader still sees for a while.
+    fn note_ended(&mut self, report: StepReport) {
+        self.ended.push_back(report);
+        if self.ended.len() > STEPS_SHOWN_MAX {
+            self.ended.pop_front();
+        }
+    }
+
+    /// The job begins anew: those that have ended are of an earlier run.
+    pub(super) fn forget_ended(&mut self) {
+        self.ended.clear();
+    }
+
+    /// Those that ended last, which are stored with the job.
+    pub(super) fn take_ended(&mut self) -> VecDeque<StepReport> {
+        std::mem::take(&mut self.ended)
     }
 }
 
@@ -121,7 +160,7 @@ impl Driver {
             return self.fail(token, problem);
         }
         if request.spec.spawned_by.is_some()
-            && let Some(of_job) = self.jobs.get(&request.job).and_then(|it| it.whole_launch())
+            && let Some(of_job) = self.jobs.get(&request.job).and_then(|it| it.terms.whole_launch())
         {
             // What asks is no process of the user's session.
             request.launch.rlimits = of_job.rlimits;
@@ -164,7 +203,7 @@ impl Driver {
         if self.core.parts(request.job).is_empty() {
             return;
         }
-        let of_job = self.jobs.get(&request.job).and_then(|entry| entry.whole_launch());
+        let of_job = self.jobs.get(&request.job).and_then(|entry| entry.terms.whole_launch());
         let Some(of_job) = of_job else { return };
         let launch = &mut request.launch;
         launch.environment = joined(of_job.environment, std::mem::take(&mut launch.environment));
@@ -200,7 +239,7 @@ impl Driver {
             return Err(problem);
         }
         let has = |group: &u32| *group == who.gid || who.groups.contains(group);
-        let of_job = self.jobs.get(&job).map(|entry| &entry.credentials);
+        let of_job = self.jobs.get(&job).map(|entry| &entry.owner.credentials);
         if of_job.is_some_and(|job| !has(&job.gid) || !job.groups.iter().all(has)) {
             let reason = format!(
                 "job {job} has groups that this process does not have, and so would its steps; \
@@ -226,7 +265,8 @@ impl Driver {
         if !is_front || !is_plain || !is_alike || name > NAME_BYTES_MAX {
             return Err(Problem::new(Code::Improper, "this is no proper request for a step"));
         }
-        if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.intake.connections.get(&token)
             && client.is_front()
         {
             return Err(Improper::SecondFront.into());
@@ -245,8 +285,8 @@ impl Driver {
         let has_launch = known.and_then(|key| self.step(key)).is_some_and(|it| it.launch.is_some());
         let spawned = request.spawned.as_ref().map_or(0, Spawned::bytes);
         let more = if has_launch { 0 } else { request.launch.bytes() + spawned };
-        let taken = self.jobs.get(&request.job).map_or(0, |entry| entry.step_bytes());
-        let owner = self.jobs.get(&request.job).map_or(uid, |entry| entry.credentials.uid);
+        let taken = self.jobs.get(&request.job).map_or(0, |entry| entry.steps.launch_bytes());
+        let owner = self.jobs.get(&request.job).map_or(uid, |entry| entry.owner.uid());
         let of_user = self.users.step_bytes.get(&owner).copied().unwrap_or(0);
         if of_user + more > STEPS_USER_BYTES_MAX {
             let reason = format!(
@@ -331,18 +371,18 @@ impl Driver {
         let (memory, tasks) = (request.memory_per_task_bytes, request.spec.tasks);
         let (launch, spawned) = (request.launch.clone(), request.spawned.clone());
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };
-        let step = entry.steps.entry(key.step).or_default();
+        let step = entry.steps.live.entry(key.step).or_default();
         if step.launch.is_none() {
             step.name.clone_from(&launch.name);
             (step.launch, step.memory_per_task_bytes) = (Some(launch), memory);
             (step.spawned, step.serves) = (spawned, request.serves);
             let bytes = step.launch_bytes();
-            *self.users.step_bytes.entry(entry.credentials.uid).or_default() += bytes;
+            *self.users.step_bytes.entry(entry.owner.uid()).or_default() += bytes;
         }
         (step.tasks, step.front) = (tasks, Some(token));
         self.pending.steps_abandoned.remove(&key);
         if let Some(Connection { kind: Kind::Client(client), .. }) =
-            self.connections.get_mut(&token)
+            self.intake.connections.get_mut(&token)
         {
             client.front_of_step = Some(key);
         }
@@ -408,26 +448,30 @@ impl Driver {
     /// The launch of a step, and the share of each node.
     fn make_step_launch(&self, key: StepKey) -> Option<(Launch, Vec<(NodeId, Share)>)> {
         let entry = self.jobs.get(&key.job)?;
-        let step = entry.steps.get(&key.step)?;
+        let step = entry.steps.get(key.step)?;
         let parts = self.core.step_parts(key);
         let view = self.core.job(key.job, self.now()).filter(|_| !parts.is_empty())?;
         let own_memory = step.memory_per_task_bytes;
         let node = |part: &Part| JobNode {
             node: part.node,
             name: self.node_name(part.node),
-            address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
+            address: self
+                .cluster
+                .nodes
+                .get(&part.node)
+                .map_or_else(String::new, |n| n.address.clone()),
             tasks: part.launched(),
             slots: self.slots_on(key.job, part.node),
         };
-        let number = entry.first.number_after_script(key.step);
+        let number = entry.terms.first.number_after_script(key.step);
         let launch = Launch {
             job: key.job,
             number: self.core.launch_of(key.job).number,
             step: key.step,
-            began: entry.started.unwrap_or_default(),
+            began: entry.times.started.unwrap_or_default(),
             control: self.core.control_of(key.job)?,
             own_ipc: false,
-            credentials: entry.credentials.clone(),
+            credentials: entry.owner.credentials.clone(),
             size: step.tasks,
             share: Share::default(),
             nodes: parts.iter().map(node).collect(),
@@ -478,11 +522,11 @@ impl Driver {
     }
 
     fn step(&self, key: StepKey) -> Option<&StepEntry> {
-        self.jobs.get(&key.job)?.steps.get(&key.step)
+        self.jobs.get(&key.job)?.steps.get(key.step)
     }
 
     fn step_mut(&mut self, key: StepKey) -> Option<&mut StepEntry> {
-        self.jobs.get_mut(&key.job)?.steps.get_mut(&key.step)
+        self.jobs.get_mut(&key.job)?.steps.get_mut(key.step)
     }
 
     fn launch_of(&self, key: StepKey, node: NodeId) -> LaunchId {
@@ -522,7 +566,7 @@ impl Driver {
             FromAgent::Cleared { launch, usage } => {
                 let key = launch.key();
                 if let Some(entry) = self.jobs.get_mut(&key.job)
-                    && let Some(step) = entry.steps.get_mut(&key.step)
+                    && let Some(step) = entry.steps.get_mut(key.step)
                     && step.cleared.insert(node)
                 {
                     step.usage.add(&usage);
@@ -557,8 +601,8 @@ impl Driver {
     fn on_step_ended(&mut self, key: StepKey, outcome: Outcome) {
         self.pending.steps_abandoned.remove(&key);
         let Some(entry) = self.jobs.get_mut(&key.job) else { return };
-        let owner = entry.credentials.uid;
-        let Some(step) = entry.steps.remove(&key.step) else { return };
+        let owner = entry.owner.uid();
+        let Some(step) = entry.steps.live.remove(&key.step) else { return };
         if let Some(bytes) = self.users.step_bytes.get_mut(&owner) {
             *bytes = bytes.saturating_sub(step.launch_bytes());
             if *bytes == 0 {
@@ -567,7 +611,7 @@ impl Driver {
         }
         for &node in &step.started_on {
             let launch = self.launch_of(key, node);
-            if let Some(entry) = self.nodes.get_mut(&node) {
+            if let Some(entry) = self.cluster.nodes.get_mut(&node) {
                 entry.launches.launched.remove(&launch);
                 entry.launches.unconfirmed.remove(&launch);
             }
@@ -589,7 +633,7 @@ impl Driver {
             cpu_ms: Some(cpu_ms(&step.usage)),
             ..of_job
         };
-        entry.steps_ended.push_back(StepReport {
+        entry.steps.note_ended(StepReport {
             step: key.step.0,
             name: step.name,
             tasks: step.tasks,
@@ -600,12 +644,9 @@ impl Driver {
             cpu_ms: cpu_ms(&step.usage),
             elapsed_ms: step.started.map(|started| now.since(started).0 / MS),
         });
-        if entry.steps_ended.len() > STEPS_SHOWN_MAX {
-            entry.steps_ended.pop_front();
-        }
         let Some(token) = step.front else { return };
         if let Some(Connection { kind: Kind::Client(client), .. }) =
-            self.connections.get_mut(&token)
+            self.intake.connections.get_mut(&token)
         {
             client.front_of_step = None;
         }
@@ -616,7 +657,7 @@ impl Driver {
     /// The connection of a step's front end is gone: from another node, perhaps only the way broke.
     pub(super) fn on_step_front_gone(&mut self, key: StepKey, from: Option<NodeId>) {
         let front = self.step(key).and_then(|step| step.front);
-        if front.is_some_and(|token| self.connections.contains_key(&token)) {
+        if front.is_some_and(|token| self.intake.connections.contains_key(&token)) {
             // It came back over another connection.
             return;
         }
@@ -633,7 +674,7 @@ impl Driver {
 
     /// Front ends that have not come back will not.
     pub(super) fn give_up_steps(&mut self, now: ClusterTime) {
-        let nodes = &self.nodes;
+        let nodes = &self.cluster.nodes;
         let late = Abandoned::late(&mut self.pending.steps_abandoned, now, nodes);
         for key in late {
             self.pending.steps_abandoned.remove(&key);
@@ -652,13 +693,13 @@ impl Driver {
             for (key, entry) in steps {
                 for &node in &entry.started_on {
                     let launch = self.launch_of(key, node);
-                    if let Some(node) = self.nodes.get_mut(&node) {
+                    if let Some(node) = self.cluster.nodes.get_mut(&node) {
                         node.launches.launched.insert(launch);
                     }
                 }
                 self.pending.steps_abandoned.insert(key, Abandoned { until, node: None });
                 if let Some(job) = self.jobs.get_mut(&key.job) {
-                    job.steps.insert(key.step, entry);
+                    job.steps.live.insert(key.step, entry);
                 }
             }
         }
@@ -736,7 +777,7 @@ impl Driver {
         if self.core.first_step(job) != FirstStep::Once {
             self.apply(&Event::Signal { job, ranks: Vec::new(), signal });
         }
-        let steps = self.jobs.get(&job).into_iter().flat_map(|entry| &entry.steps);
+        let steps = self.jobs.get(&job).into_iter().flat_map(|entry| &entry.steps.live);
         let started = steps.flat_map(|(&step, entry)| {
             let key = StepKey { job, step };
             let nodes = entry.started_on.iter().filter(|node| !entry.cleared.contains(node));
@@ -753,7 +794,7 @@ impl Driver {
         let Some(entry) = self.jobs.get(&job) else { return Vec::new() };
         let now = self.now();
         let live = self.core.steps(job).filter_map(|view| {
-            let step = entry.steps.get(&view.key.step)?;
+            let step = entry.steps.get(view.key.step)?;
             let place = |part: &Part| format!("{}:{}", self.node_name(part.node), part.processors);
             Some(StepReport {
                 step: view.key.step.0,
@@ -767,7 +808,7 @@ impl Driver {
                 elapsed_ms: step.started.map(|started| now.since(started).0 / MS),
             })
         });
-        let mut steps: Vec<StepReport> = entry.steps_ended.iter().cloned().chain(live).collect();
+        let mut steps: Vec<StepReport> = entry.steps.ended.iter().cloned().chain(live).collect();
         steps.sort_by_key(|step| step.step);
         steps.split_off(steps.len().saturating_sub(2 * STEPS_SHOWN_MAX))
     }

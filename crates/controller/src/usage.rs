@@ -40,19 +40,19 @@ impl Gathering {
 impl Driver {
     /// When an interval is stored next.
     pub(super) fn usage_due(&self) -> ClusterTime {
-        self.usage.due(self.core.params().usage_interval())
+        self.monitoring.usage.due(self.core.params().usage_interval())
     }
 
     pub(super) fn on_used(&mut self, node: NodeId, used: UsedProcessors) {
         if let Some(carried) = used.carried {
-            self.metrics.count_carried(carried);
+            self.monitoring.metrics.count_carried(carried);
         }
         let (interval, now) = (self.core.params().usage_interval(), self.now());
         let is_now = used.until <= now + GATHER_MAX && now.since(used.until).0 < interval.0;
-        if !is_now || used.until <= self.usage.stored {
+        if !is_now || used.until <= self.monitoring.usage.stored {
             return;
         }
-        let open = &mut self.usage.open;
+        let open = &mut self.monitoring.usage.open;
         if open.contains_key(&used.until) || open.len() < OPEN_MAX {
             open.entry(used.until).or_default().insert(node, used);
         }
@@ -62,9 +62,9 @@ impl Driver {
     pub(super) fn store_usage(&mut self) {
         let interval = self.core.params().usage_interval();
         let now = self.now();
-        while self.usage.due(interval) <= now {
-            let Some((until, told)) = self.usage.open.pop_first() else { break };
-            self.usage.stored = until;
+        while self.monitoring.usage.due(interval) <= now {
+            let Some((until, told)) = self.monitoring.usage.open.pop_first() else { break };
+            self.monitoring.usage.stored = until;
             let sample = self.sample(until, interval, &told);
             self.memory.journal.note_used(&sample);
         }

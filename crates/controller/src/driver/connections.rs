@@ -144,7 +144,7 @@ impl Driver {
         let progress = (0, self.now());
         let (uid, pid, served) = (who.uid, who.pid, Nanos::ZERO);
         let connection = Connection { link, uid, pid, vouch: None, kind, progress, served };
-        self.connections.insert(token, connection);
+        self.intake.connections.insert(token, connection);
         self.intake.newcomers.push(token);
         Ok(())
     }
@@ -155,13 +155,13 @@ impl Driver {
         if self.admin(uid).is_ok() {
             return None;
         }
-        if self.connections.len() >= self.intake.connections_max {
+        if self.intake.connections.len() >= self.intake.connections_max {
             return Some(format!(
                 "{} connections are open, which is all",
                 self.intake.connections_max
             ));
         }
-        let of_user = self.connections.values().filter(|c| c.uid == uid).count();
+        let of_user = self.intake.connections.values().filter(|c| c.uid == uid).count();
         let most = CONNECTIONS_PER_USER_MAX.min(self.intake.connections_max / 4);
         (of_user >= most).then(|| {
             let user = self.user_name(uid);
@@ -171,14 +171,14 @@ impl Driver {
 
     /// Reads what has come.
     pub(super) fn receive(&mut self, token: u64) -> Result<(), LinkError> {
-        match self.connections.get_mut(&token) {
+        match self.intake.connections.get_mut(&token) {
             Some(connection) if !connection.link.is_held() => connection.link.receive(),
             _ => Ok(()),
         }
     }
 
     pub(super) fn is_agent(&self, token: u64) -> bool {
-        self.connections.get(&token).is_some_and(|it| matches!(it.kind, Kind::Branch(_)))
+        self.intake.connections.get(&token).is_some_and(|it| matches!(it.kind, Kind::Branch(_)))
     }
 
     pub(super) fn take_messages(&mut self, token: u64, received: Result<(), LinkError>) {
@@ -192,10 +192,11 @@ impl Driver {
     /// Whether the user of this connection makes us keep too many halves of messages.
     fn keeps_too_much(&self, token: u64) -> bool {
         let kept = |c: &Connection| c.link.pending().saturating_sub(PENDING_FREE_BYTES);
-        self.connections.get(&token).is_some_and(|connection| {
+        self.intake.connections.get(&token).is_some_and(|connection| {
             kept(connection) > 0
                 && matches!(connection.kind, Kind::Client(_))
                 && self
+                    .intake
                     .connections
                     .values()
                     .filter(|other| other.uid == connection.uid)
@@ -209,12 +210,12 @@ impl Driver {
     /// many waits for itself, not all for it.
     fn may_ask(&self, token: u64) -> bool {
         !self.pending.questions.is_open_for(token)
-            && !self.forecasts.is_open_for(token)
+            && !self.pending.forecasts.is_open_for(token)
             && !self.cluster.removals.is_open_for(token)
-            && !self.events.is_open_for(token)
+            && !self.monitoring.events.is_open_for(token)
             && !self.memory.has_enough_pending(token)
             && !self.pending.early.iter().any(|early| early.token == token)
-            && self.connections.get(&token).is_some_and(|connection| {
+            && self.intake.connections.get(&token).is_some_and(|connection| {
                 !connection.link.is_behind()
                     && self.has_time_in_round(connection.uid)
                     && self.has_room_for_answers(connection.uid)
@@ -225,7 +226,7 @@ impl Driver {
     /// that sends many requests holds up no other of its user. Of new ones the latest does: verbs
     /// that have just been called do not wait behind those that do not read.
     pub(crate) fn take_unread(&mut self) -> Vec<u64> {
-        let served = |token| self.connections.get(&token).map(|it| it.served);
+        let served = |token| self.intake.connections.get(&token).map(|it| it.served);
         let unread = std::mem::take(&mut self.intake.unread);
         let mut in_turn: Vec<u64> = unread.into_iter().collect();
         in_turn.sort_by_cached_key(|&token| (served(token), Reverse(token)));
@@ -240,14 +241,14 @@ impl Driver {
     /// Whether a user's connections leave room for another answer. Others' requests do not wait for
     /// that.
     fn has_room_for_answers(&self, uid: u32) -> bool {
-        let is_theirs = |token| self.connections.get(&token).is_some_and(|it| it.uid == uid);
+        let is_theirs = |token| self.intake.connections.get(&token).is_some_and(|it| it.uid == uid);
         self.intake.unsent.get(&uid).is_none_or(|bytes| *bytes <= USER_UNSENT_MAX)
             && self.pending.questions.open_for(is_theirs) < QUESTIONS_PER_USER_MAX
     }
 
     fn read_messages(&mut self, token: u64) -> Result<(), LinkError> {
         loop {
-            let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+            let Some(connection) = self.intake.connections.get_mut(&token) else { return Ok(()) };
             match &connection.kind {
                 Kind::Unknown => {
                     if !self.take_greeting(token)? {
@@ -256,14 +257,14 @@ impl Driver {
                 }
                 Kind::Client(_) => {
                     if self.may_ask(token)
-                        && let Some(connection) = self.connections.get_mut(&token)
+                        && let Some(connection) = self.intake.connections.get_mut(&token)
                         && let Some(request) = connection.link.next()?
                     {
                         let (uid, began) = (connection.uid, clock::monotonic_ns());
                         self.on_request(token, request);
                         let took = Nanos(clock::monotonic_ns().saturating_sub(began));
                         *self.intake.answered.entry(uid).or_default() += took;
-                        if let Some(connection) = self.connections.get_mut(&token) {
+                        if let Some(connection) = self.intake.connections.get_mut(&token) {
                             connection.served += took;
                         }
                     }
@@ -283,7 +284,7 @@ impl Driver {
 
     /// Whether a client that had not greeted has.
     pub(super) fn take_greeting(&mut self, token: u64) -> Result<bool, LinkError> {
-        match self.connections.get_mut(&token) {
+        match self.intake.connections.get_mut(&token) {
             Some(Connection { link, kind: Kind::Unknown, .. }) => match link.next_greeting()? {
                 Some(role) => self.on_greeting(token, role).map(|()| true),
                 None => Ok(false),
@@ -293,7 +294,7 @@ impl Driver {
     }
 
     fn on_greeting(&mut self, token: u64, role: Role) -> Result<(), LinkError> {
-        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        let Some(connection) = self.intake.connections.get_mut(&token) else { return Ok(()) };
         let trusted = may_run_instance(connection.uid, geteuid().as_raw());
         connection.kind = match role {
             Role::Client => Kind::Client(Client::default()),
@@ -318,7 +319,7 @@ impl Driver {
     /// From now on the connection is that of a user on another node.
     fn on_vouch(&mut self, token: u64, vouch: Vouch) -> Result<(), LinkError> {
         let refused = self.has_no_room_for(vouch.uid);
-        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        let Some(connection) = self.intake.connections.get_mut(&token) else { return Ok(()) };
         connection.kind = Kind::Unknown;
         connection.uid = vouch.uid;
         connection.pid = vouch.pid;
@@ -333,7 +334,7 @@ impl Driver {
     }
 
     pub(super) fn close(&mut self, token: u64, error: &LinkError) {
-        let Some(connection) = self.connections.remove(&token) else { return };
+        let Some(connection) = self.intake.connections.remove(&token) else { return };
         self.intake.poller.remove(&connection.link);
         if let Some(unsent) = self.intake.unsent.get_mut(&connection.uid) {
             *unsent = unsent.saturating_sub(connection.link.unsent());
@@ -348,7 +349,7 @@ impl Driver {
         match connection.kind {
             Kind::Unknown | Kind::Proxy => {}
             Kind::Client(client) => {
-                self.events.forget(token);
+                self.monitoring.events.forget(token);
                 let from = connection.vouch.map(|vouch| vouch.node);
                 self.on_client_gone(client, from);
             }
@@ -366,7 +367,7 @@ impl Driver {
 
     pub(crate) fn send_reply(&mut self, token: u64, reply: &Reply) {
         let now = self.now();
-        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(connection) = self.intake.connections.get_mut(&token) else { return };
         let before = connection.link.unsent();
         if before == 0 {
             connection.progress = (connection.link.written(), now);
@@ -384,7 +385,7 @@ impl Driver {
         let now = self.now();
         self.intake.unsent.clear();
         self.intake.stalled_due = ClusterTime::NEVER;
-        for connection in self.connections.values_mut() {
+        for connection in self.intake.connections.values_mut() {
             let (unsent, written) = (connection.link.unsent(), connection.link.written());
             if unsent == 0 || !matches!(connection.kind, Kind::Client(_)) {
                 continue;
@@ -396,7 +397,7 @@ impl Driver {
         }
         self.intake.unsent.retain(|_, bytes| *bytes > USER_UNSENT_MAX / 2);
         let mut stalled = Vec::new();
-        for (&token, connection) in &self.connections {
+        for (&token, connection) in &self.intake.connections {
             let has_too_much =
                 self.intake.unsent.get(&connection.uid).is_some_and(|it| *it > USER_UNSENT_MAX);
             if has_too_much && connection.link.unsent() > 0 {
@@ -419,8 +420,8 @@ impl Driver {
             (matches!(connection.kind, Kind::Client(_)) && connection.link.has_message())
                 .then_some(*token)
         };
-        let waiting: Vec<u64> = self.connections.iter().filter_map(waits).collect();
-        for (&token, connection) in &mut self.connections {
+        let waiting: Vec<u64> = self.intake.connections.iter().filter_map(waits).collect();
+        for (&token, connection) in &mut self.intake.connections {
             if let Err(error) = connection.settle(&self.intake.poller, token) {
                 broken.push((token, error));
             } else if matches!(connection.kind, Kind::Client(_))

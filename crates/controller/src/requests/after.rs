@@ -72,8 +72,8 @@ impl Driver {
     fn add_namesakes(&self, after: &mut AfterJobs, uid: u32, name: &str) -> Result<(), Problem> {
         // Elements end before their array does.
         let is_one = |entry: &Entry| {
-            let theirs = entry.credentials.uid == uid && entry.launch.name() == name;
-            theirs && entry.element.is_none()
+            let theirs = entry.owner.uid() == uid && entry.terms.name() == name;
+            theirs && entry.terms.element().is_none()
         };
         let namesakes = self
             .jobs

@@ -216,7 +216,7 @@ const fn change_of(request: &Request) -> Option<Change> {
 impl Driver {
     #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
-        let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
+        let uid = self.intake.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
         if !self.can_store(token, &request) {
             return;
         }
@@ -312,7 +312,7 @@ impl Driver {
             }
             Request::Switches { count, from } => self.on_switches(token, count, from),
             Request::SignsOfLife { of_keepers, from } => {
-                let nodes: Vec<_> = self.nodes.keys().copied().collect();
+                let nodes: Vec<_> = self.cluster.nodes.keys().copied().collect();
                 let question = Question::SignOfLife { of_keeper: of_keepers };
                 self.ask_for_page(token, &nodes, &question, Page::of_nodes(from));
             }
@@ -368,7 +368,7 @@ impl Driver {
 
     pub(super) fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
         let (owner, user, ended) = match (self.entry(job), self.ends.ended.get(job)) {
-            (Some(entry), _) => (entry.credentials.uid, &entry.user, None),
+            (Some(entry), _) => (entry.owner.uid(), &entry.owner.user, None),
             (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
             (None, None) => return Err(Forbidden::NoJob(job)),
         };
@@ -387,10 +387,10 @@ impl Driver {
         let job = target.job;
         self.owned(uid, job)?;
         let (Some(rank), Some(entry)) = (target.rank, self.jobs.get(&job)) else { return Ok(()) };
-        if rank.0 >= entry.tasks {
-            return Err(Forbidden::NoRank { job, rank, last: entry.tasks.saturating_sub(1) });
+        if rank.0 >= entry.terms.tasks {
+            return Err(Forbidden::NoRank { job, rank, last: entry.terms.tasks.saturating_sub(1) });
         }
-        if entry.statuses.contains_key(&rank) {
+        if entry.run.has_ended(rank) {
             return Err(Forbidden::RankEnded { job, rank });
         }
         match self.core.job(job, self.now()).map(|view| view.state) {
@@ -416,7 +416,8 @@ impl Driver {
         if let Some(why) = super::measuring::absurdity(figures, None) {
             return self.fail(token, Problem::new(Code::BadValue, why));
         }
-        match self.nodes.iter().find(|(_, entry)| entry.name == name).map(|(&node, _)| node) {
+        match self.cluster.nodes.iter().find(|(_, entry)| entry.name == name).map(|(&node, _)| node)
+        {
             Some(node) => {
                 self.apply(&Event::NodeMeasured { node, figures });
                 self.reply(token, &Reply::Done);
@@ -430,12 +431,12 @@ impl Driver {
 
     /// Nodes without an agent just now are left out: the rest is better than nothing.
     pub(super) fn nodes_with_agents(&self) -> Vec<NodeId> {
-        let nodes = self.nodes.iter().filter(|(_, entry)| entry.agent.is_some());
+        let nodes = self.cluster.nodes.iter().filter(|(_, entry)| entry.agent.is_some());
         nodes.map(|(&node, _)| node).collect()
     }
 
     fn on_switches(&mut self, token: u64, count: u32, from: NodeId) {
-        let nodes: Vec<_> = self.nodes.keys().copied().collect();
+        let nodes: Vec<_> = self.cluster.nodes.keys().copied().collect();
         self.ask_for_page(token, &nodes, &Question::Switches { count }, Page::of_nodes(from));
     }
 

@@ -141,8 +141,9 @@ impl Driver {
         let Some(entry) = self.jobs.get(&target.job).filter(|_| target.pid.is_some()) else {
             return Ok(());
         };
-        let subtrees = entry.suspended.iter().filter(|part| part.pid.is_some()).count();
-        match subtrees >= SUSPENDED_PARTS_MAX && !entry.suspended.contains(target) {
+        let suspended = entry.run.suspended();
+        let subtrees = suspended.iter().filter(|part| part.pid.is_some()).count();
+        match subtrees >= SUSPENDED_PARTS_MAX && !suspended.contains(target) {
             true => Err(Forbidden::TooManyParts(target.job)),
             false => Ok(()),
         }
@@ -158,10 +159,10 @@ impl Driver {
         };
         let Some(entry) = self.jobs.get_mut(&target.job) else { return };
         match question {
-            Question::SuspendPart(_) if done => drop(entry.suspended.insert(*target)),
+            Question::SuspendPart(_) if done => entry.run.suspend(*target),
             // A process that can't be resumed has gone.
             Question::ResumePart(_) | Question::EndPart { .. } if done || target.pid.is_some() => {
-                entry.suspended.remove(target);
+                entry.run.resume(target);
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ use super::after::Waits;
 use crate::adopt::CannotAdopt;
 use crate::driver::{Connection, Driver, Kind};
 use crate::error::Problem;
-use crate::jobs::Entry;
+use crate::jobs::{Clients, Entry};
 use crate::notify::notify_bytes;
 use crate::settings::RENEW_EVERY;
 use crate::{launch_store, remote_identity, report};
@@ -430,7 +430,7 @@ impl Driver {
     /// On which nodes it wants to be. Processes that are adopted are where the asker is.
     fn nodes_for(&self, token: u64, request: &JobRequest) -> NodesRequest {
         let mut nodes = request.nodes.clone();
-        if !request.launch.adopt.is_empty() && self.nodes.len() > 1 {
+        if !request.launch.adopt.is_empty() && self.cluster.nodes.len() > 1 {
             nodes.only = Some(self.machine_of(token));
         }
         nodes
@@ -462,7 +462,8 @@ impl Driver {
                 return Err(Improper::NoSignal);
             }
         }
-        if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.intake.connections.get(&token)
             && front
             && client.is_front()
         {
@@ -495,7 +496,8 @@ impl Driver {
             return Err(Improper::LongPath { bytes });
         }
         self.check_limits(token, uid, &request.launch)?;
-        let client = self.connections.get(&token).filter(|connection| connection.vouch.is_none());
+        let client =
+            self.intake.connections.get(&token).filter(|connection| connection.vouch.is_none());
         crate::adopt::check(request, uid, client.map(|connection| connection.pid))?;
         Ok(())
     }
@@ -514,7 +516,7 @@ impl Driver {
 
     /// What the machine says of the user's limits counts only if root there is trusted.
     pub(crate) fn lower_limits(&self, token: u64, uid: u32, launch: &mut LaunchSpec) {
-        let connection = self.connections.get(&token);
+        let connection = self.intake.connections.get(&token);
         if let Some(vouch) = connection.and_then(|connection| connection.vouch.as_ref())
             && self.admin(uid).is_err()
         {
@@ -542,7 +544,7 @@ impl Driver {
         if self.admin(uid).is_ok() {
             return Ok(());
         }
-        let Some(connection) = self.connections.get(&token) else { return Err(error) };
+        let Some(connection) = self.intake.connections.get(&token) else { return Err(error) };
         let allowed = match &connection.vouch {
             Some(vouch) => vouch.hard_limits.clone(),
             None => proc::hard_limits(connection.pid, uid).unwrap_or_default(),
@@ -552,8 +554,8 @@ impl Driver {
 
     /// Declines what no keeper could hold, whatever else there is on its node.
     fn too_many_tasks(&self, request: &JobRequest) -> Option<String> {
-        let most = self.nodes.values().map(|node| u64::from(node.tasks_max)).sum::<u64>();
-        (!self.nodes.is_empty() && u64::from(request.tasks) > most).then(|| {
+        let most = self.cluster.nodes.values().map(|node| u64::from(node.tasks_max)).sum::<u64>();
+        (!self.cluster.nodes.is_empty() && u64::from(request.tasks) > most).then(|| {
             format!(
                 "{} tasks were asked for and the nodes can hold {most} at once, by what their \
                  keepers may open (see `ulimit -Hn`); ask for at most -n {most}",
@@ -568,7 +570,7 @@ impl Driver {
     }
 
     pub(crate) fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
-        let connection = self.connections.get(&token)?;
+        let connection = self.intake.connections.get(&token)?;
         if let Some(vouch) = &connection.vouch {
             let believed = self.users.accounts.credentials(vouch);
             return believed.map_err(|problem| self.fail(token, problem)).ok();
@@ -600,16 +602,16 @@ impl Driver {
         }
         if let Some(view) = self.core.array(job) {
             let made = Entry::new(made, (&spec, view.first), view.queue, launch);
-            let array = Some(view.array.clone());
-            self.arrays.insert(job, Box::new(Entry { shown, array, ..made }));
+            let mut entry = Entry { shown, ..made };
+            entry.terms.array = Some(view.array.clone());
+            self.arrays.insert(job, Box::new(entry));
             self.job_submitted(job);
             return self.ask_disk_soon();
         }
         let (queue, first) = (self.core.queue_of(job), self.core.first_step(job));
-        let mut entry = Entry { shown, ..Entry::new(made, (&spec, first), queue, launch) };
-        entry.front = front;
-        entry.is_unanswered = front.is_some();
-        entry.within = within;
+        let clients = Clients::of_new(front);
+        let made = Entry::new(made, (&spec, first), queue, launch);
+        let entry = Entry { shown, clients, within, ..made };
         self.jobs.insert(job, Box::new(entry));
         self.note_checkpoint(job);
         self.job_submitted(job);

@@ -12,7 +12,7 @@ impl Driver {
     /// The connection is that of the job's front end.
     pub(crate) fn be_front(&mut self, token: u64, job: JobId) {
         if let Some(Connection { kind: Kind::Client(client), .. }) =
-            self.connections.get_mut(&token)
+            self.intake.connections.get_mut(&token)
         {
             client.front_of = Some(job);
         }
@@ -20,7 +20,7 @@ impl Driver {
 
     pub(crate) fn tell_why_it_waits(&mut self, token: u64, job: JobId) {
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.is_unanswered = false;
+            entry.clients.note_answer();
         }
         let waits = report::why_it_waits(self, job);
         self.reply(token, &Reply::Accepted { job, waits });
@@ -30,7 +30,8 @@ impl Driver {
     /// The same for a front end that has come back: what was launched meanwhile waits for it. One
     /// that knows better has seen a beginning that is not in the journal, and gives the job up.
     pub(crate) fn tell_why_it_waited(&mut self, token: u64, job: JobId) {
-        let is_told = |entry: &Entry| entry.has_told_front || entry.started_on.is_empty();
+        let is_told =
+            |entry: &Entry| entry.clients.has_told_front() || entry.run.started_on().is_empty();
         if self.jobs.get(&job).map(Box::as_ref).is_none_or(is_told) {
             return self.tell_why_it_waits(token, job);
         }
@@ -41,9 +42,9 @@ impl Driver {
     /// The job is being started on these nodes.
     pub(crate) fn tell_front_of_start(&mut self, job: JobId, nodes: Vec<NodeId>) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        entry.started_on = nodes;
+        entry.run.start_on(nodes);
         // A client that asks for it just now hears first that it is accepted.
-        if !entry.is_unanswered {
+        if !entry.clients.is_unanswered() {
             self.tell_front_where(job);
         }
     }
@@ -51,11 +52,12 @@ impl Driver {
     /// Tells a job's front end where the keepers of its tasks are, as seen from its own node.
     fn tell_front_where(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job) else { return };
-        let Some(front) = entry.front.filter(|_| !entry.started_on.is_empty()) else { return };
-        let attach = self.keepers_of(front, &entry.started_on);
+        let nodes = entry.run.started_on();
+        let Some(front) = entry.clients.front().filter(|_| !nodes.is_empty()) else { return };
+        let attach = self.keepers_of(front, nodes);
         self.reply(front, &Reply::Starting { job, attach });
         if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.has_told_front = true;
+            entry.clients.note_told();
         }
     }
 
@@ -64,7 +66,7 @@ impl Driver {
         if let Err(error) = self.owned(uid, job) {
             return self.fail(token, error);
         }
-        match self.jobs.get(&job).map(|entry| &entry.started_on[..]) {
+        match self.jobs.get(&job).map(|entry| entry.run.started_on()) {
             Some(nodes @ [_, ..]) => {
                 let attach = self.keepers_of(token, nodes);
                 self.reply(token, &Reply::Starting { job, attach });
@@ -75,9 +77,10 @@ impl Driver {
 
     /// The keepers of these nodes, as a client reaches them from its own.
     pub(crate) fn keepers_of(&self, token: u64, nodes: &[NodeId]) -> Vec<KeeperAt> {
-        let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
+        let vouch =
+            self.intake.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
         let attach = |node: &NodeId| {
-            let entry = self.nodes.get(node);
+            let entry = self.cluster.nodes.get(node);
             let is_near = match vouch {
                 Some(vouch) => vouch.node == *node,
                 None => entry.is_some_and(|entry| entry.is_here),
@@ -109,11 +112,11 @@ impl Driver {
             return;
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
-            self.connections.get_mut(&token)
+            self.intake.connections.get_mut(&token)
             && client.waits_for.insert(job)
             && let Some(entry) = self.jobs.get_mut(&job).or_else(|| self.arrays.get_mut(&job))
         {
-            entry.waiting.push(token);
+            entry.clients.await_end(token);
         }
     }
 
@@ -124,27 +127,27 @@ impl Driver {
         let Some(entry) = self.jobs.get_mut(&job) else {
             return self.fail(token, Forbidden::IsArray(job));
         };
-        if entry.has_begun {
+        if entry.run.has_begun() {
             return self.reply(token, &Reply::Done);
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
-            self.connections.get_mut(&token)
+            self.intake.connections.get_mut(&token)
             && client.waits_for.insert(job)
         {
-            entry.waiting_begun.push(token);
+            entry.clients.await_begin(token);
         }
     }
 
     /// A node reports that a task of the job has begun.
     pub(crate) fn note_begun(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        if !std::mem::replace(&mut entry.has_begun, true) {
+        if entry.run.begin() {
             self.count_begun(job);
         }
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        for token in std::mem::take(&mut entry.waiting_begun) {
+        for token in entry.clients.take_begin() {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
-                self.connections.get_mut(&token)
+                self.intake.connections.get_mut(&token)
             {
                 client.waits_for.remove(&job);
             }
@@ -157,9 +160,7 @@ impl Driver {
         for job in client.waits_for {
             let entry = self.jobs.get_mut(&job).or_else(|| self.arrays.get_mut(&job));
             if let Some(entry) = entry {
-                entry.waiting.retain(|token| self.connections.contains_key(token));
-                entry.waiting_begun.retain(|token| self.connections.contains_key(token));
-                entry.waiting_checkpoint.retain(|token| self.connections.contains_key(token));
+                entry.clients.retain(|token| self.intake.connections.contains_key(&token));
             }
         }
         if let Some(key) = client.front_of_step {
@@ -167,7 +168,7 @@ impl Driver {
         }
         if let Some(job) = client.front_of {
             if let Some(entry) = self.jobs.get_mut(&job) {
-                entry.front = None;
+                entry.clients.lose_front();
             }
             match from {
                 Some(node) => self.await_front(job, node),
