@@ -9,35 +9,35 @@
 //! A controller holds a lock on a file beside it (`-lock`) as long as it lives: two that do not
 //! know of each other would each go on from what it knows. A reader needs none.
 
-use crate::chunks::{ChunkId, Segment, cut};
-use crate::entry::{Job, encode};
-use crate::rows::JobRow4;
+mod forms;
+mod lock;
+
+pub(crate) use forms::SCHEMA_WITHOUT_SINCE;
+pub use lock::in_use;
+
+use crate::chunks::ChunkId;
 use crate::seal::own_seal;
 use crate::store::{
     Append, EndedSize, EndedSpan, Loaded, Number, Published, Row, Snapshot, Store, Sync, Used,
 };
 use crate::wal::{self, Power};
 use crate::{JournalError, SCHEMA_VERSION};
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use forms::{ADD_PUBLISHED, ADD_USED, SCHEMA_WITHOUT_CHUNKS, SCHEMA_WITHOUT_SEALS};
+use lock::lock;
+use nix::fcntl::Flock;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tutti_types::{JobId, NodeId};
-use tutti_wire::launch::LaunchSpec;
 
 /// How much the log may have grown when it is copied into the file, in bytes.
 const LOG_BYTES: u64 = 8 << 20;
 
 /// How long a command of another process, which only reads, may hold us up, in milliseconds.
 const BUSY_MS: u32 = 2_000;
-
-/// What is read of the process that holds the lock.
-const LOCK_BYTES_MAX: u64 = 100;
 
 /// How many jobs that have ended and are not what was written are reported, each once.
 const BAD_KNOWN_MAX: usize = 1_000;
@@ -47,70 +47,6 @@ const MODE: u32 = 0o600;
 
 /// How a file of SQLite begins.
 const MAGIC: [u8; 16] = *b"SQLite format 3\0";
-
-/// Each body has a checksum of its own ([`own_seal`]), with what it is found by; that of an entry
-/// is of all before it, too, and stands beside the state after it once more. The columns that are
-/// last were added last.
-const SCHEMA: &str = "
-    CREATE TABLE entry (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
-    CREATE TABLE snapshot (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER);
-    CREATE TABLE job (
-        job INTEGER PRIMARY KEY, launched INTEGER, body BLOB NOT NULL, own_seal INTEGER, launch_seal INTEGER
-    );
-    CREATE TABLE chunk (number INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER);
-    CREATE TABLE keeper (node INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER);
-    CREATE TABLE ended (
-        job INTEGER PRIMARY KEY, ended_ms INTEGER NOT NULL, uid INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER
-    );
-    CREATE INDEX ended_by_time ON ended (ended_ms);
-    CREATE INDEX ended_by_user ON ended (uid, ended_ms);
-";
-
-/// The form in which it was not said since when a keeper is there.
-pub(crate) const SCHEMA_WITHOUT_SINCE: u32 = 2;
-
-/// Brings that to the next one: always, which is a zero at the end.
-const ADD_SINCE: &str = "UPDATE keeper SET body = CAST(body || x'00' AS BLOB)";
-
-/// The form in which only entries had checksums.
-const SCHEMA_WITHOUT_SEALS: u32 = 3;
-
-/// Makes room for them.
-const ADD_SEALS: &str = "
-    ALTER TABLE snapshot ADD COLUMN own_seal INTEGER;
-    ALTER TABLE job ADD COLUMN own_seal INTEGER;
-    ALTER TABLE job ADD COLUMN launch_seal INTEGER;
-    ALTER TABLE keeper ADD COLUMN own_seal INTEGER;
-    ALTER TABLE ended ADD COLUMN own_seal INTEGER;
-";
-
-/// The form in which each job had its whole launch.
-const SCHEMA_WITHOUT_CHUNKS: u32 = 4;
-
-/// Makes room for chunks.
-const ADD_CHUNKS: &str =
-    "CREATE TABLE chunk (number INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER)";
-
-/// Makes room for what readers of events are shown, where there is none yet.
-const ADD_PUBLISHED: &str = "
-    CREATE TABLE IF NOT EXISTS published (
-        number INTEGER PRIMARY KEY, entry INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER NOT NULL
-    )
-";
-
-/// Makes room for what the processors of nodes were used for, where there is none yet.
-const ADD_USED: &str = "
-    CREATE TABLE IF NOT EXISTS used (until_ms INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER NOT NULL)
-";
-
-/// What is sealed by itself: in which table, and by what it is found; first by the number of its
-/// row.
-const SEALED: [(&str, &[&str]); 4] = [
-    ("snapshot", &["number", "seal"]),
-    ("job", &["job"]),
-    ("keeper", &["node"]),
-    ("ended", &["job", "ended_ms", "uid"]),
-];
 
 /// Free pages that the file keeps, and how many more it gives back with one write. A page has 4
 /// KiB.
@@ -278,26 +214,9 @@ impl SqliteStore {
     }
 
     fn bring_on(&mut self, from: u32) -> rusqlite::Result<Result<(), JournalError>> {
-        let all = self.connection.transaction()?;
-        match from {
-            0 => all.execute_batch(SCHEMA)?,
-            SCHEMA_WITHOUT_SINCE => all.execute_batch(ADD_SINCE)?,
-            _ => {}
+        if let Err(what) = forms::bring_on(&mut self.connection, from)? {
+            return Ok(Err(self.damaged(what)));
         }
-        if (1..SCHEMA_WITHOUT_CHUNKS).contains(&from) {
-            all.execute_batch(ADD_SEALS)?;
-            SEALED.iter().try_for_each(|(table, place)| seal_all(&all, table, place))?;
-            seal_launches(&all)?;
-        }
-        if (1..SCHEMA_VERSION).contains(&from) {
-            all.execute_batch(ADD_CHUNKS)?;
-            if let Some(JobId(job)) = share_launches(&all)? {
-                drop(all);
-                return Ok(Err(self.damaged(bad_job(job))));
-            }
-        }
-        all.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-        all.commit()?;
         if from != 0 {
             // Without room for that the file stays as long as it is.
             let _ = self.rewrite();
@@ -609,93 +528,6 @@ fn whole_ended(row: &rusqlite::Row<'_>, bad: &mut Vec<JobId>) -> rusqlite::Resul
     Ok(whole)
 }
 
-/// Gives all rows of a table the checksums that they lack.
-fn seal_all(all: &Connection, table: &str, place: &[&str]) -> rusqlite::Result<()> {
-    let numbers = all
-        .prepare(&format!("SELECT rowid FROM {table}"))?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<i64>>>()?;
-    let select = format!("SELECT body, {} FROM {table} WHERE rowid = ?", place.join(", "));
-    let mut select = all.prepare(&select)?;
-    let mut put = all.prepare(&format!("UPDATE {table} SET own_seal = ? WHERE rowid = ?"))?;
-    for row_number in numbers {
-        let seal = select.query_row([row_number], |row| {
-            let body: Vec<u8> = row.get(0)?;
-            let parts = (1..=place.len()).map(|column| row.get(column).map(number));
-            Ok(own_seal(&parts.collect::<rusqlite::Result<Vec<u64>>>()?, &body))
-        })?;
-        put.execute(params![seal, row_number])?;
-    }
-    Ok(())
-}
-
-/// The same for when jobs were launched.
-fn seal_launches(all: &Connection) -> rusqlite::Result<()> {
-    let launches = all
-        .prepare("SELECT job, launched FROM job WHERE launched IS NOT NULL")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
-    let mut put = all.prepare("UPDATE job SET launch_seal = ? WHERE job = ?")?;
-    for (job, launched) in launches {
-        put.execute(params![own_seal(&[number(job), number(launched)], &[]), job])?;
-    }
-    Ok(())
-}
-
-/// Has launches of form 4 as chunks, one row at a time; gives the first job that is not what was
-/// written.
-fn share_launches(all: &Connection) -> rusqlite::Result<Option<JobId>> {
-    let jobs = all
-        .prepare("SELECT job FROM job ORDER BY job")?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<i64>>>()?;
-    let mut select = all.prepare("SELECT body, own_seal FROM job WHERE job = ?")?;
-    let mut put = all.prepare("UPDATE job SET body = ?, own_seal = ? WHERE job = ?")?;
-    let mut put_chunk = all.prepare("INSERT INTO chunk VALUES (?, ?, ?)")?;
-    let mut known: HashMap<(u32, Vec<u8>), ChunkId> = HashMap::new();
-    for row in jobs {
-        let job = number(row);
-        let read = |row: &rusqlite::Row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, u32>(1)?));
-        let former = select.query_row([row], read).ok();
-        let former = former.filter(|(body, seal)| *seal == own_seal(&[job], body));
-        let former = former.and_then(|(body, _)| postcard::from_bytes::<JobRow4>(&body).ok());
-        let Some(former) = former else { return Ok(Some(JobId(job))) };
-        let launch: LaunchSpec = former.launch.into();
-        let mut segments = Vec::new();
-        for piece in cut(&launch) {
-            if !piece.is_shared {
-                segments.push(Segment::Own(piece.bytes.into()));
-                continue;
-            }
-            let next = ChunkId(known.len() as u64 + 1);
-            let bytes = piece.bytes.clone();
-            let chunk = *known.entry((former.credentials.uid, piece.bytes)).or_insert(next);
-            if chunk == next {
-                let seal = own_seal(&[chunk.0], &bytes);
-                put_chunk.execute(params![stored(chunk.0), bytes, seal])?;
-            }
-            segments.push(Segment::Shared(chunk));
-        }
-        let body = encode(&Job {
-            job: former.job,
-            credentials: former.credentials,
-            key: former.key,
-            user: former.user,
-            name: launch.name,
-            launch: segments,
-            accepted: former.accepted,
-            accepted_ms: former.accepted_ms,
-            notify: None,
-        });
-        put.execute(params![body, own_seal(&[job], &body), row])?;
-    }
-    Ok(None)
-}
-
-fn bad_job(job: u64) -> String {
-    format!("what is kept of job {job} is not what was written")
-}
-
 impl Store for SqliteStore {
     fn remark(&self) -> Option<String> {
         self.remark.clone()
@@ -917,49 +749,6 @@ impl WalSync {
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
-}
-
-/// Keeps other controllers away from the journal at this path; not where the file system has no
-/// such locks.
-fn lock(path: &Path) -> Result<Option<Flock<File>>, JournalError> {
-    let place = wal::beside(path, "-lock");
-    let failed = |error: std::io::Error| JournalError::Storage {
-        path: path.into(),
-        what: "opened",
-        why: format!("{}: {error}", place.display()),
-    };
-    let mut options = OpenOptions::new();
-    let options = options.create(true).truncate(false).read(true).write(true).mode(MODE);
-    let file = options.open(&place).map_err(failed)?;
-    let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(file) => file,
-        Err((file, Errno::EWOULDBLOCK)) => {
-            let mut by = String::new();
-            let _ = file.take(LOCK_BYTES_MAX).read_to_string(&mut by);
-            return Err(JournalError::InUse { path: path.into(), by });
-        }
-        Err((_, Errno::EOPNOTSUPP | Errno::ENOSYS)) => return Ok(None),
-        Err((_, error)) => return Err(failed(error.into())),
-    };
-    // For a process that finds it held; on a full disk it is told less.
-    let by = format!(" (process {})", std::process::id());
-    let _ = file.set_len(0).and_then(|()| file.write_all(by.as_bytes()));
-    Ok(Some(file))
-}
-
-/// The error of a journal at this path that a controller has, also one that is not seen from here
-/// otherwise; `None` if none has it, or there is none.
-#[must_use]
-pub fn in_use(path: &Path) -> Option<JournalError> {
-    let file = File::open(wal::beside(path, "-lock")).ok()?;
-    // Shared: two that only look do not keep each other away.
-    let (file, error) = Flock::lock(file, FlockArg::LockSharedNonblock).err()?;
-    if error != Errno::EWOULDBLOCK {
-        return None;
-    }
-    let mut by = String::new();
-    let _ = file.take(LOCK_BYTES_MAX).read_to_string(&mut by);
-    Some(JournalError::InUse { path: path.into(), by })
 }
 
 /// SQLite's numbers have a sign; ours never come near where it matters.
