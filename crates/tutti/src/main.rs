@@ -9,8 +9,6 @@
 extern crate tutti_node;
 
 mod cmd;
-mod notifier;
-mod pvm;
 mod slurm;
 mod supervise;
 

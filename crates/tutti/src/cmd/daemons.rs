@@ -143,11 +143,11 @@ pub(crate) struct NotifierArgs {
 /// The process that delivers notifications.
 pub(crate) fn notifier(args: &NotifierArgs) -> anyhow::Result<Exit> {
     let Some(directory) = args.directory.as_ref().filter(|_| !args.deliver) else {
-        return crate::notifier::deliver();
+        return tutti_notifier::deliver();
     };
     let instance = Instance::at(directory.clone());
     let _sole = Sole::claim(&instance, "notifier")?;
-    crate::notifier::main(&instance)?;
+    tutti_notifier::main(&instance)?;
     Ok(Exit::OK)
 }
 

@@ -48,8 +48,8 @@ pub(crate) struct NodeArgs {
 
 /// Runs the resource manager beside a job of the options.
 pub(crate) fn execute(args: PvmArgs) -> anyhow::Result<Exit> {
-    if crate::pvm::find_daemon().is_none() {
-        return Err(coded(Code::BadValue, crate::pvm::NOT_INSTALLED));
+    if tutti_pvm::find_daemon().is_none() {
+        return Err(coded(Code::BadValue, tutti_pvm::NOT_INSTALLED));
     }
     let given: Vec<OsString> = std::env::args_os().skip(2).collect();
     let count = given.len().saturating_sub(args.command.len());
@@ -70,17 +70,17 @@ pub(crate) fn execute(args: PvmArgs) -> anyhow::Result<Exit> {
 
 /// The process that serves a virtual machine, beside its job.
 pub(crate) fn manage(args: &ManagerArgs) -> anyhow::Result<Exit> {
-    crate::pvm::manage(&args.command)
+    tutti_pvm::manage(&args.command)
 }
 
 /// The process that becomes PVM's daemon.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
-    crate::pvm::execute_daemon(&args.command)?;
+    tutti_pvm::execute_daemon(&args.command)?;
     Ok(Exit::OK)
 }
 
 /// The process that has PVM's daemon on another node of a job.
 pub(crate) fn serve_node(args: &NodeArgs) -> anyhow::Result<Exit> {
-    crate::pvm::serve_node(&args.words)?;
+    tutti_pvm::serve_node(&args.words)?;
     Ok(Exit::OK)
 }

@@ -105,7 +105,7 @@ pub(super) fn mpi() -> Vec<Finding> {
 
 /// Whether programs of PVM can be run.
 pub(super) fn pvm() -> Finding {
-    match crate::pvm::find_daemon() {
+    match tutti_pvm::find_daemon() {
         Some(path) => {
             let text = "PVM programs start under `tutti pvm`, on one node";
             Finding::good("PVM", text).detail(path.display().to_string())

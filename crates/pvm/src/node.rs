@@ -40,7 +40,7 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If the daemon can't be started.
-pub(crate) fn serve(words: &[String]) -> anyhow::Result<()> {
+pub fn serve(words: &[String]) -> anyhow::Result<()> {
     let [user, words @ ..] = words else { bail!(NOT_FOR_PEOPLE) };
     let user = user_of(user).context(NOT_FOR_PEOPLE)?;
     become_user(user.as_ref()).context("cannot become the user of the job")?;

@@ -55,7 +55,7 @@ pub(super) struct Order {
 ///
 /// # Errors
 /// If it is no order.
-pub(crate) fn deliver() -> anyhow::Result<Exit> {
+pub fn deliver() -> anyhow::Result<Exit> {
     let mut text = Vec::new();
     std::io::stdin().take(ORDER_BYTES_MAX).read_to_end(&mut text)?;
     let order: Order = serde_json::from_slice(&text).context("that is no delivery")?;

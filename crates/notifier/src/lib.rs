@@ -8,6 +8,15 @@
 //! A thread reads the events; this one keeps what is outstanding ([`Outstanding`]) and the place in
 //! the stream ([`place`]), and starts and ends the processes. The controller knows nothing of it:
 //! it only answers a reader.
+#![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+extern crate tutti_node;
 
 mod bounds;
 mod children;
@@ -17,7 +26,7 @@ mod outstanding;
 mod place;
 mod webhook;
 
-pub(crate) use deliver::deliver;
+pub use deliver::deliver;
 
 use children::Children;
 use nix::sys::prctl::set_child_subreaper;
@@ -94,7 +103,7 @@ impl Settings {
 ///
 /// # Errors
 /// If it can't begin.
-pub(crate) fn main(instance: &Instance) -> anyhow::Result<()> {
+pub fn main(instance: &Instance) -> anyhow::Result<()> {
     log::begin();
     // What a delivery leaves behind becomes a child of this process, and is ended.
     set_child_subreaper(true)?;

@@ -9,6 +9,15 @@
 //! - [`manager`], [`hosts`]: what is decided and answered, without I/O
 //! - [`steps`]: front ends of what it starts
 //! - [`part`], [`node`]: daemon and tasker on another node, seen from here and from there
+#![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+extern crate tutti_node;
 
 mod collected;
 mod connection;
@@ -44,8 +53,8 @@ use tutti_node::membership::Place;
 use tutti_wire::code::Code;
 use tutti_wire::pvm::HOST_BITS;
 
-pub(crate) use daemon::{NOT_INSTALLED, execute as execute_daemon, find as find_daemon};
-pub(crate) use node::serve as serve_node;
+pub use daemon::{NOT_INSTALLED, execute as execute_daemon, find as find_daemon};
+pub use node::serve as serve_node;
 
 /// How long steps that were asked to end may take, before the job ends them.
 const END_PATIENCE: Duration = Duration::from_secs(10);
@@ -75,7 +84,7 @@ struct Machine {
 ///
 /// # Errors
 /// If PVM is not installed, or its daemon can't be started.
-pub(crate) fn manage(command: &[OsString]) -> anyhow::Result<Exit> {
+pub fn manage(command: &[OsString]) -> anyhow::Result<Exit> {
     let job = job()?;
     let signals = taken_signals()?;
     let daemon = Daemon::start(command.first().map(OsString::as_os_str), job.address)?;

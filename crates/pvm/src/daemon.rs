@@ -24,7 +24,7 @@ use tutti_wire::code::Code;
 const ROOT: &str = "/usr/lib/pvm3";
 
 /// What is said where there is no PVM.
-pub(crate) const NOT_INSTALLED: &str =
+pub const NOT_INSTALLED: &str =
     "PVM is not installed: there is no pvmd; on Debian 12: apt-get install pvm";
 
 /// How long the daemon may take to start, and to end.
@@ -72,7 +72,7 @@ impl Drop for Directory {
 }
 
 /// The path of the daemon, if PVM is installed.
-pub(crate) fn find() -> Option<PathBuf> {
+pub fn find() -> Option<PathBuf> {
     let root = std::env::var_os("PVM_ROOT").map(|root| PathBuf::from(root).join("lib/pvmd"));
     let root = root.filter(|path| path.is_file());
     let usual = || Some(Path::new(ROOT).join("lib/pvmd")).filter(|path| path.is_file());
@@ -167,7 +167,7 @@ impl Daemon {
 ///
 /// # Errors
 /// If it can't be executed.
-pub(crate) fn execute(command: &[OsString]) -> anyhow::Result<()> {
+pub fn execute(command: &[OsString]) -> anyhow::Result<()> {
     set_pdeathsig(Signal::SIGTERM).context("cannot hear of the end of the parent process")?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     let (program, arguments) = command.split_first().context("no program")?;
