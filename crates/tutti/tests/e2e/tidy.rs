@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod house;
 mod prose;
 
 fn root() -> PathBuf {
@@ -73,6 +74,8 @@ fn what_may_be_unsafe_is_in_two_crates() {
         "agent",
         "keeper",
         "client",
+        "pvm",
+        "notifier",
         "faultsim",
         "bench",
         "web",
