@@ -4,7 +4,7 @@
 //! Which machine a request comes from, and which machines a list of names means, only the driver
 //! knows; so it asks here before it hands a request in.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use tutti_types::access::{Access, Grantee, Origin};
 use tutti_types::ids::{GroupId, UserId};
 
@@ -46,7 +46,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use crate::controller::Core;
+    use crate::apply::Core;
     use tutti_types::access::{Grantee, Origin};
     use tutti_types::class::default_classes;
     use tutti_types::ids::{GroupId, UserId};

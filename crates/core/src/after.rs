@@ -14,8 +14,8 @@
 //! a moment of cluster time, whatever becomes of the other one.
 
 use crate::action::Action;
+use crate::apply::Core;
 use crate::arrays::ElementOrder;
-use crate::controller::Core;
 use crate::policy::WaitReason;
 use crate::state::record::Phase;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

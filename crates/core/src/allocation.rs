@@ -17,7 +17,7 @@
 //! What is started in a job's slots later is a further step: see [`steps`](crate::steps).
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Deaths, Residence};
 use crate::steps::{Done, Step};
 use alloc::collections::BTreeMap;

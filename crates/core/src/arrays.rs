@@ -17,8 +17,8 @@
 //! code.
 
 use crate::action::Action;
+use crate::apply::Core;
 use crate::begin::Begin;
-use crate::controller::Core;
 use crate::event::{Event, SubmitOptions};
 use crate::orders::HeldBy;
 use crate::policy::WaitReason;

@@ -14,7 +14,7 @@
 //! When exactly it is spent depends on turns to come. So it is looked at again when it could be at
 //! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::state::record::Record;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@
 //! beside it. When both clocks do not agree any more, as after a restart of the machine, the driver
 //! names the moment anew ([`Event::SetBegin`](crate::Event::SetBegin)).
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::WaitReason;
 use crate::state::record::Phase;
 use alloc::collections::{BTreeMap, BTreeSet};

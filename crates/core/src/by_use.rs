@@ -9,7 +9,7 @@
 //! With rules, each event looks at all resident jobs, as it does with accounts ([`crate::bank`]).
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::Record;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -9,7 +9,7 @@ mod places;
 mod turns;
 mod waiting;
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::deadline;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -29,7 +29,7 @@
 //! there may be something.
 
 use crate::action::{Action, StepAction};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Course, Phase, Record, Residence, Rules};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

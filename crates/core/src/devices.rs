@@ -17,7 +17,7 @@
 //!
 //! A device that is taken from a node stays with the job that has it, and is given to no other.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::matrix::Matrix;
 use crate::policy::Machine;

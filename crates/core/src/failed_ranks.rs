@@ -6,7 +6,7 @@
 //! that no word is lost with an agent. A keeper passes each on once.
 
 use crate::action::{Action, StepAction};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Residence, Rules};
 use alloc::vec::Vec;
 use tutti_types::{NodeId, OnBadExit, Rank, StepId, StepKey, TaskStatus};

@@ -12,7 +12,7 @@
 //! when nothing is to come any more, or at one of the limits in [`CutShort`].
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::policy::WaitReason;
 use crate::state::record::Place;

@@ -1,6 +1,6 @@
 //! Deletion of classes: a slip of the pen makes one, and it should not stay for ever.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::Record;
 use tutti_types::class::default_classes;
 use tutti_types::counted::Counted;

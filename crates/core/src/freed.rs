@@ -17,7 +17,7 @@
 //!
 //! The memory stays admitted until the job has ended: its limit is one for all tasks of a node.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::due::Dues;
 use crate::lending::Lending;
 use crate::state::record::{Binding, Course, Part, Place, Record, Residence};

@@ -9,7 +9,7 @@
 //! from swap space all the same, since it would else stay out for good; in line it waits, and the
 //! reason says for what.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::matrix::Matrix;
 use crate::policy::{Lack, Machine, WaitReason};
 use crate::state::record::Record;

@@ -22,7 +22,7 @@
 //!   (`deadline`), jobs keep what they have.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::due::Dues;
 use crate::freed::FREED_AFTER;
 use crate::state::record::{Binding, Course, Part, Place, Record};

@@ -7,7 +7,7 @@
 //! whose order depends on a hash. What is slow or random enters as an event.
 //!
 //! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
-//! [`controller`] dispatches; [`state::record`] is a job and its states; [`matrix`] is the
+//! [`apply`] dispatches; [`state::record`] is a job and its states; [`matrix`] is the
 //! Ousterhout matrix; [`share`] decides how long each row's slots are, [`slices`] how many;
 //! [`frame`] how one cycle of slots follows another; [timetable](tutti_types::timetable) is what
 //! one node is told of it; [`ledger`] counts which jobs ran how long, and [`bank`] charges for it;
@@ -34,13 +34,13 @@ pub mod access;
 pub mod action;
 mod after;
 pub mod allocation;
+pub mod apply;
 pub mod arrays;
 pub mod bank;
 pub mod begin;
 mod by_use;
 pub mod check;
 pub mod checkpoint;
-pub mod controller;
 pub mod devices;
 mod due;
 pub mod event;
@@ -87,11 +87,11 @@ mod warning;
 mod weight;
 
 pub use action::{Action, StepAction};
+pub use apply::{Core, FormerCore};
 pub use arrays::{ArrayEnds, ArrayView, ElementNumbers, ElementOrder, ElementState, NumberIndex};
 pub use begin::Begin;
 pub use by_use::check_rule_by_use;
 pub use checkpoint::{CheckpointNews, CheckpointOrder, CheckpointRefusal, CheckpointView};
-pub use controller::{Core, FormerCore};
 pub use devices::{DeviceView, Devices};
 pub use event::{Event, SubmitOptions};
 pub use forecast::{CutShort, Forecast, Foreseen, Unknown};

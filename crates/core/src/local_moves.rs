@@ -16,7 +16,7 @@
 //!
 //! The way is that of all jobs that go on elsewhere ([`crate::migrate`]).
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::due::Dues;
 use crate::migrate::Move;
 use crate::state::record::{Binding, Part, Residence};

@@ -6,7 +6,7 @@
 //! not have heard of it: the longer lease counts there until it is over, or the node confirms that
 //! it goes by the shorter one.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use serde::{Deserialize, Serialize};
 use tutti_types::params::Params;
 use tutti_types::time::{ClusterTime, Nanos};
@@ -63,7 +63,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use crate::controller::Core;
+    use crate::apply::Core;
     use crate::event::Event;
     use alloc::vec::Vec;
     use tutti_types::class::default_classes;

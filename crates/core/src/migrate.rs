@@ -20,7 +20,7 @@
 //! Jobs with memory admitted don't migrate: it would have to be admitted twice. Nor do they under a
 //! policy that itself sets jobs aside.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::matrix::{Owner, Parts};
 use crate::policy::{Machine, is_plain};
 use crate::state::record::{Binding, Part, Record};

@@ -6,7 +6,7 @@
 //! changes.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::policy::Decision;
 use crate::state::record::Course;

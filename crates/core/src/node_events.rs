@@ -12,7 +12,7 @@
 //! job runs twice at a time.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::matrix::Column;
 use crate::state::record::{Course, Phase};

@@ -13,7 +13,7 @@
 //! as lost before.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Course, Deaths, Phase, Record, Residence};
 use alloc::vec::Vec;
 use tutti_types::constraints::{NoRespawn, OnNodeLoss};

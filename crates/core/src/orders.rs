@@ -13,8 +13,8 @@
 //! than the new one keeps its limit.
 
 use crate::action::Action;
+use crate::apply::Core;
 use crate::arrays::ElementOrder;
-use crate::controller::Core;
 use crate::event::Event;
 use crate::state::record::{Course, Record};
 use alloc::vec::Vec;

@@ -15,8 +15,8 @@
 //! requeued job has its limit and its class anew.
 
 use crate::action::Action;
+use crate::apply::Core;
 use crate::by_use::own_class;
-use crate::controller::Core;
 use crate::policy::{Decision, Machine, WaitReason};
 use crate::share;
 use crate::state::record::{Course, Place, Record};

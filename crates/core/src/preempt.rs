@@ -21,7 +21,7 @@
 //! in a new one, if need be beyond the limit; such rows vanish as their jobs end.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::matrix::Owner;
 use crate::state::record::{Course, Part, Place, Record, Residence};
 use crate::termination::memory_of;

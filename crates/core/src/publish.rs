@@ -21,7 +21,7 @@
 //! same in all of them; if it changes, all get a new one.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::frame::Layout;
 use crate::ledger::{Rows, Runs, Stage};
 use crate::matrix::{Changes, Column, Owner, Seat};

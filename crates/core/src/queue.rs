@@ -46,7 +46,7 @@ mod former;
 
 pub(crate) use former::FormerQueue;
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::ledger::Opening;
 use crate::line::{Line, Listed, Search};
 use crate::matrix::{Owner, Widths};

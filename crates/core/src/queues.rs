@@ -13,7 +13,7 @@
 //! lane is looked at. A start or an end changes four sums; an end looks at each lane of its queue
 //! that has jobs beside the line, until one lacks a limit of the queue.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::WaitReason;
 use crate::state::record::{Phase, Record};
 use crate::state::table::Table;

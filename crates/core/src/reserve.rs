@@ -14,7 +14,7 @@
 //! A job without a limit keeps its processors for ever, so there is no promise to jobs that need
 //! them, and none to any job without a limit behind that one.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::{Lack, WaitReason, processors};
 use crate::queue::holds;
 use alloc::vec::Vec;

@@ -20,7 +20,7 @@
 //! how rare turns may become, and it is far too large to be said:
 //! `docs/decisions/0015-shares-of-time.md` has its factors.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::matrix::Owner;
 use crate::policy::{Lack, Preemption, WaitReason};

@@ -14,7 +14,7 @@
 //!
 //! A count that is lowered takes nothing from jobs. What is above it is given to no other job.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::{Decision, Preemption, WaitReason};
 use crate::state::record::{Record, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -20,7 +20,7 @@
 //! holds. A job that is asked to end does not wait for its ranks.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::devices::Asker;
 use crate::event::Event;
 use crate::policy;

@@ -17,7 +17,7 @@
 //! queued again when their nodes are lost.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::Decision;
 use crate::state::record::{Phase, Record, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -16,7 +16,7 @@
 
 use crate::action::{Action, StepAction};
 use crate::allocation::Allocation;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Binding, Course, Deaths, Part, Place, Residence, Rules, TaskEnd};
 use crate::termination::ENDED_BY_TERM;
 use alloc::boxed::Box;

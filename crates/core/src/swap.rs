@@ -22,7 +22,7 @@
 //! delay.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::policy::WaitReason;
 use crate::state::nodes::Nodes;

@@ -4,7 +4,7 @@
 //! it keeps its place and its memory, since its processes may still use both.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::orders::HeldBy;
 use crate::state::record::{Course, Deaths, Part, Phase, Residence};

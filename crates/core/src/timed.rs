@@ -14,7 +14,7 @@
 //! come back by a change: one that an administrator drained stays so.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::orders::HeldBy;
 use crate::policy::{Decision, Lack, Machine, WaitReason};

@@ -6,7 +6,7 @@
 //! quantum. The nodes see what is coming and give notice. Jobs with promised times are never kept
 //! waiting for it: while there are any, changes are not put off.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use alloc::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::JobId;

@@ -6,7 +6,7 @@
 //! jobs that run in the same rows can wait in one list by their marks, of which only the first is ever
 //! asked about: [`Core::reaches`] says when. It is to be asked again after each event.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::frame::Frame;
 use crate::ledger::Moved;
 use crate::levels::Levels;

@@ -6,7 +6,7 @@
 //! tasks.
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;

@@ -3,7 +3,7 @@
 //! Where users compete, their use counts divided by their weights. The weight of a job's user
 //! counts; without one, that of the group of the job; without that, 1.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use alloc::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tutti_types::account::BankAccount;

@@ -1,7 +1,7 @@
 //! Levels: what controllers of blocks know, and the order of rounds.
 
 use super::{Report, Rule};
-use crate::controller::Core;
+use crate::apply::Core;
 use alloc::format;
 use alloc::vec::Vec;
 

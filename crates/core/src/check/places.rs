@@ -1,7 +1,7 @@
 //! Places: homes, holds, rows, processors, memory.
 
 use super::{Report, Rule};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::matrix::Seat;
 use crate::state::record::Place;
 use crate::state::record::{Part, Phase, Residence};

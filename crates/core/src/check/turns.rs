@@ -1,7 +1,7 @@
 //! Turns: timetables, gangs, shares of the frame, accounts.
 
 use super::{Report, Rule};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::publish::NodePlan;
 use crate::share;
 use alloc::collections::{BTreeMap, BTreeSet};

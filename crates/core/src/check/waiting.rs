@@ -1,7 +1,7 @@
 //! Waiting: the queue, reservations, preemption, allowances, graces.
 
 use super::{Report, Rule};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::line::{FRONT, InLine};
 use crate::policy::classes::ByClass;
 use crate::policy::{Decision, Preemption};

@@ -27,7 +27,7 @@ mod uses;
 pub use moves::Overridden;
 pub(crate) use moves::{FRONT, Stand};
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::queue::{Least, Waiting};
 use crate::state::ordered::{Entry, Ordered};
 use crate::state::record::Record;

@@ -14,7 +14,7 @@
 
 use super::{Line, Listed};
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::event::Event;
 use crate::queue::{Promise, Queue, Waiting, estimate};
 use crate::state::record::Phase;

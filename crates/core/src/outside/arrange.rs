@@ -1,7 +1,7 @@
 //! Which candidates of a slot come first on one node, as the part of the policy there has ordered.
 
 use super::orders::OrderRefusal;
-use crate::controller::Core;
+use crate::apply::Core;
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId, RowId};
 use tutti_types::limits::POLICY_CANDIDATES_MAX;

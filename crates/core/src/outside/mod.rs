@@ -22,7 +22,7 @@ mod seat;
 pub use orders::{Order, OrderRefusal, RowChoice};
 
 use crate::action::Action;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::EXTERNAL;
 use crate::state::record::{Part, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! What a policy outside may order, and why an order is refused.
 
 use super::seat::Start;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::{self, Lack};
 use crate::state::record::{Binding, Part, Place, Residence};
 use alloc::string::String;

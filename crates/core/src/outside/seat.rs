@@ -1,7 +1,7 @@
 //! What the core itself seats while a policy outside is in charge, and what it keeps clear.
 
 use super::orders::OrderRefusal;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::classes::ByClass;
 use crate::policy::{Decision, WaitReason};
 use crate::queue::{Promise, holds};

@@ -4,8 +4,8 @@
 //! product is added to. Of the core only [`of`](super::of) knows of it, in builds for tests alone.
 
 use super::{Decision, GANG, Lay, Machine, Policy, Preemption, SPACE, WaitReason};
+use crate::apply::Core;
 use crate::check::check;
-use crate::controller::Core;
 use crate::event::Event;
 use crate::view::JobState;
 use core::cell::Cell;

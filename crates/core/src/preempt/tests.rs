@@ -1,5 +1,5 @@
 use super::Place;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Binding, Part};
 use crate::view::JobState;
 use crate::{Action, Event, check::check};

@@ -19,7 +19,7 @@
 //! already costs nothing. Of several that cost the same, the one closest to node 0 counts.
 
 use super::Contender;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::devices::Asker;
 use crate::policy::{lay_on, shared, tasks_by_memory};
 use crate::state::record::Place;

@@ -1,6 +1,6 @@
 //! Jobs that wait for processors, and in what order they are tried.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::processors;
 use crate::state::record::Place;
 use crate::state::record::{Course, Part, Phase, Residence};

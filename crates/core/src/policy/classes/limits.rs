@@ -5,7 +5,7 @@
 //! lowered takes nothing from jobs that have processors.
 
 use super::Contender;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::WaitReason;
 use tutti_types::ids::{ClassName, JobId, UserId};
 

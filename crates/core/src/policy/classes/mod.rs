@@ -45,7 +45,7 @@ use contender::Contender;
 use serde::{Deserialize, Serialize};
 
 use super::{GANG, Policy, Preemption, SPACE, WaitReason};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::Place;
 use crate::state::record::{Course, Part};
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! What a job waits for under the policy `classes`, as its owner sees it.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::WaitReason;
 use tutti_types::ids::JobId;
 use tutti_types::time::ClusterTime;

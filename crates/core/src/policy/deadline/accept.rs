@@ -5,7 +5,7 @@ use super::plans::Ahead;
 use super::promise::{Promise, Promises};
 use super::row_shares::{Sharers, sharers};
 use super::select::{Choice, Need, earliest, least_loaded};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::matrix::Column;
 use crate::state::record::{Binding, Part, Record};
 use alloc::vec::Vec;

@@ -2,8 +2,8 @@
 
 use super::row_shares::sharers;
 use super::update::{keeps_promise, wants_promise};
+use crate::apply::Core;
 use crate::check::{Report, Rule};
-use crate::controller::Core;
 use crate::state::record::Place;
 use alloc::collections::BTreeSet;
 use alloc::format;

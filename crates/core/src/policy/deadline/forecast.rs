@@ -3,7 +3,7 @@
 use super::dispatch::{Claim, Contender, Prospect, foresee};
 use super::plans::Ahead;
 use super::row_shares::{Sharers, sharers};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::WaitReason;
 use crate::state::record::Residence;
 use alloc::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::promise::{Promise, Promises};
 use super::rate::Pace;
 use super::row_shares::Sharers;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::ledger::Ledger;
 use crate::slices::Cut;
 use crate::state::record::{Course, Phase, Record};

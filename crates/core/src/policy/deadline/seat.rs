@@ -6,7 +6,7 @@
 
 use super::dispatch::{Claim, Contender, decide};
 use super::row_shares::{Sharers, sharers};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::policy::classes::ByClass;
 use crate::policy::{Lack, WaitReason};
 use crate::state::record::Place;

@@ -4,7 +4,7 @@ use super::accept::Wish;
 use super::plans::Basis;
 use super::promise::Promise;
 use super::row_shares::{Sharers, cuts, paces, sharers};
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::state::record::{Phase, Record, Residence};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Balance: jobs that permit it go to blocks with fewer jobs, where others have ended.
 
 use super::place;
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::migrate::Move;
 use crate::policy::is_plain;
 use alloc::vec::Vec;

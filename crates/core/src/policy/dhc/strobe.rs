@@ -6,7 +6,7 @@
 //! ([`Layout::Places`]). So between two turns of a row is no more than one of each other place,
 //! whichever jobs come and go. Time that is held for classes without jobs comes last.
 
-use crate::controller::Core;
+use crate::apply::Core;
 use crate::frame::{FrameSlot, Layout};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

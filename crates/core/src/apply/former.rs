@@ -5,6 +5,7 @@ use crate::ledger::FormerLedger;
 use crate::matrix::{FormerMatrix, Owner};
 use crate::queue::FormerQueue;
 use crate::resources::FormerCircuits;
+use tutti_types::time::Nanos;
 
 /// See the head of the file: all that [`Core`] had then, in its order.
 #[derive(Debug, Deserialize)]

@@ -5,9 +5,11 @@
 //! seat jobs from the queue where there is room now; then publish the difference.
 //!
 //! Whatever an event names that is not known (any more) is ignored: reports cross on their way
-//! with decisions, and the core must not trust anybody to send only what makes sense.
+//! with decisions, and the core must not trust any driver to send only what makes sense.
 
 mod former;
+mod settings;
+mod submit;
 
 pub use former::FormerCore;
 
@@ -19,7 +21,7 @@ use crate::bank::Bank;
 use crate::begin::Begins;
 use crate::by_use::RulesByUse;
 use crate::checkpoint::Checkpoints;
-use crate::devices::{Devices, note_vacating};
+use crate::devices::Devices;
 use crate::event::{Event, SubmitOptions};
 use crate::frame::Frame;
 use crate::freed::Freed;
@@ -58,17 +60,13 @@ use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use tutti_types::access::Access;
 use tutti_types::account::{BankAccount, Renewal};
-use tutti_types::class::{ClassSpec, Classes};
-use tutti_types::ids::{
-    ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, StepKey,
-};
-use tutti_types::job::{EndReason, FirstStep, JobSpec, TaskStatus};
-use tutti_types::limits::JOBS_MAX;
+use tutti_types::class::Classes;
+use tutti_types::ids::{ClassName, FeatureName, JobId, NodeId, ProcessorSet, Rank, RowId, StepKey};
+use tutti_types::job::{EndReason, TaskStatus};
 use tutti_types::params::Params;
-use tutti_types::period::{Calendar, Period};
-use tutti_types::refusal::Refusal;
-use tutti_types::settings::{Overrides, Settings};
-use tutti_types::time::{ClusterTime, Nanos};
+use tutti_types::period::Calendar;
+use tutti_types::settings::Settings;
+use tutti_types::time::ClusterTime;
 
 /// Everything that decides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -643,108 +641,6 @@ impl Core {
         policy::of(&self.params)
     }
 
-    fn on_submit(
-        &mut self,
-        now: ClusterTime,
-        request: RequestId,
-        (spec, options): (&JobSpec, &SubmitOptions),
-        actions: &mut Vec<Action>,
-    ) {
-        let refusal = self
-            .admit(spec, options, 1)
-            .and_then(|()| self.admit_pair(options.after.as_ref(), None));
-        actions.push(match refusal.and_then(|()| self.take_on(now, spec, options)) {
-            Ok(job) => Action::Accept { request, job },
-            Err(refusal) => Action::Decline { request, refusal },
-        });
-    }
-
-    /// Whether so many jobs like this one, submitted together, can be accepted.
-    pub(crate) fn admit(
-        &self,
-        spec: &JobSpec,
-        options: &SubmitOptions,
-        count: u32,
-    ) -> Result<(), Refusal> {
-        if self.is_closed() {
-            Err(Refusal::ShuttingDown)
-        } else if self.jobs.len() + self.arrays.len() >= JOBS_MAX {
-            Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
-        } else if options.hold.is_some() && spec.deadline.is_some() {
-            Err(Refusal::HeldWithDeadline)
-        } else if options.after.is_some() && spec.deadline.is_some() {
-            Err(Refusal::DeadlineAfterJobs)
-        } else if options.begin.is_some() && spec.deadline.is_some() {
-            Err(Refusal::DeadlineWithBegin)
-        } else {
-            (self.policy().admission)(self.machine(), spec)
-                .and_then(|()| self.resources.admit(&spec.resources))
-                .and_then(|()| {
-                    let queue = options.queue.as_ref();
-                    queue.map_or(Ok(()), |queue| self.queues.admit(queue, spec, count))
-                })
-                .and_then(|()| self.admit_after(options.after.as_ref()))
-        }
-    }
-
-    /// Takes a job on, if what it asks to be promised can be.
-    pub(crate) fn take_on(
-        &mut self,
-        now: ClusterTime,
-        spec: &JobSpec,
-        options: &SubmitOptions,
-    ) -> Result<JobId, Refusal> {
-        let id = JobId(self.jobs_made + 1);
-        let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
-        let (mut spec, former) = (spec.clone(), None);
-        // Steps have their processors from its parts.
-        spec.movable &= options.first == FirstStep::EachSlot;
-        note_vacating(&mut spec, options.vacate.is_some());
-        let (suspended, requeues, asked_to_end) = (false, 0, false);
-        let mut record =
-            Record { id, spec, former, deadline, suspended, requeues, asked_to_end, phase };
-        self.bank.reclassify(&mut record);
-        self.update_promises(now);
-        let promise = self.promise_for(now, &record)?;
-        self.jobs_made = id.0;
-        if let Some(queue) = &options.queue {
-            self.join_queue(id, queue, &record.spec);
-        }
-        self.jobs.insert(id, record);
-        self.note_first_step(id, options.first);
-        if !options.args.is_empty() {
-            self.outside.args.insert(id, options.args.clone());
-        }
-        if let Some(warning) = options.warning {
-            self.warnings.note(id, warning);
-        }
-        if let Some(checkpoint) = options.checkpoint {
-            self.checkpoints.note(id, checkpoint);
-        }
-        if let Some(lead) = options.vacate {
-            self.vacates.note(id, lead);
-        }
-        if options.swap {
-            self.swaps.note(id);
-        }
-        if options.no_requeue {
-            self.run_once.insert(id);
-        }
-        let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
-        waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));
-        if let Some(by) = options.hold {
-            self.holds.insert(id, by);
-        } else if !waits && self.enter_line(id) {
-            self.queue.newcomer = Some(id);
-        }
-        match promise {
-            Some((sharers, promise)) => self.enter_promise(&sharers, id, promise),
-            None if deadline.is_some() => drop(self.plans.at_risk.insert(id, now)),
-            None => {}
-        }
-        Ok(id)
-    }
-
     fn on_tasks_ended(
         &mut self,
         now: ClusterTime,
@@ -931,96 +827,6 @@ impl Core {
                 } else {
                     self.set_deadline(job);
                 }
-            }
-        }
-    }
-
-    fn on_set_params(&mut self, now: ClusterTime, params: &Params) {
-        let settings = Settings { params: params.clone(), ..self.settings.clone() };
-        if params.check().is_ok() && settings.check().is_ok() {
-            self.settings = settings;
-            self.take_settings(now);
-        }
-    }
-
-    fn on_set_class(&mut self, now: ClusterTime, class: &ClassName, spec: ClassSpec) {
-        let mut settings = self.settings.clone();
-        settings.classes.insert(class.clone(), spec);
-        if spec.check(class, &self.settings.classes).is_ok() && settings.check().is_ok() {
-            self.settings = settings;
-            self.take_settings(now);
-        }
-    }
-
-    fn on_set_period(&mut self, now: ClusterTime, period: Period, overrides: &Overrides) {
-        let mut settings = self.settings.clone();
-        settings.set_period(period, overrides.clone());
-        if settings.check().is_ok() {
-            self.settings = settings;
-            self.take_settings(now);
-        }
-    }
-
-    fn on_calendar(&mut self, now: ClusterTime, week: Nanos) {
-        self.calendar = Some(Calendar::new(now, week));
-        self.take_settings(now);
-    }
-
-    /// Makes what holds at this hour hold, and notes when to look again.
-    pub(crate) fn take_settings(&mut self, now: ClusterTime) {
-        let week = self.calendar.map(|calendar| calendar.week(now));
-        let wait = week.and_then(|week| {
-            let queues = self.queues.changes_in(week);
-            self.settings.changes_in(week).into_iter().chain(queues).min()
-        });
-        self.settings_until = wait.map_or(ClusterTime::NEVER, |wait| now + wait);
-        self.take_queue_limits(week);
-        // They were checked for every hour when they were set.
-        let Ok((params, classes)) = self.settings.at(week) else { return };
-        if params != self.params {
-            let is_other = |by: fn(&Params) -> bool| by(&params) != by(&self.params);
-            if params.packing() != self.params.packing()
-                || is_other(|params| policy::of(params).has_levels)
-            {
-                self.matrix.consider_all_homes();
-            }
-            // It says what nodes choose by themselves.
-            self.outbox.all_nodes |= is_other(|params| policy::of(params).has_levels);
-            self.longer_leases.note(now, &self.params, &params);
-            self.params = params;
-            self.outbox.reshaped = true;
-            self.queue.stale = true;
-            self.queue.disturbed = true;
-            self.queue.reconsider();
-            if !self.queue.parked.is_empty() {
-                // A job that had too few nodes may fit by another placement.
-                self.unpark();
-                self.forget_promises();
-            }
-        }
-        if classes != self.classes {
-            let empty = |name, spec: &ClassSpec| {
-                self.classes.get(name).is_some_and(|before| before.empty() != spec.empty())
-            };
-            self.outbox.all_nodes |= classes.iter().any(|(name, spec)| empty(name, spec));
-            // Nodes know what classes have beside each other.
-            self.outbox.all_nodes |= self.policy().has_levels;
-            self.outbox.reshaped = true;
-            self.queue.stale = true;
-            self.queue.disturbed = true;
-            let memory = |classes: &Classes| -> Vec<_> {
-                classes.iter().map(|(name, spec)| (name.clone(), spec.memory())).collect()
-            };
-            let keeps_other_memory = memory(&classes) != memory(&self.classes);
-            self.classes = classes;
-            if keeps_other_memory {
-                self.queue.reconsider();
-                self.unpark();
-                self.forget_promises();
-            }
-            if self.queue.line.has_lanes() {
-                // Priorities may be others.
-                self.line_up_all();
             }
         }
     }
