@@ -6,7 +6,8 @@
 //! as it was.
 //!
 //! - *When.* Where processors came free, or a node takes jobs again, the node is looked at
-//!   [`LOOK_AFTER`] later: others may end, or start there, by then. A job moves once it has had its processor for [`SETTLED_AFTER`].
+//!   [`LOOK_AFTER`] later: others may end, or start there, by then. A job moves once it has had its
+//!   processor for [`SETTLED_AFTER`].
 //! - *Which.* Of the processor with the most jobs, the one that came last; one at least stays.
 //! - *Idle* is a processor that no row uses by the timetable in effect, and that has no external
 //!   load. So no other job runs there while the task is bound to it, before or after that timetable

@@ -123,7 +123,8 @@ impl Factor {
     }
 }
 
-/// The latest factor that was asked for: most jobs of a pass were charged at the same moment before.
+/// The latest factor that was asked for. Most jobs of a pass were charged at the same moment
+/// before.
 #[derive(Default)]
 struct LatestFactor(Option<(ClusterTime, Factor)>);
 
