@@ -191,6 +191,8 @@ pub(super) fn ranks_of(placed: &PlacementView) -> impl Iterator<Item = Rank> + u
 impl Driver {
     pub(super) fn node_name(&self, node: NodeId) -> String {
         let known = self.cluster.nodes.get(&node).map(|entry| entry.name.as_str());
+        // After a restart of the controller its nodes have not all joined again.
+        let known = known.or_else(|| self.core.node_spec(node).map(|spec| spec.name.as_str()));
         let known = known.or_else(|| self.cluster.clients.get(node).map(|client| &*client.name));
         let name = known.or_else(|| self.cluster.removals.name_of(node));
         name.map_or_else(|| format!("node-{node}"), str::to_owned)

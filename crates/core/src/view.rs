@@ -311,6 +311,12 @@ impl Core {
         self.jobs.len()
     }
 
+    /// What a node has that ever joined.
+    #[must_use]
+    pub fn node_spec(&self, node: NodeId) -> Option<&NodeSpec> {
+        self.nodes.get(node).map(|node| &node.spec)
+    }
+
     /// All nodes that ever joined, by number.
     pub fn nodes(&self) -> impl Iterator<Item = NodeView<'_>> {
         self.nodes.iter().map(|(id, node)| {

@@ -1,6 +1,7 @@
 //! One job by its number: `tutti show`, `tutti logs`, and jobs that are named in words.
 
 use crate::harness::{Instance, Running, eventually};
+use crate::recovery::kill_daemon;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,6 +33,21 @@ fn all_jobs_of_a_user_are_shown(instance: &Instance, job: u64) {
     instance.tutti(&["show", "--user", "no-such-user"]).expect(1).says("there is no user");
     instance.tutti(&["show", "--all", "7"]).expect(2).says("--all can't go with JOB");
     instance.tutti(&["cancel", "--now", &held.to_string()]).expect(0);
+}
+
+#[test]
+fn the_next_controller_knows_the_names_of_nodes_before_they_have_joined_it() {
+    let instance = Instance::new().up();
+    let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(job, "running");
+    let name = || shown(&instance, &job.to_string())["details"]["nodes"][0]["node"].clone();
+    let before = name();
+    assert!(!before.as_str().unwrap().starts_with("node-"), "{before}");
+    kill_daemon(&instance, "controller");
+    assert_eq!(name(), before);
+    instance.tutti(&["cancel", &job.to_string()]).expect(0);
+    eventually("its end", || shown(&instance, &job.to_string())["ended_ms"].as_u64());
+    assert_eq!(name(), before);
 }
 
 #[test]
