@@ -81,22 +81,23 @@ impl Driver {
         let sets = self.core.node_sets();
         let set = |name: &str| sets.get(&NodeSetName::new(name));
         let features = |node| self.core.node_features(node).map(|feature| &*feature.0);
-        let found: BTreeSet<&str> = self.core.nodes().flat_map(|view| features(view.id)).collect();
-        if let Some(name) =
-            constraint.names().find(|name| !found.contains(name) && set(name).is_none())
-        {
-            let sets = sets.keys().map(|name| &*name.0);
-            let known = found.iter().copied().chain(sets).collect::<Vec<_>>().join(", ");
-            let known = cut(known, KNOWN_BYTES_MAX);
-            return Err(NodesError::NoFeature { name: name.into(), known });
-        }
         let holds = |view: &NodeView<'_>| {
             constraint.holds(&|name| {
                 features(view.id).any(|feature| feature == name)
                     || set(name).is_some_and(|set| set.contains(&view.id))
             })
         };
-        Ok(self.core.nodes().filter(holds).map(|view| view.id).collect())
+        let nodes: BTreeSet<NodeId> = self.core.nodes().filter(holds).map(|view| view.id).collect();
+        let found: BTreeSet<&str> = self.core.nodes().flat_map(|view| features(view.id)).collect();
+        let is_unknown = |name: &&str| !found.contains(name) && set(name).is_none();
+        // Another alternative may be known.
+        if let Some(name) = constraint.names().find(is_unknown).filter(|_| nodes.is_empty()) {
+            let sets = sets.keys().map(|name| &*name.0);
+            let known = found.iter().copied().chain(sets).collect::<Vec<_>>().join(", ");
+            let known = cut(known, KNOWN_BYTES_MAX);
+            return Err(NodesError::NoFeature { name: name.into(), known });
+        }
+        Ok(nodes)
     }
 
     /// The nodes of a list.

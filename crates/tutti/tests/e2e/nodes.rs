@@ -76,7 +76,9 @@ fn a_job_may_ask_for_what_nodes_have() {
     asked("abacus").expect(120).says("no node and no set has the feature abacus; there are: ");
     asked("a&&b").expect(2).says("a name is missing at '&b'");
     instance.tutti(&["nodes", "set", &format!("ssd={name}")]).expect(0);
-    asked(&format!("(abacus|ssd)&{}", std::env::consts::ARCH)).expect(120).says("abacus");
+    // One alternative is enough.
+    asked(&format!("(abacus|ssd)&{}", std::env::consts::ARCH)).expect(0);
+    asked(&format!("(abacus|zither)&{}", std::env::consts::ARCH)).expect(120).says("abacus");
     asked(&format!("ssd,{}", std::env::consts::ARCH)).expect(0);
     let table = instance.tutti(&["nodes", "features"]).expect(0).text();
     assert!(table.contains("ssd") && table.contains(std::env::consts::ARCH), "{table}");
