@@ -82,6 +82,12 @@ fn identity(user: Option<&str>) -> Result<Option<Identity>, String> {
     }
 }
 
+/// Whether the kernel makes no namespaces for us, as in many containers.
+fn is_refusal(error: &io::Error) -> bool {
+    let refusals = [Errno::EPERM, Errno::EINVAL, Errno::ENOSPC, Errno::EUSERS];
+    refusals.iter().any(|it| error.raw_os_error() == Some(*it as i32))
+}
+
 /// Why the program gives no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -145,7 +151,7 @@ impl Program {
         }
         let stdio = [their_in.as_fd(), their_out.as_fd(), their_err.as_fd()].map(StdioFd::Fd);
         let complaint = CString::new(format!("{}: can't be executed", start.path))?;
-        let spawn = Spawn {
+        let mut spawn = Spawn {
             argv: std::slice::from_ref(&path),
             env: [&environment, &[]],
             program: std::slice::from_ref(&path),
@@ -165,11 +171,19 @@ impl Program {
             new_session: true,
             terminal: false,
             minder: false,
-            isolated: false,
+            // Whatever it starts, in sessions of their own, too, ends with it.
+            isolated: geteuid().is_root(),
             adopts_orphans: false,
             complaint: Some(&complaint),
         };
-        let child = nursery.spawn(&spawn, &Unwanted::look_up())?;
+        let unwanted = Unwanted::look_up();
+        let child = match nursery.spawn(&spawn, &unwanted) {
+            Err(error) if spawn.isolated && is_refusal(&error) => {
+                spawn.isolated = false;
+                nursery.spawn(&spawn, &unwanted)?
+            }
+            done => done?,
+        };
         Ok(Self {
             pid: child.pid,
             ask: Some(ask),

@@ -163,7 +163,7 @@ pub enum OrderRefusal {
     #[error("jobs that the built-in policy promised a start come first; order it when they run")]
     Promised,
     /// The reason is too long.
-    #[error("a reason has at most {POLICY_REASON_BYTES_MAX} bytes")]
+    #[error("a reason is one line of at most {POLICY_REASON_BYTES_MAX} bytes")]
     LongReason,
     /// A job can't stand before itself, or too many were moved.
     #[error("job {0} can't have that place in line")]
@@ -197,7 +197,7 @@ impl Core {
         match order {
             Order::Start { job, row, places } => self.consider_start(*job, *row, places).map(Some),
             Order::Decline { job, reason } => {
-                if reason.len() > POLICY_REASON_BYTES_MAX {
+                if reason.len() > POLICY_REASON_BYTES_MAX || reason.contains(char::is_control) {
                     return Err(OrderRefusal::LongReason);
                 }
                 self.asked(*job).map(|_| None)

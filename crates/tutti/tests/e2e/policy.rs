@@ -15,6 +15,7 @@ fn python() -> PathBuf {
 /// A policy that does what jobs ask for by their parameters.
 const ASKED: &str = r#"#!/usr/bin/env python3
 import policy
+import subprocess
 
 class Asked(policy.Policy):
     places = True
@@ -29,6 +30,9 @@ class Asked(policy.Policy):
                 self.start(job, "new" if self.new_row else 1, [(node.number, node.processors[:1])])
             elif what == "no":
                 self.decline(job, "not on a " + job.args["day"])
+            elif what == "fork":
+                subprocess.Popen(["sleep", job.args["nap"]], start_new_session=True)
+                self.start(job)
             elif what == "raise":
                 raise ValueError("a fault of the policy")
             elif what == "twice":
@@ -138,6 +142,19 @@ fn only_an_administrator_names_the_program() {
     instance.tutti(&words).expect(1).says("there is no user nosuch");
     let policy = instance.tutti(&["params", "policy"]).expect(0).text();
     assert!(policy.contains("gang"), "{policy}");
+}
+
+#[test]
+fn what_a_program_has_started_ends_with_it() {
+    let instance = with_policy();
+    let nap = format!("{}7", instance.nap);
+    let words = ["--policy-arg", "what=fork", "--policy-arg", &format!("nap={nap}"), "true"];
+    let job = instance.submit(&[&OUT[..], &words].concat());
+    instance.tutti(&["wait", &job.to_string()]).expect(0);
+    let left = || processes().into_iter().any(|pid| command_line(pid) == ["sleep", &nap]);
+    assert!(left(), "it runs beside the program");
+    kill(Pid::from_raw(program(&instance, "asked.py")), Signal::SIGKILL).unwrap();
+    eventually("nothing is left of it", || (!left()).then_some(()));
 }
 
 #[test]
