@@ -62,7 +62,7 @@ pub const VARIABLES: [(&str, &str); 47] = [
     ("TUTTI_LOCAL_SIZE", "Number of tasks on this node"),
     ("TUTTI_NODES", "Number of nodes of the job"),
     ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
-    ("TUTTI_NODE_ADDRESSES", "Where these nodes reach each other; not set for one node"),
+    ("TUTTI_NODE_ADDRESSES", "Where these nodes reach each other; not set without a cluster"),
     ("TUTTI_SLOTS", "Number of slots of the job (`-n`): each has room for one task"),
     ("TUTTI_NODE_SLOTS", "Number of slots on each of these nodes, such as 2,2"),
     ("TUTTI_RESTARTS", "0 at the first launch; more at each one after a requeue or a respawn"),
@@ -229,7 +229,7 @@ pub(super) fn of_job(
     set("TUTTI_NODES", &launch.nodes.len().to_string());
     let names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
     set("TUTTI_NODELIST", &names.join(","));
-    if launch.nodes.len() > 1 {
+    if launch.nodes.iter().any(|node| !node.address.is_empty()) {
         let addresses: Vec<&str> = launch.nodes.iter().map(|it| it.address.as_str()).collect();
         set("TUTTI_NODE_ADDRESSES", &addresses.join(","));
     }

@@ -141,8 +141,15 @@ fn job() -> anyhow::Result<Job> {
         let address = addresses.next().unwrap_or_default().to_owned();
         nodes.push(Node { name: name.to_owned(), address, slots });
     }
-    let here = Place::of(&Instance::locate()).membership()?.map(|it| it.name);
-    let here = here.unwrap_or_else(|| nodes[0].name.clone());
+    let here = match Place::of(&Instance::locate()).membership() {
+        Ok(Some(membership)) => membership.name,
+        Ok(None) => nodes[0].name.clone(),
+        // Only root may read it. One of the nodes is here if its address is.
+        Err(_) => match nodes.iter().find(|node| is_own(&node.address)) {
+            Some(node) => node.name.clone(),
+            None => host_name(),
+        },
+    };
     let own = nodes.iter().position(|node| node.name == here).map(|at| nodes.remove(at));
     let program_on = own.as_ref().or(nodes.first()).map(|node| node.name.clone());
     for node in &mut nodes {
@@ -160,6 +167,16 @@ fn job() -> anyhow::Result<Job> {
         others: nodes,
         here,
     })
+}
+
+/// Whether an address is one of this machine.
+fn is_own(address: &str) -> bool {
+    let mut found = (address, 0).to_socket_addrs().into_iter().flatten();
+    found.any(|it| UdpSocket::bind((it.ip(), 0)).is_ok())
+}
+
+fn host_name() -> String {
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The address of a node, as PVM takes it.

@@ -2,11 +2,14 @@
 
 use crate::cluster::Bed;
 use crate::harness::{
-    PATIENCE, command_line, eventually, group_of, processes, stands, status_of, within,
+    NOBODY, PATIENCE, Running, command_line, eventually, group_of, processes, stands, status_of,
+    within,
 };
 use crate::partition::LONG;
 use crate::pvm::{EXAMPLES, built, programs};
 use std::collections::BTreeSet;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tutti_testbed::Node;
 
@@ -53,6 +56,30 @@ fn each_node_of_a_job_is_a_host_and_spawned_tasks_go_to_all_of_them() {
         let run = ["pvm", "-n", "8", "-N", "4", master, worker, "8"];
         let done = bed.start(number, &run).wait_within(LONG).expect(4);
         assert_eq!(done.text(), "spawned 7 of 8: -27\n");
+    }
+    // All of its processors may be on one other node, and its user need not be root.
+    let run = ["pvm", "-n", "2", "-w", "n3", master, worker, "1", says];
+    let done = bed.start(1, &run).wait_within(LONG).expect(0);
+    assert!(done.text().contains("on n3,") && !done.text().contains("on n1"), "{}", done.text());
+    for number in 1..=4 {
+        let node = bed.node(number);
+        set_permissions(node.directory(), Permissions::from_mode(0o755)).unwrap();
+        for socket in ["controller.sock", "keeper.sock", "gate.sock"] {
+            let socket = node.directory().join(socket);
+            if socket.exists() {
+                set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
+            }
+        }
+    }
+    for where_to in ["n3", "n[1,3]"] {
+        let mut command = bed.node(1).command("setpriv");
+        let user = NOBODY.to_string();
+        command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+        command.arg("--clear-groups").arg(&bed.audit.program).args(["pvm", "-n", "2", "-w"]);
+        command.arg(where_to).args([master, worker, "1", says]).current_dir("/tmp");
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        let done = Running::start(command).wait_within(LONG).expect(0);
+        assert!(done.text().contains("ends 1"), "{}{}", done.text(), done.err);
     }
     // The node where it is started may be none of the job.
     let run = ["pvm", "-n", "4", "-w", "n[2-3]", master, worker, "3", says];
