@@ -1,6 +1,7 @@
 //! `tutti run`.
 
 use clap::Args;
+use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use tutti_client::{
     self, FILE_LETTERS, Inside, JobOptions, Label, OutputOptions, RunOptions, SCHEDULING, STDIO,
@@ -187,6 +188,14 @@ pub(crate) fn asked_by(args: &RunArgs) -> anyhow::Result<JobRequest> {
 }
 
 pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
+    execute_with(args, |environment| environment)
+}
+
+/// As [`execute`]; the job gets what is made of this environment, a variable each (`NAME=value`).
+pub(crate) fn execute_with(
+    args: RunArgs,
+    environment: impl FnOnce(Vec<Vec<u8>>) -> Vec<Vec<u8>>,
+) -> anyhow::Result<Exit> {
     if let Some(script) = script_with_options(&args.command[0])? {
         say!("tutti: run ignores the #TUTTI and #SBATCH lines of {script}; submit does");
     }
@@ -199,6 +208,9 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     };
     let stdio = Stdio::FrontEnd { input };
     let mut request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
+    let all = std::mem::take(&mut request.launch.environment);
+    let all = environment(all.into_iter().map(ByteBuf::into_vec).collect());
+    request.launch.environment = all.into_iter().map(ByteBuf::from).collect();
     if args.hold_slots {
         request.first = FirstStep::Once;
     }

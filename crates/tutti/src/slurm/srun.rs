@@ -1,6 +1,6 @@
 //! `srun` and `salloc`: `tutti run` with Slurm's options.
 
-use super::asked::{Asked, Source, names_something, understand};
+use super::asked::{Asked, Source, exported, names_something, understand};
 use super::cluster::Cluster;
 use super::multi_prog;
 use super::options::{Given, Known, Line, Order, flag, of_sbatch, perhaps, read, value};
@@ -256,7 +256,8 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
             if let Some(file) = line.last("input").filter(|file| !is_tasks(file)) {
                 read_from(file)?;
             }
-            run::execute(args).map(tutti_node::exit::Exit::code)
+            let environment = |all| exported(all, &asked.export);
+            run::execute_with(args, environment).map(tutti_node::exit::Exit::code)
         }
         Err(error) => Ok(wrong(NAME, &[crate::cmd::usage::what_is_wrong(&error, NAME)])),
     }
@@ -357,6 +358,11 @@ fn refusals(line: &Line) -> Vec<String> {
         if line.has(name) {
             problems.push(format!("--{name} is not available"));
         }
+    }
+    if line.has("dependency") {
+        let reason =
+            "--dependency is not available for a job that starts now; submit it with sbatch";
+        problems.push(reason.into());
     }
     if let Some(job) = other_job(line) {
         problems.extend(problems_beside(line, job));
