@@ -396,7 +396,8 @@ impl Place {
                     bail!("the token is for a client machine: join with `tutti join --client`");
                 }
                 (Admission::Node | Admission::Admin, true) => bail!(
-                    "the token is for a machine that runs tasks; `tutti invite --client` at the head                      prints one for a client machine"
+                    "the token is for a machine that runs tasks; `tutti invite --client` at the head \
+                     prints one for a client machine"
                 ),
                 _ => {}
             }
