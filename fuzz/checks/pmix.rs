@@ -2,10 +2,10 @@
 //! with the step above them, then that many bytes of a message. The steps are of one job, or of
 //! two.
 
-use tutti_types::{JobId, StepId, StepKey, UserId};
+use tutti_types::{JobId, LaunchId, NodeId, StepId, UserId};
 use tutti_wire::frame::decode;
 use tutti_wire::pmix::{
-    ASKS_MAX, Answer, Ask, FENCE_PART_BYTES, FromPmix, Heard, Hub, Out, PmixNode, PmixSpace,
+    ASKS_MAX, Answer, Ask, FENCE_PART_BYTES, FromPmix, Heard, Hub, Out, Part, PmixNode, PmixSpace,
     Session, ToPmix, VARIABLE_BYTES_MAX, VARIABLES_MAX,
 };
 
@@ -14,7 +14,7 @@ const NAMES: [&str; 2] = ["a", "b"];
 
 /// The steps with what their keeper knows.
 struct Steps {
-    keys: [StepKey; 2],
+    keys: [Part; 2],
     sessions: [Session; 2],
     hub: Hub,
 }
@@ -25,7 +25,8 @@ pub fn pmix(input: &[u8]) {
     let is_one_job = first & 4 == 0;
     let mut steps = Steps {
         keys: [(1, 0), (if is_one_job { 1 } else { 2 }, 1)]
-            .map(|(job, step)| StepKey { job: JobId(job), step: StepId(step) }),
+            .map(|(job, step)| LaunchId { job: JobId(job), number: 0, step: StepId(step) })
+            .map(|launch| Part { launch, node: NodeId(0) }),
         sessions: [(); 2].map(|()| Session::new(TASKS, first & 1 == 1)),
         hub: Hub::default(),
     };
@@ -68,7 +69,8 @@ impl Steps {
             }
             Ok(Heard::Ask { number, ask: Ask::Spawn { .. }, .. }) => {
                 // It is started as the other step, which may be served or not.
-                self.hub.await_child((key, number), self.keys[1 - of], &mut out);
+                let child = self.keys[1 - of].launch.step;
+                self.hub.await_child((key, number), child, &mut out);
             }
             Ok(Heard::Ask { number, ask, .. }) => {
                 self.hub.ask((key, number), (0, 0), ask, &mut out);
@@ -77,7 +79,7 @@ impl Steps {
             Ok(Heard::Nothing | Heard::Failed(_)) => {}
         }
         let session = &self.sessions[of];
-        assert!(session.asks() <= ASKS_MAX);
+        assert!(session.asks().len() <= ASKS_MAX);
         for task in 0..=TASKS {
             let variables = session.environment(task);
             assert!(variables.len() <= VARIABLES_MAX);
@@ -88,7 +90,7 @@ impl Steps {
 
     /// Each request is answered once, and steps of two jobs hear nothing of each other.
     fn check(&mut self, out: Out) {
-        let is_one_job = self.keys[0].job == self.keys[1].job;
+        let is_one_job = self.keys[0].launch.job == self.keys[1].launch.job;
         for (key, message) in out {
             let of = usize::from(key != self.keys[0]);
             match message {
@@ -109,7 +111,7 @@ impl Steps {
 }
 
 fn space(of: usize) -> PmixSpace {
-    let node = PmixNode { name: "n".into(), tasks: 2 };
+    let node = PmixNode { node: NodeId(0), name: "n".into(), tasks: 2 };
     PmixSpace {
         name: NAMES[of].into(),
         nodes: [node].into(),

@@ -647,6 +647,7 @@ impl Agent {
             ToAgent::RanksFailed { launch, ranks } => {
                 self.tell_keeper(&ToKeeper::RanksFailed { launch, ranks });
             }
+            ToAgent::Piece { peer, piece } => self.tell_keeper(&ToKeeper::Piece { peer, piece }),
             ToAgent::Terminate { launch } => self.on_terminate(launch),
             ToAgent::Kill { launch } => self.on_kill(launch),
             ToAgent::Forget { launch } => self.on_forget(launch),

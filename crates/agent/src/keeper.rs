@@ -89,6 +89,9 @@ impl Agent {
                 self.on_task_ended(launch, rank, (status, detail, usage));
             }
             FromKeeper::Exchange(exchange) => self.exchange(exchange),
+            FromKeeper::Piece { peer, piece } => {
+                self.tell_controller(FromAgent::Piece { peer, piece });
+            }
             FromKeeper::OutputLost { launch, what } => {
                 if let Some(job) = self.launched(launch) {
                     job.findings.note_output_lost(&what);

@@ -441,6 +441,7 @@ impl Driver {
                     entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
                 }
             }
+            FromAgent::Piece { peer, piece } => self.pass_piece(node, peer, piece),
             FromAgent::GoesOn { .. } | FromAgent::HasImage { .. } => self.on_saver(node, report),
             FromAgent::NotVacated { launch, what } => self.note_not_vacated(launch.job, what),
             FromAgent::Leaving => self.on_leaving(node),

@@ -729,6 +729,7 @@ impl Driver {
             resumes,
             saves_image: self.core.checkpoint(job).is_some_and(|it| it.spec.saves_image()),
             serves: false,
+            hub: self.hub_of(job),
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             let held = part.is_held().then(|| part.processors.clone());

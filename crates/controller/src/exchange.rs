@@ -20,6 +20,8 @@ use tutti_wire::code::Code;
 #[cfg(not(test))]
 use tutti_wire::limits::EXCHANGE_BYTES_MAX;
 use tutti_wire::pmi::{Barrier, BarrierGroup, Collected, Exchange, Values, packed};
+use tutti_wire::pmix::{Peer, Piece};
+use tutti_wire::tree::ToAgent;
 
 /// In tests little, so that a few parts reach it.
 #[cfg(test)]
@@ -335,6 +337,30 @@ impl Driver {
                 branch.sending.push_back(Sending { to, answer, next: 0 });
             }
         }
+    }
+
+    /// The node whose keeper has the hub of a job; `None` for a job of one node.
+    pub(super) fn hub_of(&self, job: JobId) -> Option<NodeId> {
+        let parts = self.core.parts(job);
+        parts.first().filter(|_| parts.len() > 1).map(|part| part.node)
+    }
+
+    /// Passes on what the keeper of a node says to that of another node of a job. It is said again
+    /// if it does not come. If one of them has nothing of the job any more, the sender hears so.
+    pub(super) fn pass_piece(&mut self, from: NodeId, peer: Peer, piece: Piece) {
+        let (job, core) = (peer.job, &self.core);
+        let has = |node| {
+            let is_it = |part: &tutti_core::Part| part.node == node && !part.lost;
+            core.parts(job).iter().any(is_it) && core.launch_on(job, node).number == peer.number
+        };
+        if piece.data.len() > Piece::BYTES_MAX {
+            return;
+        }
+        if has(from) && has(peer.node) {
+            let (to, peer) = (peer.node, Peer { node: from, ..peer });
+            return self.tell_node(to, ToAgent::Piece { peer, piece: Some(piece) });
+        }
+        self.tell_node(from, ToAgent::Piece { peer, piece: None });
     }
 
     /// The nodes that take part.

@@ -487,6 +487,7 @@ impl Driver {
             resumes: self.resumes(key.job),
             saves_image: false,
             serves: step.serves,
+            hub: self.hub_of(key.job),
         };
         let share = |(node_rank, part): (u32, &Part)| {
             let devices = self.devices_of(key.job, part.node);

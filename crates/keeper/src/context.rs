@@ -12,13 +12,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use tutti_linux::ipc_namespace::Maker;
+use tutti_linux::random::random_u32;
 use tutti_node::platform::hardware;
 use tutti_node::platform::processes::Nursery;
+use tutti_node::platform::time::monotonic_ns;
 use tutti_types::StepKey;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
-use tutti_wire::pmix::{Hub, Out};
+use tutti_wire::pmix::{Far, Hub, Out, Peer};
 use tutti_wire::usage::CarriedBytes;
 
 /// Processes that the keeper reaps: roots and minders, helpers, adopted ones.
@@ -41,6 +43,12 @@ pub(super) struct Mpi {
     pub(super) exchanging: VecDeque<StepKey>,
     /// What the steps of each job ask of each other by PMIx.
     pub(super) hub: Hub,
+    /// The keepers of other nodes that serve the same jobs.
+    pub(super) far: Far,
+    /// What no other keeper has: lives of channels are made of it.
+    pub(super) seed: u64,
+    /// Keepers that are too far behind.
+    pub(super) lost: Vec<Peer>,
     /// What tasks have asked for by PMIx in this round.
     pub(super) asked: Vec<Asked>,
     /// What PMIx servers are to hear at the end of this round.
@@ -193,6 +201,9 @@ impl Context {
                 pmi_bytes: BTreeMap::new(),
                 exchanging: VecDeque::new(),
                 hub: Hub::default(),
+                far: Far::default(),
+                seed: seed(),
+                lost: Vec::new(),
                 asked: Vec::new(),
                 to_pmix: Out::new(),
                 silent: Vec::new(),
@@ -213,6 +224,13 @@ impl Context {
             self.mpi.exchanging.push_back(job);
         }
     }
+}
+
+fn seed() -> u64 {
+    let halves = random_u32().and_then(|high| Ok((high, random_u32()?)));
+    // Unlike those of other keepers, if less so.
+    let clock = || monotonic_ns() ^ u64::from(std::process::id()).rotate_left(40);
+    halves.map_or_else(|_| clock(), |(high, low)| u64::from(high) << 32 | u64::from(low))
 }
 
 /// The hard limits of this process, unless it may give more than it has: that needs a capability,

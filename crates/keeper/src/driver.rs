@@ -335,6 +335,7 @@ impl Keeper {
             self.door.accept_again_ns,
             self.reports_due_ns,
             self.context.mpi.hub.due_ns(),
+            self.context.mpi.far.due_ns(),
             lease,
             at_once,
             exposed,
@@ -388,6 +389,7 @@ impl Keeper {
         }
         let mpi = &mut self.context.mpi;
         mpi.hub.look(now_ns, &mut mpi.to_pmix);
+        mpi.far.look(now_ns);
         self.lease.look(self.jobs.values(), &mut self.context);
     }
 
@@ -403,7 +405,11 @@ impl Keeper {
             }
         }
         let reports = self.take_reports();
-        let Some((link, token, interest)) = &mut self.agent else { return };
+        let Some((link, token, interest)) = &mut self.agent else {
+            // They are sent again.
+            while self.context.mpi.far.next(monotonic_ns()).is_some() {}
+            return;
+        };
         for report in &reports {
             link.send(report);
         }
@@ -416,8 +422,15 @@ impl Keeper {
             link.send(&FromKeeper::Exchange(part));
             sent = link.flush();
         }
+        while sent.is_ok()
+            && link.unsent() < EXCHANGE_AHEAD_BYTES
+            && let Some((peer, piece)) = self.context.mpi.far.next(monotonic_ns())
+        {
+            link.send(&FromKeeper::Piece { peer, piece });
+            sent = link.flush();
+        }
         // With more to send, the next round begins as soon as the agent takes it.
-        let has_more = !self.context.mpi.exchanging.is_empty();
+        let has_more = !self.context.mpi.exchanging.is_empty() || self.context.mpi.far.is_busy();
         let wanted = Interest { read: true, write: link.unsent() > 0 || has_more };
         if wanted != *interest {
             *interest = wanted;
@@ -650,6 +663,7 @@ impl Keeper {
             ToKeeper::RanksFailed { launch, ranks } => {
                 self.with_launch(launch, |job, c| job.name_failed(&ranks, c));
             }
+            ToKeeper::Piece { peer, piece } => self.on_piece(peer, piece.as_ref()),
             ToKeeper::KeepImages { jobs } => self.keep_images(jobs),
             ToKeeper::Stopped { launch, parts } => {
                 self.with_launch(launch, |job, _| job.stopped = parts);

@@ -127,6 +127,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         resumes: 0,
         saves_image: false,
         serves: false,
+        hub: None,
     }
 }
 

@@ -9,6 +9,7 @@
 //! keeper, ends before the job is reported as ended, and its use counts as the job's. Nothing that
 //! it says is taken as given ([`tutti_wire::pmix`]).
 
+mod far;
 mod handover;
 mod requests;
 
@@ -32,7 +33,7 @@ use tutti_linux::reap::End;
 use tutti_node::layout;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{ProcessorSet, Rank};
+use tutti_types::{ProcessorSet, Rank, StepId};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Launch, Usage};
 use tutti_wire::pmi::TaskState;
@@ -114,6 +115,13 @@ fn space_of(launch: &Launch) -> Result<String, Refusal> {
     Ok(format!("tutti-{}-{}-{}-{random}", launch.job, launch.number, launch.step))
 }
 
+/// The name space of the step that has spawned this one, whose environment it has.
+fn inherited_space(launch: &Launch, parent: StepId) -> Option<String> {
+    let random = value_of(launch, "TUTTI_PMIX_SPACE").filter(|text| is_space(text))?;
+    let random = String::from_utf8_lossy(random);
+    Some(format!("tutti-{}-{}-{parent}-{random}", launch.job, launch.number))
+}
+
 impl Job {
     /// Starts the PMIx server, if tasks are to find one.
     pub(super) fn start_pmix(&mut self, context: &mut Context) {
@@ -124,8 +132,12 @@ impl Job {
         {
             return;
         }
+        context.mpi.far.be(self.part().node);
         match self.spawn_pmix(context) {
-            Ok(pmix) => self.pmix = Some(pmix),
+            Ok(pmix) => {
+                self.pmix = Some(pmix);
+                self.hear_held(context);
+            }
             Err(refusal) => self.program = Err(refusal),
         }
     }
@@ -323,10 +335,7 @@ impl Job {
             }
             Heard::FencePart { is_last, data } => self.on_fence_part(is_last, &data, context),
             Heard::Ask { number, task, ask } => self.on_ask((number, task), ask, context),
-            Heard::Fetched { number, data } => {
-                let (step, mpi) = (self.key(), &mut context.mpi);
-                mpi.hub.fetched(step, number, data, &mut mpi.to_pmix);
-            }
+            Heard::Fetched { number, data } => self.on_fetched(number, data, context),
         }
     }
 
@@ -410,8 +419,7 @@ impl Job {
     }
 
     fn drop_pmix_link(&mut self, context: &mut Context) {
-        let (step, mpi) = (self.key(), &mut context.mpi);
-        mpi.hub.remove(step, &mut mpi.to_pmix);
+        self.leave_hub(context);
         if let Some(pmix) = &mut self.pmix {
             pmix.helper.drop_link(context);
         }

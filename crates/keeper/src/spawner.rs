@@ -175,7 +175,7 @@ impl Job {
         context: &mut Context,
     ) {
         match asked {
-            Some(number) => pmix::refuse((self.key(), number), Refused::NoRoom, context),
+            Some(number) => pmix::refuse((self.part(), number), Refused::NoRoom, context),
             None => self.answer_spawn(task, Some(reason), context),
         }
     }
@@ -306,11 +306,7 @@ impl Job {
         match (answer, asked) {
             (Err(reason), _) => self.refuse_spawn((task, asked), &reason, context),
             (Ok(_), None) => self.answer_spawn(task, None, context),
-            (Ok(step), Some(number)) => {
-                let child = StepKey { job: self.launch.job, step };
-                let (asker, mpi) = ((self.key(), number), &mut context.mpi);
-                mpi.hub.await_child(asker, child, &mut mpi.to_pmix);
-            }
+            (Ok(step), Some(number)) => self.await_child(number, step, context),
         }
     }
 
@@ -337,9 +333,7 @@ impl Job {
         }
         // It ends with its step.
         if let Some(step) = spawner.child {
-            let child = StepKey { job: self.launch.job, step };
-            let mpi = &mut context.mpi;
-            mpi.hub.fail_child(child, &mut mpi.to_pmix);
+            self.fail_child(step, context);
         }
         self.deliver_end(spawner.task, context);
         context.touched.insert(self.key());

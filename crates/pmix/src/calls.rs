@@ -224,15 +224,17 @@ unsafe extern "C" fn fence(
             (std::slice::from_raw_parts(procs, count), data.to_vec())
         },
     };
-    if procs.iter().any(|proc| !proc.is_of(&service.space)) {
-        return service.meet_in_fence(procs, data, callback, passed);
-    }
-    if service.local.1 == service.size {
+    let is_own = procs.iter().all(|proc| proc.is_of(&service.space));
+    if is_own && service.local.1 == service.size {
         finish(callback, passed, data);
         return SUCCESS;
     }
+    // Tasks of other steps take part, or some of the step's alone.
+    if !is_own || !service.is_all(procs) {
+        return service.meet_in_fence(procs, data, callback, passed);
+    }
     let mut fences = lock(&service.fences);
-    if !service.is_all(procs) || fences.waiting.len() >= FENCES_MAX {
+    if fences.waiting.len() >= FENCES_MAX {
         return NOT_SUPPORTED;
     }
     if fences.waiting.is_empty() {

@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn ranks_are_counted_over_the_nodes() {
-        let node = |tasks| PmixNode { name: "n".into(), tasks };
+        let node = |tasks| PmixNode { node: Default::default(), name: "n".into(), tasks };
         assert_eq!(firsts(&[node(2), node(3), node(1)]), [0, 2, 5]);
         assert!(firsts(&[]).is_empty());
     }

@@ -15,7 +15,7 @@ use crate::attach::{Stream, TerminalSize};
 use crate::keeper::StoppedPart;
 use crate::launch::{Launch, Usage};
 use crate::pmi::{Names, Server};
-use crate::pmix::{Hub, Session};
+use crate::pmix::{Far, Hub, Session};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,8 @@ pub struct Handover {
     pub names: Names,
     /// What the PMIx servers have asked for.
     pub hub: Hub,
+    /// What it has said to the keepers of other nodes, and they to it.
+    pub far: Far,
     /// When to look again at a task of which something was left: monotonic time, job, place of the
     /// task.
     pub endings: Vec<(u64, StepKey, u32)>,

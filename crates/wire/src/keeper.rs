@@ -5,6 +5,7 @@
 
 use crate::launch::{Launch, Usage};
 use crate::pmi::Exchange;
+use crate::pmix::{Peer, Piece};
 use crate::report::Target;
 use crate::usage::CarriedBytes;
 use alloc::string::String;
@@ -84,6 +85,13 @@ pub enum ToKeeper {
         /// Which ranks; such that were named before may be among them.
         ranks: Vec<Rank>,
     },
+    /// A piece of what another keeper says about a job of both.
+    Piece {
+        /// That keeper, and the job.
+        peer: Peer,
+        /// The piece; `None` if that keeper, or the job there, is gone for good.
+        piece: Option<Piece>,
+    },
     /// Answer with `Alive` at once.
     SignOfLife,
     /// Answer with `Carried`.
@@ -135,6 +143,13 @@ pub enum FromKeeper {
     /// what they have stored before it. It comes to no agent that has not asked for it or seen the
     /// barrier begin.
     Exchange(Exchange),
+    /// A piece for the keeper of another node of a job. It may be lost: then it is sent again.
+    Piece {
+        /// That keeper, and the job.
+        peer: Peer,
+        /// The piece.
+        piece: Piece,
+    },
     /// Some output of the job is not in its files, and will not be.
     OutputLost {
         /// Which job, and which launch of it.

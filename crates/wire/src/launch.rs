@@ -273,6 +273,9 @@ pub struct Launch {
     /// Whether the only task of this step serves the job's other tasks. It is a program of ours, in
     /// a group beside that of the job. So it is not suspended with the job.
     pub serves: bool,
+    /// The node whose keeper answers what steps of the job ask of each other by PMIx; `None` where
+    /// all of the job is on one node.
+    pub hub: Option<NodeId>,
 }
 
 impl Launch {
@@ -495,6 +498,7 @@ mod tests {
             resumes: 0,
             saves_image: false,
             serves: false,
+            hub: None,
         }
         .written()
     }

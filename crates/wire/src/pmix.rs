@@ -7,12 +7,14 @@
 //! greeting and one [`ToPmix::Order`] come first.
 
 mod ask;
+mod far;
 mod hub;
 
 pub use ask::{
     ALL_RANKS, ASKS_MAX, Answer, Ask, Found, MODEX_BYTES_MAX, Meeting, Members, Refused, Value,
 };
-pub use hub::{Hub, NAMES_PER_JOB_MAX, NAMES_USER_BYTES_MAX, Out, WAITING_BYTES_MAX};
+pub use far::{Far, Peer, Piece, Said};
+pub use hub::{Hub, NAMES_PER_JOB_MAX, NAMES_USER_BYTES_MAX, Out, Part, WAITING_BYTES_MAX};
 
 use crate::launch::Credentials;
 use crate::limits::TASK_DETAIL_BYTES_MAX;
@@ -23,6 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use tutti_types::NodeId;
 
 /// The number of the descriptor at which a PMIx server finds its keeper.
 pub const PMIX_FD: i32 = 3;
@@ -60,6 +63,8 @@ pub fn is_space(text: &[u8]) -> bool {
 /// A node of the step, as its PMIx servers know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PmixNode {
+    /// Its number in the cluster.
+    pub node: NodeId,
     /// Its name.
     pub name: String,
     /// How many of the tasks it has. Lower ranks are on the nodes before.
@@ -340,10 +345,9 @@ impl Session {
         self.asks.remove(&number)
     }
 
-    /// How many requests wait for answers.
-    #[must_use]
-    pub fn asks(&self) -> usize {
-        self.asks.len()
+    /// The requests that wait for answers.
+    pub fn asks(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.asks.iter().copied()
     }
 
     /// Takes in a message of the server.

@@ -4,6 +4,7 @@ use crate::frame::{encoded_len, pack};
 use crate::launch::{Launch, Share, Usage};
 use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
 use crate::output::{OutputFrom, OutputPiece};
+use crate::pmix::{Peer, Piece};
 use crate::report::{AgentStatus, NodeSwap, SwitchRecord, Target, TaskReport, TimetableReport};
 use crate::usage::UsedProcessors;
 use alloc::boxed::Box;
@@ -110,6 +111,13 @@ pub enum ToAgent {
         launch: LaunchId,
         /// Which ranks; such that were named before may be among them.
         ranks: Vec<Rank>,
+    },
+    /// For the keeper: a piece of what another keeper says about a job of both.
+    Piece {
+        /// That keeper, and the job.
+        peer: Peer,
+        /// The piece; `None` if that keeper, or the job there, is gone for good.
+        piece: Option<Piece>,
     },
     /// Measure what the node can do, unless a job is there. Answered by `Measured`, if at all.
     Measure,
@@ -467,6 +475,13 @@ pub enum FromAgent {
         launch: LaunchId,
         /// What, and why.
         what: String,
+    },
+    /// A piece of what this node's keeper says to that of another node of a job.
+    Piece {
+        /// That keeper, and the job.
+        peer: Peer,
+        /// The piece.
+        piece: Piece,
     },
     /// A job was suspended before all of its processes that were asked to vacate were ready, for
     /// the first time on the node.

@@ -187,6 +187,7 @@ impl Keeper {
             lease_until_ns: self.lease.until_ns(),
             names: self.context.mpi.names.clone(),
             hub: self.context.mpi.hub.clone(),
+            far: self.context.mpi.far.clone(),
             endings: endings.map(|(&(job, index), &at)| (at, job, lossless(index))).collect(),
             spares: self.context.launching.scratches.hand_over(),
         }
@@ -200,6 +201,7 @@ impl Keeper {
         context.launching.descriptors = handed.descriptors;
         context.mpi.names = handed.names;
         context.mpi.hub = handed.hub;
+        context.mpi.far = handed.far;
         let ending = |(at, job, index): (u64, StepKey, u32)| ((job, index as usize), at);
         context.endings = handed.endings.into_iter().map(ending).collect();
         let listener = UnixListener::from(inherited.take(handed.listener)?);

@@ -11,11 +11,10 @@ use crate::driver::Keeper;
 use crate::job::{Job, Phase, Task};
 use crate::pmi::Abort;
 use serde_bytes::ByteBuf;
-use tutti_node::platform::time::monotonic_ns;
-use tutti_types::{Rank, StepId, StepKey, UserId};
+use tutti_types::{Rank, StepId, StepKey};
 use tutti_wire::code::Code;
 use tutti_wire::pmi::TaskState;
-use tutti_wire::pmix::{Answer, Ask, PmixNode, PmixSpace, Refused, ToPmix};
+use tutti_wire::pmix::{Answer, Ask, Part, PmixNode, PmixSpace, Refused, ToPmix};
 use tutti_wire::spawn::Spawned;
 
 /// What a PMIx server may leave unread beside the answer to a fence: one that reads takes far less.
@@ -26,55 +25,53 @@ const OWN_VARIABLES: [&[u8]; 4] = [b"TUTTI_", b"PMI_", b"PMIX_", b"SLURM_"];
 
 /// A request of a task.
 pub(crate) struct Asked {
-    step: StepKey,
+    pub(super) step: StepKey,
     /// The task's place among those of the step here.
     task: usize,
-    rank: Rank,
-    number: u32,
-    ask: Ask,
+    pub(super) rank: Rank,
+    pub(super) number: u32,
+    pub(super) ask: Ask,
 }
 
 /// Spawned tasks that have ended without a word to their MPI server.
 pub(crate) struct Silent {
     /// The step that has spawned them, and the rank.
-    parent: (StepKey, Rank),
-    child: StepId,
+    pub(super) parent: (StepKey, Rank),
+    pub(super) child: StepId,
     /// The exit status of the first that failed.
-    code: u8,
+    pub(super) code: u8,
 }
 
 impl Job {
     /// The step, as PMIx servers know it.
     pub(super) fn pmix_space(&self, context: &Context) -> Result<PmixSpace, super::Refusal> {
         let launch = &self.launch;
+        // Nodes with slots alone have no server.
+        let nodes = || launch.nodes.iter().filter(|node| node.tasks > 0);
+        let own = self.part().node;
+        let place = nodes().position(|node| node.node == own).unwrap_or(0);
         let node = |node: &tutti_wire::launch::JobNode| PmixNode {
+            node: node.node,
             name: node.name.clone(),
             tasks: node.tasks,
         };
         let spawned = launch.spawned.as_ref();
         let parent = spawned.and_then(|spawned| spawned.parent).and_then(|(step, rank)| {
-            let step = StepKey { job: launch.job, step };
-            Some((context.mpi.hub.space_of(step)?.to_owned(), rank.0))
+            // It may be on another node: it has left this step its environment.
+            let here = context.mpi.hub.space_of(StepKey { job: launch.job, step });
+            let name = here.map(str::to_owned).or_else(|| super::inherited_space(launch, step));
+            Some((name?, rank.0))
         });
         Ok(PmixSpace {
             name: super::space_of(launch)?,
-            nodes: launch.nodes.iter().map(node).collect(),
-            node: launch.share.node_rank,
+            nodes: nodes().map(node).collect(),
+            node: u32::try_from(place).unwrap_or(u32::MAX),
             universe: launch.nodes.iter().fold(0, |sum: u32, it| sum.saturating_add(it.slots)),
             programs: spawned.map_or_else(Vec::new, |spawned| {
                 spawned.programs.iter().map(|program| program.tasks).collect()
             }),
             parent,
         })
-    }
-
-    /// Its PMIx server is ready: the other steps of the job may meet it.
-    pub(super) fn enter_hub(&self, context: &mut Context) {
-        // It was made before.
-        let Ok(space) = self.pmix_space(context) else { return };
-        let user = UserId(self.launch.credentials.uid);
-        let mpi = &mut context.mpi;
-        mpi.hub.add(self.key(), user, space, &mut mpi.to_pmix);
     }
 
     /// A task asks for something beyond its step.
@@ -84,7 +81,7 @@ impl Job {
     }
 
     /// Sends its PMIx server what comes of requests.
-    fn send_pmix(&mut self, message: &ToPmix, context: &mut Context) {
+    pub(super) fn send_pmix(&mut self, message: &ToPmix, context: &mut Context) {
         let Some(Pmix { helper, session, fence_bytes, .. }) = &mut self.pmix else { return };
         if let ToPmix::Answer { number, .. } = message {
             session.end_ask(*number);
@@ -106,7 +103,7 @@ impl Job {
         (mut spawned, environment, is_mpi): (Spawned, Vec<ByteBuf>, bool),
         context: &mut Context,
     ) {
-        let asker = (self.key(), number);
+        let asker = (self.part(), number);
         // Others wait for no call of MPI_Init.
         spawned.parent = self.parent_of(task).filter(|_| is_mpi);
         spawned.preput.clear();
@@ -129,12 +126,11 @@ impl Job {
             return;
         };
         let is_whole = self.tasks.len() == self.launch.size as usize;
+        let is_over_nodes = self.launch.hub.is_some() && self.pmix.is_some();
         let is_silent = |index: usize| !self.has_spoken(index);
-        if is_whole
-            && !self.life.is_killed()
-            && self.life.has_started()
-            && (0..self.tasks.len()).all(is_silent)
-        {
+        let is_running = !self.life.is_killed() && self.life.has_started();
+        let are_silent = is_running && (0..self.tasks.len()).all(is_silent);
+        if (is_whole || is_over_nodes) && are_silent {
             let step = StepKey { job: self.launch.job, step: parent.0 };
             let child = self.launch.step;
             let codes = self.tasks.iter().map(|task| match &task.phase {
@@ -142,7 +138,10 @@ impl Job {
                 _ => 0,
             });
             let code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);
-            context.mpi.silent.push(Silent { parent: (step, parent.1), child, code });
+            match is_over_nodes {
+                true => self.say_silent(parent, code, context),
+                false => context.mpi.silent.push(Silent { parent: (step, parent.1), child, code }),
+            }
         }
     }
 
@@ -168,9 +167,9 @@ impl Job {
 }
 
 /// Refuses a request.
-pub(crate) fn refuse((step, number): (StepKey, u32), why: Refused, context: &mut Context) {
+pub(crate) fn refuse((part, number): (Part, u32), why: Refused, context: &mut Context) {
     let answer = Answer::Refused(why);
-    context.mpi.to_pmix.push((step, ToPmix::Answer { number, answer }));
+    context.mpi.to_pmix.push((part, ToPmix::Answer { number, answer }));
 }
 
 impl Keeper {
@@ -183,6 +182,10 @@ impl Keeper {
                 // One at a time: the answers of a round can be far longer than its requests.
                 self.send_answers();
             }
+            for peer in std::mem::take(&mut self.context.mpi.lost) {
+                self.context.mpi.far.forget(peer);
+                self.on_lost(peer);
+            }
             for silent in std::mem::take(&mut self.context.mpi.silent) {
                 let act = |job: &mut Job, c: &mut Context| job.on_silent_children(&silent, c);
                 self.with(silent.parent.0, act);
@@ -194,33 +197,26 @@ impl Keeper {
     /// Whether something is to be done that no event will report.
     pub(crate) fn has_requests(&self) -> bool {
         let mpi = &self.context.mpi;
-        !(mpi.asked.is_empty() && mpi.silent.is_empty() && mpi.to_pmix.is_empty())
+        let are_empty = mpi.asked.is_empty() && mpi.silent.is_empty() && mpi.to_pmix.is_empty();
+        !are_empty || !mpi.lost.is_empty()
     }
 
-    fn send_answers(&mut self) {
+    pub(super) fn send_answers(&mut self) {
         loop {
             let messages = std::mem::take(&mut self.context.mpi.to_pmix);
             if messages.is_empty() {
                 return;
             }
-            for (step, message) in messages {
-                self.with(step, |job, c| job.send_pmix(&message, c));
+            for (part, message) in messages {
+                self.send_to_part(part, message);
             }
         }
     }
 
     fn on_asked(&mut self, asked: Asked) {
-        let Asked { step, task, rank, number, ask } = asked;
-        let Ask::Spawn { spawned, environment, is_mpi } = ask else {
-            let mpi = &mut self.context.mpi;
-            let now_ns = monotonic_ns();
-            return mpi.hub.ask((step, number), (rank.0, now_ns), ask, &mut mpi.to_pmix);
-        };
-        // What is spawned could be on another node, where no task of this step can reach it.
-        let first = self.jobs.get(&StepKey::first(step.job));
-        if first.is_none_or(|first| first.launch.nodes.len() > 1) {
-            return refuse((step, number), Refused::NotSupported, &mut self.context);
-        }
+        let Ask::Spawn { .. } = asked.ask else { return self.ask_hub(asked) };
+        let Asked { step, task, number, ask, .. } = asked;
+        let Ask::Spawn { spawned, environment, is_mpi } = ask else { return };
         let what = (spawned, environment, is_mpi);
         self.with(step, |job, c| job.spawn_by_pmix((number, task), what, c));
     }

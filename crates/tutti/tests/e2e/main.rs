@@ -69,6 +69,7 @@ mod on_request;
 mod oom_score;
 mod open_mpi;
 mod open_mpi_5;
+mod open_mpi_nodes;
 mod open_mpi_spawn;
 mod order;
 mod orders;

@@ -11,7 +11,7 @@ fn open_mpi_5() -> &'static PathBuf {
     PLACE.get_or_init(|| of_pypi("--openmpi5", "open-mpi-5"))
 }
 
-fn program(name: &str) -> String {
+pub(crate) fn program(name: &str) -> String {
     let mpicc = open_mpi_5().join("bin/mpicc").display().to_string();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi").join(name);
     let of_test = std::thread::current().name().unwrap_or("main").replace("::", "-");

@@ -7,7 +7,7 @@ use crate::harness::{Instance, NOBODY, PATIENCE, Running, copy_program};
 use crate::open_mpi::{of_source, of_text, servers_of};
 use std::path::Path;
 
-fn program(name: &str) -> String {
+pub(crate) fn program(name: &str) -> String {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi").join(format!("{name}.c"));
     of_source(&source, name)
@@ -61,7 +61,7 @@ fn a_spawn_of_open_mpi_without_a_free_slot_says_why() {
 }
 
 /// Spawns its first argument, and waits for it as MPI does.
-const SPAWNS: &str = "#include <mpi.h>\n\
+pub(crate) const SPAWNS: &str = "#include <mpi.h>\n\
     int main(int n, char **a) { MPI_Comm other; MPI_Init(&n, &a); \
     MPI_Comm_spawn(a[1], a + 2, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other, \
     MPI_ERRCODES_IGNORE); MPI_Finalize(); return 0; }\n";

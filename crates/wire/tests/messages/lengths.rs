@@ -36,6 +36,7 @@ use tutti_wire::limits::{
 };
 use tutti_wire::output::OutputPiece;
 use tutti_wire::pmi::Exchange;
+use tutti_wire::pmix::Piece;
 use tutti_wire::report::{
     CandidateReport, CandidateState, SwitchRecord, TaskReport, TimetableReport, TimetableSlotReport,
 };
@@ -95,6 +96,11 @@ fn exchange(exchange: Exchange) -> Exchange {
     let each = bytes(PMI_LINE_BYTES_MAX / 2);
     let count = EXCHANGE_PART_BYTES / each.len() + 1;
     Exchange { launch: LAUNCH, values: vec![(each.clone(), each); count].into(), ..exchange }
+}
+
+fn piece() -> Piece {
+    let data = bytes(Piece::BYTES_MAX);
+    Piece { life: u64::MAX, of: u64::MAX, at: u64::MAX, data, taken: u64::MAX }
 }
 
 /// Everything of a launch but what each node has of its own.
@@ -184,6 +190,7 @@ fn order(order: ToAgent) -> ToAgent {
         ToAgent::Refused { .. } => ToAgent::Refused { reason: text(TEXT_BYTES) },
         ToAgent::KeepImages { .. } => ToAgent::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] },
         ToAgent::SignalRoots { signal, .. } => ToAgent::SignalRoots { launch: LAUNCH, signal },
+        ToAgent::Piece { peer, .. } => ToAgent::Piece { peer, piece: Some(piece()) },
         ToAgent::RanksFailed { .. } => {
             ToAgent::RanksFailed { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS] }
         }
@@ -295,6 +302,7 @@ fn report(report: FromAgent) -> FromAgent {
             let failure = Some(text(TASK_DETAIL_BYTES_MAX));
             FromAgent::GoesOn { launch: LAUNCH, failure, ends: true }
         }
+        FromAgent::Piece { peer, .. } => FromAgent::Piece { peer, piece: piece() },
         FromAgent::OutputLost { .. } => {
             FromAgent::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
         }
@@ -410,6 +418,7 @@ fn to_keeper(message: ToKeeper) -> ToKeeper {
             ToKeeper::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] }
         }
         ToKeeper::SignalRoots { signal, .. } => ToKeeper::SignalRoots { launch: LAUNCH, signal },
+        ToKeeper::Piece { peer, .. } => ToKeeper::Piece { peer, piece: Some(piece()) },
         ToKeeper::RanksFailed { .. } => {
             ToKeeper::RanksFailed { launch: LAUNCH, ranks: vec![Rank(u32::MAX); TASKS] }
         }
@@ -458,6 +467,7 @@ fn from_keeper(message: FromKeeper) -> FromKeeper {
             detail: text(TASK_DETAIL_BYTES_MAX),
             usage: usage(),
         },
+        FromKeeper::Piece { peer, .. } => FromKeeper::Piece { peer, piece: piece() },
         FromKeeper::OutputLost { .. } => {
             FromKeeper::OutputLost { launch: LAUNCH, what: text(TASK_DETAIL_BYTES_MAX) }
         }

@@ -9,15 +9,24 @@ use tutti_types::StepId;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-fn step(job: u64, step: u32) -> StepKey {
-    StepKey { job: JobId(job), step: StepId(step) }
+/// A step on its first node.
+fn step(job: u64, step: u32) -> Part {
+    let launch = LaunchId { job: JobId(job), number: 0, step: StepId(step) };
+    Part { launch, node: NodeId(0) }
 }
 
-fn space(step: StepKey, nodes: usize) -> PmixSpace {
+/// The same step on another node.
+fn on(part: Part, node: u32) -> Part {
+    Part { node: NodeId(node), ..part }
+}
+
+/// A step of two tasks on each of so many nodes.
+fn space(part: Part, nodes: u32) -> PmixSpace {
+    let node = |at| PmixNode { node: NodeId(at), name: format!("n{at}"), tasks: 2 };
     PmixSpace {
-        name: format!("space-{}-{}", step.job, step.step),
-        nodes: (0..nodes).map(|at| PmixNode { name: format!("n{at}"), tasks: 2 }).collect(),
-        node: 0,
+        name: format!("space-{}-{}", part.launch.job, part.launch.step),
+        nodes: (0..nodes).map(node).collect(),
+        node: part.node.0,
         universe: 2,
         programs: Vec::new(),
         parent: None,
@@ -29,7 +38,7 @@ fn text(text: &str) -> ByteBuf {
 }
 
 /// A hub with these steps, each of user 7 on one node.
-fn hub(steps: &[StepKey]) -> Hub {
+fn hub(steps: &[Part]) -> Hub {
     let mut hub = Hub::default();
     for &step in steps {
         hub.add(step, UserId(7), space(step, 1), &mut Out::new());
@@ -38,13 +47,13 @@ fn hub(steps: &[StepKey]) -> Hub {
 }
 
 /// The answers that a step hears to this.
-fn ask(hub: &mut Hub, asker: StepKey, number: u32, what: Ask) -> Vec<(StepKey, u32, Answer)> {
+fn ask(hub: &mut Hub, asker: Part, number: u32, what: Ask) -> Vec<(Part, u32, Answer)> {
     let mut out = Out::new();
     hub.ask((asker, number), (0, 0), what, &mut out);
     answers(out)
 }
 
-fn answers(out: Out) -> Vec<(StepKey, u32, Answer)> {
+fn answers(out: Out) -> Vec<(Part, u32, Answer)> {
     let of = |(step, message)| match message {
         ToPmix::Answer { number, answer } => Some((step, number, answer)),
         _ => None,
@@ -61,8 +70,8 @@ fn look_up(name: &str, wait_s: Option<u32>) -> Ask {
     Ask::Lookup { names: vec![text(name)], wait_s }
 }
 
-fn connect(members: &[(StepKey, &[u32])]) -> Ask {
-    let of = |(step, ranks): &(StepKey, &[u32])| Members {
+fn connect(members: &[(Part, &[u32])]) -> Ask {
+    let of = |(step, ranks): &(Part, &[u32])| Members {
         space: space(*step, 1).name,
         ranks: ranks.to_vec(),
     };
@@ -146,22 +155,102 @@ fn steps_connect_when_all_have_come_however_they_order_the_members() {
 }
 
 #[test]
-fn a_step_meets_none_of_another_job_and_none_that_is_on_other_nodes_too() {
-    let (first, other, wide) = (step(1, 0), step(2, 0), step(1, 1));
-    let mut hub = hub(&[first, other]);
-    hub.add(wide, UserId(7), space(wide, 2), &mut Out::new());
+fn a_step_meets_none_of_another_job() {
+    let (first, other) = (step(1, 0), step(2, 0));
+    let mut hub = hub(&[first, step(1, 1), other]);
     let all: &[u32] = &[ALL_RANKS];
     for (members, why) in [
         (&[(first, all), (other, all)][..], Refused::NotFound),
-        (&[(first, all), (wide, all)], Refused::NotSupported),
         (&[(first, all), (first, all)], Refused::Invalid),
         (&[(first, all); 3], Refused::Invalid),
         (&[(other, all)], Refused::NotFound),
+        (&[(first, &[7])], Refused::NotFound),
     ] {
         assert_eq!(ask(&mut hub, first, 1, connect(members)), [(first, 1, refused(why))]);
     }
     let modex = Ask::Modex { space: "space-2-0".to_string(), rank: 0 };
     assert_eq!(ask(&mut hub, first, 2, modex), [(first, 2, refused(Refused::NotFound))]);
+}
+
+/// Two steps of a job on two nodes each, as they come.
+fn wide() -> (Hub, [Part; 4], Out) {
+    let (first, second) = (step(1, 0), step(1, 1));
+    let parts = [first, on(first, 1), second, on(second, 1)];
+    let (mut hub, mut out) = (Hub::default(), Out::new());
+    for part in parts {
+        hub.add(part, UserId(7), space(part, 2), &mut out);
+    }
+    (hub, parts, out)
+}
+
+#[test]
+fn steps_hear_of_each_other_once_on_all_of_their_nodes() {
+    let (mut hub, parts, out) = wide();
+    let mut told: Vec<(Part, &str)> = Vec::new();
+    for (part, message) in &out {
+        let ToPmix::Space(space) = message else { panic!("{message:?}") };
+        told.push((*part, &space.name));
+    }
+    told.sort_unstable();
+    let expected = [(0, "space-1-1"), (1, "space-1-1"), (2, "space-1-0"), (3, "space-1-0")];
+    assert_eq!(told, expected.map(|(at, name)| (parts[at], name)));
+    // Also on a node that has not come, and not on one that has left.
+    let third = step(1, 2);
+    hub.remove(parts[1], &mut Out::new());
+    let mut out = Out::new();
+    hub.add(third, UserId(7), space(third, 2), &mut out);
+    let of_third: Vec<Part> = out.iter().map(|(part, _)| *part).collect();
+    assert!(of_third.contains(&on(third, 1)) && !of_third.contains(&parts[1]), "{out:?}");
+    let mut out = Out::new();
+    hub.remove(parts[0], &mut out);
+    let gone = |it: &&(Part, ToPmix)| matches!(it.1, ToPmix::Gone { .. });
+    assert_eq!(out.iter().filter(gone).count(), 4, "{out:?}");
+}
+
+#[test]
+fn steps_over_nodes_connect_when_all_parts_have_come_and_not_once_one_has_left() {
+    let (mut hub, parts, _) = wide();
+    let all: &[u32] = &[ALL_RANKS];
+    let both = || connect(&[(parts[0], all), (parts[2], &[0, 1, 2, 3])]);
+    for (number, part) in (1..).zip(&parts[..3]) {
+        assert_eq!(ask(&mut hub, *part, number, both()), []);
+    }
+    assert_eq!(ask(&mut hub, parts[3], 4, both()).len(), 4);
+    // Ranks 2 and 3 are on the second node.
+    let some = || connect(&[(parts[0], &[0]), (parts[2], &[3])]);
+    assert_eq!(ask(&mut hub, parts[2], 5, some()), [(parts[2], 5, refused(Refused::Invalid))]);
+    assert_eq!(ask(&mut hub, parts[0], 6, some()), []);
+    let mut out = Out::new();
+    hub.remove_node((JobId(1), 7), NodeId(1), &mut out);
+    assert!(out.is_empty(), "another launch of the job is there: {out:?}");
+    hub.remove_node((JobId(1), 0), NodeId(1), &mut out);
+    assert_eq!(answers(out), [(parts[0], 6, refused(Refused::Ended))]);
+    let late = ask(&mut hub, parts[0], 7, some());
+    assert_eq!(late, [(parts[0], 7, refused(Refused::Ended))]);
+    let modex = Ask::Modex { space: "space-1-1".to_string(), rank: 2 };
+    assert_eq!(ask(&mut hub, parts[0], 8, modex), [(parts[0], 8, refused(Refused::Ended))]);
+    hub.remove(parts[0], &mut Out::new());
+    hub.remove(parts[2], &mut Out::new());
+    assert!(hub.is_empty() && hub.waiting.is_empty(), "{hub:?}");
+}
+
+#[test]
+fn a_spawn_over_nodes_is_answered_when_all_of_it_is_served() {
+    let (parent, child) = (step(1, 0), step(1, 1));
+    let mut hub = hub(&[parent]);
+    hub.await_child((parent, 1), StepId(1), &mut Out::new());
+    let mut out = Out::new();
+    hub.add(child, UserId(7), space(child, 2), &mut out);
+    assert_eq!(answers(out), []);
+    let mut out = Out::new();
+    hub.add(on(child, 1), UserId(7), space(on(child, 1), 2), &mut out);
+    assert_eq!(answers(out), [(parent, 1, Answer::Started("space-1-1".to_string()))]);
+    // A name is there as long as any of its step is.
+    assert_eq!(ask(&mut hub, child, 2, publish("a", false))[0].2, Answer::Done);
+    hub.remove(child, &mut Out::new());
+    assert!(matches!(ask(&mut hub, parent, 3, look_up("a", None))[0].2, Answer::Found(_)));
+    hub.remove(on(child, 1), &mut Out::new());
+    assert_eq!(ask(&mut hub, parent, 4, look_up("a", None))[0].2, refused(Refused::NotFound));
 }
 
 #[test]
@@ -191,15 +280,15 @@ fn a_spawn_is_answered_when_the_new_step_is_served_or_has_ended() {
     let (parent, child) = (step(1, 0), step(1, 1));
     let mut hub = hub(&[parent]);
     let mut out = Out::new();
-    hub.await_child((parent, 1), child, &mut out);
+    hub.await_child((parent, 1), StepId(1), &mut out);
     hub.add(child, UserId(7), space(child, 1), &mut out);
     let kinds: Vec<bool> = out.iter().map(|it| matches!(it.1, ToPmix::Space(_))).collect();
     assert_eq!(kinds, [true, true, false], "the parent's server knows the step before: {out:?}");
     assert_eq!(answers(out), [(parent, 1, Answer::Started("space-1-1".to_string()))]);
     let mut out = Out::new();
-    hub.await_child((parent, 2), child, &mut out);
-    hub.await_child((parent, 3), step(1, 2), &mut out);
-    hub.fail_child(step(1, 2), &mut out);
+    hub.await_child((parent, 2), StepId(1), &mut out);
+    hub.await_child((parent, 3), StepId(2), &mut out);
+    hub.fail_child(step(1, 2).step(), &mut out);
     hub.remove(child, &mut out);
     let gone = (parent, 3, refused(Refused::Ended));
     assert_eq!(answers(out), [(parent, 2, Answer::Started("space-1-1".to_string())), gone]);
@@ -268,7 +357,7 @@ fn a_lookup_that_waits_is_answered_when_all_its_names_are_there_at_once() {
     let names = ["a", "b", "b"].map(text).to_vec();
     let wait = Ask::Lookup { names, wait_s: Some(0) };
     assert_eq!(ask(&mut hub, second, 1, wait), []);
-    let alone = |heard: Vec<(StepKey, u32, Answer)>| assert_eq!(heard.len(), 1, "{heard:?}");
+    let alone = |heard: Vec<(Part, u32, Answer)>| assert_eq!(heard.len(), 1, "{heard:?}");
     alone(ask(&mut hub, first, 2, publish("a", false)));
     alone(ask(&mut hub, first, 3, Ask::Unpublish { names: vec![text("a")] }));
     alone(ask(&mut hub, first, 4, publish("b", false)));
@@ -306,5 +395,21 @@ fn a_publish_looks_at_the_lookups_of_its_names_alone() {
     assert_eq!(looked(&mut hub, "x"), 0);
     assert_eq!(looked(&mut hub, "n7"), 1);
     assert_eq!(hub.lookups.all.len(), WAITING as usize);
-    assert_eq!(hub.waiting[&second], WAITING as usize * (EACH + 2) + 90);
+    assert_eq!(hub.waiting[&second.step()], WAITING as usize * (EACH + 2) + 90);
+}
+
+#[test]
+fn a_parent_hears_of_silent_children_when_none_of_any_node_is_left() {
+    let (mut hub, parts, _) = wide();
+    let child = step(1, 1).step();
+    // Its parent's rank 3 is on the second node.
+    let parent = (child, StepId(0), 3);
+    assert_eq!(hub.note_silent(parent, (2, 4), 0), None);
+    assert_eq!(hub.note_silent(parent, (2, 4), 9), Some((parts[1], 9)));
+    assert_eq!(hub.note_silent((child, StepId(7), 0), (4, 4), 0), None, "no such parent");
+    assert_eq!(hub.note_silent(parent, (2, 4), 0), None);
+    for part in parts {
+        hub.remove(part, &mut Out::new());
+    }
+    assert!(hub.is_empty(), "{hub:?}");
 }
