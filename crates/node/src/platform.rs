@@ -68,10 +68,15 @@ pub mod processes {
 /// What a machine has.
 #[cfg(not(feature = "simulation"))]
 pub mod hardware {
-    use std::collections::BTreeSet;
-    use tutti_linux::allowance::Allowance;
+    pub use super::this_machine::{features, usable_memory_bytes, usable_processors};
     pub use tutti_linux::devices::gpus;
     pub use tutti_linux::proc::{busy_processors, hard_limits};
+}
+
+/// What this machine has, also where others are simulated.
+pub mod this_machine {
+    use std::collections::BTreeSet;
+    use tutti_linux::allowance::Allowance;
     use tutti_types::FeatureName;
     use tutti_types::limits::FEATURES_MAX;
 

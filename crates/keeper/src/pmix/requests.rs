@@ -214,10 +214,13 @@ impl Keeper {
     }
 
     fn on_asked(&mut self, asked: Asked) {
-        let Ask::Spawn { .. } = asked.ask else { return self.ask_hub(asked) };
-        let Asked { step, task, number, ask, .. } = asked;
-        let Ask::Spawn { spawned, environment, is_mpi } = ask else { return };
-        let what = (spawned, environment, is_mpi);
-        self.with(step, |job, c| job.spawn_by_pmix((number, task), what, c));
+        let Asked { step, task, number, .. } = asked;
+        match asked.ask {
+            Ask::Spawn { spawned, environment, is_mpi } => {
+                let what = (spawned, environment, is_mpi);
+                self.with(step, |job, c| job.spawn_by_pmix((number, task), what, c));
+            }
+            ask => self.ask_hub(Asked { ask, ..asked }),
+        }
     }
 }

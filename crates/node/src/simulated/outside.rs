@@ -164,6 +164,7 @@ pub mod processes {
 
 /// What a machine has.
 pub mod hardware {
+    use crate::platform::this_machine;
     use crate::simulated::machine::{here, with_here};
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::OnceLock;
@@ -172,12 +173,12 @@ pub mod hardware {
 
     pub fn usable_processors() -> Vec<u32> {
         with_here(|machine, _| (0..machine.processors).collect())
-            .unwrap_or_else(tutti_linux::proc::online_processors)
+            .unwrap_or_else(this_machine::usable_processors)
     }
 
     /// Simulated machines are all alike.
     pub fn features() -> BTreeSet<FeatureName> {
-        BTreeSet::new()
+        with_here(|_, _| BTreeSet::new()).unwrap_or_else(this_machine::features)
     }
 
     pub fn gpus() -> Vec<tutti_linux::devices::Gpu> {
@@ -186,7 +187,7 @@ pub mod hardware {
 
     pub fn usable_memory_bytes() -> tutti_linux::Result<u64> {
         let simulated = with_here(|machine, _| u64::from(machine.processors) << 30);
-        simulated.map_or_else(tutti_linux::proc::memory_total_bytes, Ok)
+        simulated.map_or_else(this_machine::usable_memory_bytes, Ok)
     }
 
     pub fn busy_processors() -> tutti_linux::Result<BTreeMap<u32, Busy>> {
