@@ -46,6 +46,7 @@ mod exit;
 mod external_load;
 mod faults;
 mod faults_by_steps;
+mod faults_of_mpi;
 mod frames;
 mod fugitives;
 mod gangs;
