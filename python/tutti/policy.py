@@ -293,25 +293,28 @@ class Policy:
         self.rows = {row["row"]: row["free"] for row in round_["rows"]}
         self._orders = []
         for news in round_["events"]:
-            self._take(news)
+            # What comes most is looked for first.
+            event = news["event"]
+            if event == "request":
+                job = Job(news)
+                self.running.pop(job.number, None)
+                self.waiting[job.number] = job
+                self.on_request(job)
+            elif event == "started":
+                self._started(news)
+            elif event == "ended":
+                number = news["job"]
+                ended = self.running.pop(number, None) or self.waiting.pop(number, None)
+                if ended is not None:
+                    self.on_end(ended)
+            else:
+                self._take(event, news)
         if not round_["more"]:
             self.decide()
         return {"round": round_["round"], "orders": self._orders}
 
-    def _take(self, news: Mapping[str, Any]) -> None:
-        event = news["event"]
-        if event == "request":
-            job = Job(news)
-            self.running.pop(job.number, None)
-            self.waiting[job.number] = job
-            self.on_request(job)
-        elif event == "ended":
-            ended = self.running.pop(news["job"], None) or self.waiting.pop(news["job"], None)
-            if ended is not None:
-                self.on_end(ended)
-        elif event == "started":
-            self._started(news)
-        elif event == "gone":
+    def _take(self, event: str, news: Mapping[str, Any]) -> None:
+        if event == "gone":
             gone = self.waiting.pop(news["job"], None) or self.running.pop(news["job"], None)
             if gone is not None:
                 self.on_gone(gone)
@@ -343,8 +346,10 @@ class Policy:
         if job is None:
             job = Job(news)
         self.running[number] = job
-        job.row, job.preempted = news["row"], news["row"] is None
-        job.places = [(place["node"], place["processors"]) for place in news.get("places", ())]
+        job.row = row = news["row"]
+        job.preempted = row is None
+        if self.places:
+            job.places = [(place["node"], place["processors"]) for place in news.get("places", ())]
         if job.started_ns is None:
             job.started_ns = self.now_ns
         self.on_start(job)
@@ -514,14 +519,24 @@ def run(
     writes = sys.stdout.buffer if writes is None else writes
     printed, sys.stdout = sys.stdout, sys.stderr
     encode = json.JSONEncoder(separators=(",", ":")).encode
+    # A line is one value, and no space stands before it.
+    decode = json.JSONDecoder().raw_decode
+    write, flush, next_round = writes.write, writes.flush, policy._round
     try:
         for line in reads:
-            message = json.loads(line)
-            kind = message["message"]
-            if kind == "hello" and message.get("part") == "node" and on_node is not None:
-                policy = on_node
-            answer = policy._hello(message) if kind == "hello" else policy._round(message)
-            writes.write(encode(answer).encode() + b"\n")
-            writes.flush()
+            message, _ = decode(line.decode())
+            if message["message"] == "round":
+                answer = next_round(message)
+                # Most rounds call for nothing.
+                if answer["orders"]:
+                    write(encode(answer).encode() + b"\n")
+                else:
+                    write(b'{"round":%d,"orders":[]}\n' % answer["round"])
+            else:
+                if message.get("part") == "node" and on_node is not None:
+                    policy = on_node
+                    next_round = policy._round
+                write(encode(policy._hello(message)).encode() + b"\n")
+            flush()
     finally:
         sys.stdout = printed

@@ -123,6 +123,8 @@ pub struct Program {
     errors: Option<OwnedFd>,
     /// Of its standard output, what has been read beyond the latest answer.
     buffer: Vec<u8>,
+    /// Where what is read is put: to clear it for each answer would take longer than to read one.
+    room: Box<[u8]>,
     said: VecDeque<String>,
     line_said: Vec<u8>,
     dropped: u64,
@@ -190,6 +192,7 @@ impl Program {
             answers,
             errors: Some(errors),
             buffer: Vec::new(),
+            room: vec![0; CHUNK].into(),
             said: VecDeque::new(),
             line_said: Vec::new(),
             dropped: 0,
@@ -244,20 +247,21 @@ impl Program {
 
     /// Waits until something can be read, or written. Whether something is on standard error.
     fn wait(&self, sends: bool, hears_errors: bool, left: Duration) -> Result<bool, Failure> {
-        let mut fds = vec![PollFd::new(self.answers.as_fd(), PollFlags::POLLIN)];
-        if let Some(ask) = self.ask.as_ref().filter(|_| sends) {
-            fds.push(PollFd::new(ask.as_fd(), PollFlags::POLLOUT));
-        }
-        if let Some(errors) = self.errors.as_ref().filter(|_| hears_errors) {
-            fds.push(PollFd::new(errors.as_fd(), PollFlags::POLLIN));
-        }
+        let answers = self.answers.as_fd();
+        let of_answers = || PollFd::new(answers, PollFlags::POLLIN);
+        // A place without a descriptor of its own waits for the answer, too.
+        let ask = self.ask.as_ref().filter(|_| sends);
+        let ask = ask.map_or_else(of_answers, |ask| PollFd::new(ask.as_fd(), PollFlags::POLLOUT));
+        let errors = self.errors.as_ref().filter(|_| hears_errors);
+        let has_errors = errors.is_some();
+        let errors =
+            errors.map_or_else(of_answers, |it| PollFd::new(it.as_fd(), PollFlags::POLLIN));
+        let mut fds = [of_answers(), errors, ask];
+        let count = if sends { 3 } else { 1 + usize::from(has_errors) };
         let ms = left.as_millis().clamp(1, 60_000);
         let timeout = PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, timeout) {
-            Ok(_) => {
-                let has_errors = self.errors.is_some() && hears_errors;
-                Ok(has_errors && fds.last().and_then(PollFd::any).unwrap_or(false))
-            }
+        match poll(&mut fds[..count], timeout) {
+            Ok(_) => Ok(has_errors && fds[1].any().unwrap_or(false)),
             Err(Errno::EINTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
@@ -265,8 +269,7 @@ impl Program {
 
     /// Reads what is there of the answer; the answer, if it is whole.
     fn hear(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        let mut chunk = [0; CHUNK];
-        let count = match read(&self.answers, &mut chunk) {
+        let count = match read(&self.answers, &mut self.room) {
             Ok(0) => {
                 self.hear_errors(&mut 0);
                 return Err(Failure::Ended);
@@ -275,7 +278,7 @@ impl Program {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        let read = &chunk[..count];
+        let read = &self.room[..count];
         let end = read.iter().position(|&byte| byte == b'\n');
         self.buffer.extend_from_slice(&read[..end.unwrap_or(count)]);
         if self.buffer.len() > ANSWER_BYTES_MAX {
