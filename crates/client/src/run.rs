@@ -262,6 +262,11 @@ impl Work {
         if let Some(tell) = tell {
             tell(step_of_reply(&reply));
         }
+        if let (TellEnds::Socket, Reply::Declined { reason, code }) = (options.tells_ends, &reply) {
+            // One that starts many steps says it once for many.
+            task_ends::tell_declined(&code.mark(reason))?;
+            return Ok(Exit::DECLINED);
+        }
         let (key, queued) = match on_reply(reply, &target)? {
             Ok(accepted) => accepted,
             Err(exit) => return Ok(exit),

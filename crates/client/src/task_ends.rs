@@ -75,6 +75,20 @@ pub(super) enum TaskEnds {
     AsSlurm(Vec<(Option<NodeId>, TaskStatus, Rank)>),
 }
 
+/// The longest reason that is told, in bytes.
+const REASON_BYTES_MAX: usize = 512;
+
+/// Tells at the socket that is standard input why no task starts.
+///
+/// # Errors
+/// If the socket can't be duplicated.
+pub(super) fn tell_declined(reason: &str) -> anyhow::Result<()> {
+    let line = tutti_wire::launch::cut(reason.replace('\n', " "), REASON_BYTES_MAX);
+    // A reader that is gone has ended the job, too.
+    let _ = own_socket()?.write_all(format!("declined {line}\n").as_bytes());
+    Ok(())
+}
+
 impl TaskEnds {
     /// Where they are to be reported.
     ///

@@ -20,6 +20,7 @@
 extern crate tutti_node;
 
 mod collected;
+mod complaints;
 mod connection;
 mod daemon;
 mod hosts;
@@ -32,6 +33,7 @@ mod steps;
 mod tests;
 
 use anyhow::Context;
+use complaints::Complaints;
 use connection::Connection;
 use daemon::Daemon;
 use hosts::{Host, Hosts, Node};
@@ -72,6 +74,7 @@ struct Machine {
     /// Its exit code, once it has ended.
     code: Option<u8>,
     steps: Vec<Step>,
+    complaints: Complaints,
     signals: SignalFd,
     /// Since when all is being ended.
     ending: Option<Instant>,
@@ -103,6 +106,7 @@ pub fn manage(command: &[OsString]) -> anyhow::Result<Exit> {
         program: None,
         code: None,
         steps: Vec::new(),
+        complaints: Complaints::default(),
         signals,
         ending: None,
     };
@@ -219,6 +223,9 @@ impl Machine {
             self.on_parts();
             self.on_steps();
             self.end_if_due();
+        }
+        if let Some(rest) = self.complaints.rest() {
+            say!("tutti: {rest}");
         }
         let ending: Vec<_> = self.parts.into_iter().map(Part::end).collect();
         self.daemon.end();
@@ -353,6 +360,9 @@ impl Machine {
             for (task, status) in step.read_ends() {
                 orders.extend(self.manager.on_end_of_process(task, status));
             }
+            let declined = step.take_declined();
+            let line = declined.and_then(|why| self.complaints.line(Instant::now(), &why));
+            line.into_iter().for_each(|line| say!("{line}"));
         }
         self.steps.retain_mut(|step| !step.is_over());
         self.carry_out(orders);
@@ -402,7 +412,8 @@ impl Machine {
         match spot.and_then(|spot| steps::start(batch, &spot)) {
             Ok(step) => self.steps.push(step),
             Err(error) => {
-                say!("tutti: cannot start tasks of PVM: {error:#}");
+                let line = self.complaints.line(Instant::now(), &format!("{error:#}"));
+                line.into_iter().for_each(|line| say!("{line}"));
                 for &(task, _) in &batch.tasks {
                     let no_output = batch.output.map(|to| manager::output(to, task, None));
                     self.carry_out(no_output.map(Order::Send).into_iter().collect());

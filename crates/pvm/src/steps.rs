@@ -19,8 +19,11 @@ use tutti_wire::pvm::Message;
 /// The status of a process that was not started, as `wait` gives it.
 pub(super) const NOT_STARTED: i32 = 126 << 8;
 
-/// Maximum length of a line of a front end.
-const LINE_BYTES_MAX: usize = 64;
+/// Maximum length of a line of a front end: why a step was declined.
+const LINE_BYTES_MAX: usize = 1024;
+
+/// How such a line begins.
+const DECLINED: &str = "declined ";
 
 /// Maximum length of a line of output that another task collects, as its front end prints it.
 pub(super) const LINE_OF_OUTPUT_MAX: usize = 1 << 20;
@@ -60,6 +63,8 @@ pub(super) struct Step {
     tasks: Vec<Option<u32>>,
     /// Their output, if a task collects it.
     output: Option<Collected>,
+    /// Why it was declined, until that is said.
+    declined: Option<String>,
     /// The host on which they are.
     pub(super) host: u32,
     is_server: bool,
@@ -113,6 +118,7 @@ pub(super) fn start(batch: &Batch, spot: &Spot) -> anyhow::Result<Step> {
         text: Vec::new(),
         tasks: batch.tasks.iter().map(|(task, _)| Some(*task)).collect(),
         output,
+        declined: None,
         host: batch.host,
         is_server: batch.is_server,
         is_open: true,
@@ -176,9 +182,19 @@ impl Step {
     }
 
     fn end_of(&mut self, line: &[u8]) -> Option<(u32, i32)> {
-        let (rank, status) = std::str::from_utf8(line).ok()?.trim_end().split_once(' ')?;
+        let line = std::str::from_utf8(line).ok()?.trim_end();
+        if let Some(reason) = line.strip_prefix(DECLINED) {
+            self.declined = Some(reason.to_owned());
+            return None;
+        }
+        let (rank, status) = line.split_once(' ')?;
         let task = self.tasks.get_mut(rank.parse::<usize>().ok()?)?.take()?;
         Some((task, status.parse().ok()?))
+    }
+
+    /// Why it was declined, if it was and that was not asked before.
+    pub(super) const fn take_declined(&mut self) -> Option<String> {
+        self.declined.take()
     }
 
     /// Whether its front end has ended, which is waited for then.
