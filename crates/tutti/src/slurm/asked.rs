@@ -7,6 +7,7 @@
 
 use super::accounts::{ACCOUNT, QOS};
 use super::cluster::Cluster;
+use super::options::no_cluster;
 use tutti_types::Per;
 use tutti_wire::constraint::parse_constraint;
 use tutti_wire::script::{Script, from_sbatch};
@@ -137,7 +138,21 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
                 Err(problem) => asked.problems.push(format!("{origin}{problem}")),
             },
             "export" => asked.export = export(value),
-            "clusters" => asked.cluster = Some(value.to_owned()),
+            "clusters" => {
+                let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+                let mut unknown = names.filter_map(no_cluster);
+                asked.cluster = Some(tutti_client::slurm::cluster_name());
+                match unknown.next() {
+                    // Scripts bring the names of other sites.
+                    Some(_) if !origin.is_empty() => asked.notes.push(format!(
+                        "{origin}--clusters={} has no effect: this is cluster {}",
+                        shown(value),
+                        tutti_client::slurm::cluster_name()
+                    )),
+                    Some(problem) => asked.problems.push(problem),
+                    None => {}
+                }
+            }
             "begin" if value.is_empty() => {}
             "uid" | "gid" if is_own(source.name, value) => {}
             "mem" if parse_bytes(value) == Ok(0) => {

@@ -2,6 +2,7 @@
 //! behind `=` or in the next word, and cut short as far as they stay unique.
 
 use std::ffi::OsString;
+use tutti_client::slurm::cluster_name;
 use tutti_wire::script::{SbatchValue, sbatch_options};
 use tutti_wire::units::shown;
 
@@ -82,6 +83,21 @@ impl Line {
         last.and_then(|it| it.value.as_deref())
     }
 
+    /// Notes as a problem each cluster that options name and that is not this one.
+    pub(super) fn check_clusters(&mut self) {
+        let mut named = self.items("clusters");
+        named.extend(self.items("cluster"));
+        self.problems.extend(named.iter().filter_map(|name| no_cluster(name)));
+    }
+
+    /// What stands above a list if clusters were named; nothing without headings.
+    pub(super) fn cluster_heading(&self) -> String {
+        match self.has("clusters") && !self.has("noheader") {
+            true => format!("CLUSTER: {}\n", cluster_name()),
+            false => String::new(),
+        }
+    }
+
     /// The items of all lists that were given for an option.
     pub(super) fn items(&self, name: &str) -> Vec<String> {
         let lists = self.given.iter().filter(|it| it.name == name);
@@ -89,6 +105,18 @@ impl Line {
         let items = lists.flat_map(|list| list.split([',', ' ']));
         items.map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
     }
+}
+
+/// What is wrong with the name of a cluster, if it is not that of this one.
+pub(super) fn no_cluster(name: &str) -> Option<String> {
+    let is_known = name.eq_ignore_ascii_case("all") || name == cluster_name();
+    (!is_known).then(|| {
+        format!(
+            "'{}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list \
+             clusters' to see available clusters.",
+            shown(name).trim_matches('"')
+        )
+    })
 }
 
 /// Whether options may stand behind what is none.

@@ -203,6 +203,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         print(&format!("{}\n", names.join("\n")))?;
         return Ok(0);
     }
+    line.check_clusters();
     if line.has("yaml") {
         line.problems.push("--yaml is not available; --json has the same fields".into());
     }
@@ -341,7 +342,45 @@ impl Which {
     }
 }
 
-/// A time as `sacct` takes it: `2026-03-28`, `2026-03-28T14:30`, `14:30`, `now-2hours`, `today`.
+/// A date as Slurm writes it without dashes: `11/29`, `11/29/26`, `11.29`, `1129`, `112926`, each
+/// with `-14:30` or not, as ISO 8601 has it. Without a year it is the latest such month. `None`: the
+/// text has another form. `today`: this day's date by ISO 8601.
+fn iso_date(text: &str, today: &str) -> Option<String> {
+    let (date, time) = text.split_once('-').map_or((text, None), |(date, time)| (date, Some(time)));
+    if time.is_some_and(|time| time.contains('-')) {
+        return None;
+    }
+    let two_digits = |text: &str| {
+        let is_one = text.len() <= 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u32>().ok().filter(|_| is_one)
+    };
+    let at = if date.contains('.') { '.' } else { '/' };
+    let parts: Vec<&str> = match date.len() {
+        4 | 6 if date.bytes().all(|byte| byte.is_ascii_digit()) => {
+            [date.get(..2), date.get(2..4), date.get(4..6)].into_iter().flatten().collect()
+        }
+        _ => date.split(at).collect(),
+    };
+    let (month, day, year) = match parts[..] {
+        [month, day] => (month, day, None),
+        [month, day, year] => (month, day, Some(year)),
+        _ => return None,
+    };
+    let (month, day) = (two_digits(month)?, two_digits(day)?);
+    let (this_year, rest) = today.split_once('-')?;
+    let this_year: u32 = this_year.parse().ok()?;
+    let this_month: u32 = rest.get(..2)?.parse().ok()?;
+    let year = match year {
+        Some(year) if year.len() == 4 => year.parse().ok()?,
+        Some(year) => 2000 + two_digits(year)?,
+        None => this_year - u32::from(month > this_month),
+    };
+    let time = time.map_or_else(String::new, |time| format!("T{time}"));
+    Some(format!("{year:04}-{month:02}-{day:02}{time}"))
+}
+
+/// A time as `sacct` takes it: `2026-03-28`, `2026-03-28T14:30`, `03/28`, `14:30`, `now-2hours`,
+/// `today`.
 fn slurm_moment(text: &str) -> Result<u64, String> {
     let wrong = || format!("Invalid time specification (pos=0): {text}");
     if let Some(ago) = text.strip_prefix("now") {
@@ -371,8 +410,13 @@ fn slurm_moment(text: &str) -> Result<u64, String> {
     match text {
         "midnight" => moment_ms("today"),
         "noon" => moment_ms("12:00"),
+        "fika" => moment_ms("15:00"),
+        "teatime" => moment_ms("16:00"),
         "epoch" => Ok(0),
-        text => moment_ms(text),
+        text => match iso_date(text, &moment(wall_ms())) {
+            Some(date) => moment_ms(&date),
+            None => moment_ms(text),
+        },
     }
     .map_err(|_| wrong())
 }
@@ -690,10 +734,34 @@ fn detail(job: &Job, field: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{fields_of, slurm_moment};
+    use super::{fields_of, iso_date, slurm_moment};
     use crate::slurm::options::{Order, read};
     use std::ffi::OsString;
     use tutti_node::platform::time::wall_ms;
+
+    #[test]
+    fn dates_are_taken_as_slurm_writes_them() {
+        let date = |text: &str| iso_date(text, "2026-03-28T14:30:00");
+        for (text, iso) in [
+            ("03/28", "2026-03-28"),
+            ("3/5", "2026-03-05"),
+            ("11/29", "2025-11-29"),
+            ("11/29/24", "2024-11-29"),
+            ("11/29/2024", "2024-11-29"),
+            ("11.29.24", "2024-11-29"),
+            ("1129", "2025-11-29"),
+            ("112924", "2024-11-29"),
+            ("11/29/24-14:30", "2024-11-29T14:30"),
+            ("0328-08:00:30", "2026-03-28T08:00:30"),
+        ] {
+            assert_eq!(date(text).as_deref(), Some(iso), "{text}");
+        }
+        for text in ["2026-03-28", "2026-03-28T14:30", "14:30", "today", "11/29/", "1/2/3/4", ""] {
+            assert_eq!(date(text), None, "{text}");
+        }
+        assert!(slurm_moment("13/45").is_err() && slurm_moment("11/29").is_ok());
+        assert!(slurm_moment("2026-03-28").is_ok() && slurm_moment("teatime").is_ok());
+    }
 
     fn fields(words: &[&str]) -> Result<Vec<(&'static str, Option<isize>)>, String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();

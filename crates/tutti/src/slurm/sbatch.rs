@@ -3,6 +3,7 @@
 use super::asked::{Asked, Source, exported, names_something, understand};
 use super::cluster::Cluster;
 use super::options::{Given, Line, Order, of_sbatch, read};
+use super::srun::NO_PARTS;
 use super::{format, print_version, wrong};
 use crate::cmd::batch::{batch_request, text_of, wrapped};
 use crate::cmd::submit::{SubmitOptions, options_read};
@@ -90,6 +91,9 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if !line.problems.is_empty() {
         return Ok(wrong(NAME, &line.problems));
     }
+    if line.rest.first().is_some_and(|word| word == ":") {
+        return Ok(wrong(NAME, &[NO_PARTS.into()]));
+    }
     let (text, argv) = script_of(&line)?;
     let lines = option_lines(&text).map_err(|error| anyhow::anyhow!("{error}"))?;
     // Without an instance nothing can be named: one is started, as the job needs it anyway.
@@ -153,11 +157,12 @@ impl Reading {
             let found = read(&known, Order::Mixed, &words);
             let origin = format!("line {}: ", it.line);
             problems.extend(found.problems.iter().map(|problem| format!("{origin}{problem}")));
-            problems.extend(found.rest.iter().map(|word| {
-                format!(
+            problems.extend(found.rest.iter().map(|word| match word.to_str() {
+                Some("hetjob" | "packjob" | ":") => format!("{origin}{NO_PARTS}"),
+                _ => format!(
                     "{origin}{} is no option",
                     tutti_wire::units::shown(&word.to_string_lossy())
-                )
+                ),
             }));
             sources.extend(found.given.into_iter().map(|given| source(&origin, given)));
         }

@@ -1,5 +1,6 @@
 //! `scancel`.
 
+use super::accounts::{ACCOUNT, QOS};
 use super::jobs::{self, Job, Named, State};
 use super::options::{Known, Line, Order, flag, read, value};
 use super::squeue::{name_of, own_name};
@@ -61,7 +62,7 @@ scancel: end jobs, or send them a signal; `tutti cancel` and `tutti signal` do t
   scancel -s USR1 -b 7       to the shell of its script alone; -f: to all processes
 
 Which jobs: numbers, -u/--user, --me, -n/--name, -p/--partition, -t/--state,
--w/--nodelist. How: -s/--signal, -b/--batch, -f/--full, -Q/--quiet, -v/--verbose.
+-w/--nodelist, -A/--account and -q/--qos (there is one of each). How: -s/--signal, -b/--batch, -f/--full, -Q/--quiet, -v/--verbose.
 ";
 
 pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
@@ -73,6 +74,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if line.has("version") {
         return print_version();
     }
+    line.check_clusters();
     if line.has("interactive") {
         line.problems.push("--interactive is not available; name the jobs".into());
     }
@@ -128,7 +130,19 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     Ok(exit)
 }
 
-const FILTERS: [&str; 7] = ["user", "me", "name", "jobname", "partition", "state", "nodelist"];
+const FILTERS: [&str; 11] = [
+    "user",
+    "me",
+    "name",
+    "jobname",
+    "partition",
+    "state",
+    "nodelist",
+    "account",
+    "qos",
+    "reservation",
+    "wckey",
+];
 
 /// What is done with a job.
 #[derive(Clone, Copy, Debug)]
@@ -317,6 +331,18 @@ fn of_matching(
 
 /// The jobs and the arrays that options name, of these if some are named.
 fn matching(line: &Line, states: Option<&[State]>, named: &[Named]) -> anyhow::Result<Vec<Job>> {
+    // All jobs have the one account and the one QOS, and none a reservation or a key.
+    let lacks = |option: &str, only: &str| {
+        let asked = line.items(option);
+        !asked.is_empty() && !asked.iter().any(|it| it == only)
+    };
+    if lacks("account", ACCOUNT)
+        || lacks("qos", QOS)
+        || line.has("reservation")
+        || line.has("wckey")
+    {
+        return Ok(Vec::new());
+    }
     let users: Vec<String> = match line.items("user") {
         users if line.has("me") || users.is_empty() && !nix::unistd::geteuid().is_root() => {
             vec![own_name()]

@@ -71,6 +71,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if line.has("version") {
         return print_version();
     }
+    line.check_clusters();
     if line.has("json") || line.has("yaml") {
         line.problems.push("--json is not available; `tutti show --json` has all fields".into());
     }
@@ -767,6 +768,16 @@ fn update(words: &[&str]) -> anyhow::Result<u8> {
     let value = |name: &str| settings.iter().find(|(it, _)| it == name).map(|(_, value)| *value);
     if let Some(list) = value("nodename") {
         return update_nodes(list, &settings);
+    }
+    if value("partitionname").is_some() {
+        return failed(
+            "update: a partition is a queue or a class here: `tutti queue` and `tutti params` \
+             change them",
+        );
+    }
+    let reserved = ["reservationname", "stepid", "frontendname"];
+    if let Some((name, _)) = settings.iter().find(|(name, _)| reserved.contains(&name.as_str())) {
+        return failed(&format!("update: there is no {name} here that could be changed"));
     }
     let Some(list) = value("jobid").or_else(|| value("job")) else {
         return failed("update: name JobId= or NodeName=");

@@ -125,6 +125,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if line.has("version") {
         return print_version();
     }
+    line.check_clusters();
     if let Some(json) = ["json", "yaml"].into_iter().find(|name| line.has(name)) {
         line.problems
             .push(format!("--{json} is not available; `tutti nodes --json` has all fields"));
@@ -133,12 +134,17 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         let problem = "Conflicting options, -a and -p, specified. Please choose one or the other.";
         line.problems.push(problem.into());
     }
+    line.problems.extend(wrong_states(&line));
     let columns = format_of(&line).map_err(|problem| line.problems.push(problem));
     let wanted = line.last("nodes").map(super::hosts::unfolded).transpose();
     let wanted = wanted.map_err(|problem| line.problems.push(problem));
     let (Ok(columns), Ok(wanted), true) = (columns, wanted, line.problems.is_empty()) else {
         return Ok(wrong(NAME, &line.problems));
     };
+    if line.has("reservation") {
+        print("No reservations in the system\n")?;
+        return Ok(0);
+    }
     let mut nodes = nodes();
     nodes.retain(|node| wanted.as_ref().is_none_or(|wanted| wanted.contains(&node.name)));
     nodes.retain(|node| has_state(node, &line));
@@ -205,6 +211,59 @@ pub(super) fn state(node: &NodeReport) -> (&'static str, &'static str) {
     }
 }
 
+/// The states of nodes that Slurm documents. Nodes are in few of them here.
+const STATES: [&str; 35] = [
+    "alloc",
+    "allocated",
+    "blocked",
+    "cloud",
+    "comp",
+    "completing",
+    "down",
+    "drain",
+    "drained",
+    "draining",
+    "drng",
+    "fail",
+    "future",
+    "futr",
+    "idle",
+    "maint",
+    "mix",
+    "mixed",
+    "no_respond",
+    "npc",
+    "perfctrs",
+    "planned",
+    "power_down",
+    "powering_down",
+    "powered_down",
+    "power_up",
+    "powering_up",
+    "reboot_issued",
+    "reboot_requested",
+    "resv",
+    "reserved",
+    "unk",
+    "unknown",
+    "up",
+    "all",
+];
+
+/// What is wrong with the states that are asked for.
+fn wrong_states(line: &Line) -> Vec<String> {
+    let is_wrong = |word: &String| {
+        let word = word.to_ascii_lowercase();
+        !STATES.contains(&word.trim_end_matches(['*', '$', '~', '#']))
+    };
+    let wrong = line.items("states").into_iter().find(is_wrong);
+    let said = wrong.map(|word| {
+        let all = STATES.join(",");
+        [format!("Bad state string: \"{word}\""), format!("valid states: {all}")]
+    });
+    said.into_iter().flatten().collect()
+}
+
 fn has_state(node: &NodeReport, line: &Line) -> bool {
     let (long, short) = state(node);
     let is_down = long.starts_with("down");
@@ -228,7 +287,7 @@ fn table(
     columns: &[Piece<Column>],
     line: &Line,
 ) -> String {
-    let mut text = String::new();
+    let mut text = line.cluster_heading();
     if !line.has("noheader") {
         text.push_str(&format::line(columns, |column| column.2.to_owned()));
         text.push('\n');

@@ -174,6 +174,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     if line.has("version") {
         return print_version();
     }
+    line.check_clusters();
     let of_steps = line.has("steps");
     let steps = steps_of(&mut line);
     if let Some(word) = line.rest.first() {
@@ -238,7 +239,8 @@ fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::R
     if line.has("json") {
         print_json(&json::of_squeue(&jobs))?;
     } else {
-        print(&table(&jobs, columns, !line.has("noheader")))?;
+        let table = table(&jobs, columns, !line.has("noheader"));
+        print(&(line.cluster_heading() + &table))?;
     }
     if !line.has("iterate") {
         // This process ends; see `sacct`.
@@ -299,7 +301,7 @@ fn list_steps(named: &[NamedStep], mut line: Line) -> anyhow::Result<u8> {
     jobs.retain(|job| !job.report.is_whole_array() && which.has(job) && is_named(job));
     jobs.sort_by_key(Job::id);
     let jobs = steps::with_steps(jobs)?;
-    let mut text = String::new();
+    let mut text = line.cluster_heading();
     if !line.has("noheader") {
         format::fill(&mut text, &columns, |column| column.2);
         text.push('\n');

@@ -13,6 +13,7 @@ use clap::{Args, FromArgMatches};
 use std::ffi::OsString;
 use tutti_client::JobOptions;
 use tutti_client::output::print;
+use tutti_wire::units::shown;
 
 const NAME: &str = "srun";
 
@@ -188,6 +189,17 @@ const VARIABLES: [(&str, &str); 8] = [
     ("SLURM_MEM_PER_CPU", "mem-per-cpu"),
 ];
 
+/// What is said of a job of several parts.
+pub(super) const NO_PARTS: &str = "heterogeneous jobs (':') are not available: a job has tasks of one \
+    size; ask for the largest, and start each program by an srun of its own inside the job";
+
+/// Whether a way for MPI programs to find each other is served, or has no effect. A version of PMIx
+/// may be named.
+fn is_mpi(name: &str) -> bool {
+    ["none", "pmi2", "pmix"].contains(&name)
+        || name.strip_prefix("pmix_v").is_some_and(|version| version.parse::<u8>().is_ok())
+}
+
 fn known() -> Vec<Known> {
     let mut known = OPTIONS.to_vec();
     let is_own = |it: &Known| OPTIONS.iter().any(|own| own.long == it.long);
@@ -207,8 +219,12 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
         return print_version();
     }
     if line.last("mpi") == Some("list") {
-        print("MPI plugin types are...\n\tnone\n\tpmi2\n")?;
+        print("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n")?;
         return Ok(0);
+    }
+    if let Some(mpi) = line.last("mpi").filter(|mpi| !is_mpi(mpi)) {
+        let problem = format!("Invalid MPI type '{}', --mpi=list for acceptable types", shown(mpi));
+        line.problems.push(problem);
     }
     line.problems.extend(refusals(&line));
     if line.rest.is_empty() && !line.has("test-only") && line.problems.is_empty() {
@@ -216,7 +232,7 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
         return Ok(1);
     }
     if line.rest.iter().any(|word| word == ":") {
-        line.problems.push("':' is not available: a job has tasks of one program".into());
+        line.problems.push(NO_PARTS.into());
     }
     if !line.problems.is_empty() {
         return Ok(wrong(NAME, &line.problems));
@@ -275,6 +291,9 @@ pub(super) fn salloc(words: &[OsString]) -> anyhow::Result<u8> {
         return print_version();
     }
     line.problems.extend(refusals(&line));
+    if line.rest.iter().any(|word| word == ":") {
+        line.problems.push(NO_PARTS.into());
+    }
     let of_srun = ["pty", "multi-prog"].into_iter().filter(|name| line.has(name));
     let of_srun: Vec<String> =
         of_srun.map(|name| format!("--{name} is an option of srun")).collect();

@@ -32,6 +32,74 @@ pub(crate) fn slurm(instance: &Instance, words: &[&str]) -> Done {
 }
 
 #[test]
+fn what_slurm_refuses_is_refused_and_what_it_lists_is_listed() {
+    let instance = faced();
+    let wrong = slurm(&instance, &["sinfo", "-t", "blah"]).expect(1);
+    wrong.says("Bad state string: \"blah\"").says("valid states: alloc,");
+    let idle = slurm(&instance, &["sinfo", "-h", "-t", "idle,mix,alloc", "-o", "%D"]).expect(0);
+    assert!(!idle.text().is_empty());
+    assert_eq!(
+        slurm(&instance, &["sinfo", "-T"]).expect(0).text(),
+        "No reservations in the system\n"
+    );
+    let other = "'x' can't be reached now, or it is an invalid entry for --cluster.";
+    let script = ["--parsable", "--wrap", "true", "-o", "/dev/null"];
+    for words in [
+        &["squeue", "-M", "x"][..],
+        &["sinfo", "-M", "x"],
+        &["sacct", "-M", "x"],
+        &["scancel", "-M", "x", "1"],
+        &["scontrol", "-M", "x", "show", "config"],
+        &[&["sbatch", "-M", "x"], &script[..]].concat(),
+        &["srun", "-M", "x", "true"],
+    ] {
+        slurm(&instance, words).expect(1).says(other);
+    }
+    let name = slurm(&instance, &["sacctmgr", "-n", "-P", "list", "clusters"]).expect(0).text();
+    let name = name.split('|').next().unwrap().trim().to_owned();
+    let submitted = slurm(&instance, &[&["sbatch", "-M", &name], &script[..]].concat()).expect(0);
+    assert_eq!(submitted.text(), format!("1;{name}\n"));
+    let listed = slurm(&instance, &["squeue", "-M", &name]).expect(0).text();
+    assert!(listed.starts_with(&format!("CLUSTER: {name}\n")), "{listed}");
+    instance.tutti(&["wait", "1"]).expect(0);
+    slurm(&instance, &["srun", "--mpi=nosuch", "true"])
+        .expect(1)
+        .says("Invalid MPI type 'nosuch', --mpi=list for acceptable types");
+    for mpi in ["--mpi=none", "--mpi=pmi2", "--mpi=pmix_v4"] {
+        slurm(&instance, &["srun", mpi, "-n", "1", "true"]).expect(0);
+    }
+    let today = slurm(&instance, &["sacct", "-X", "-n", "-S", "01/01/20", "-o", "jobid"]).expect(0);
+    assert!(today.text().contains('1'), "{today:?}");
+    slurm(&instance, &["sacct", "-S", "13/45"]).expect(1).says("Invalid time specification");
+    for words in [
+        &["srun", "-n", "1", "true", ":", "-n", "2", "true"][..],
+        &["salloc", "-n", "1", ":", "-n", "2", "true"],
+        &["sbatch", "-n", "1", ":", "-n", "2", "job.sh"],
+    ] {
+        slurm(&instance, words).expect(1).says("heterogeneous jobs (':') are not available");
+    }
+    slurm(&instance, &["scontrol", "update", "PartitionName=production", "State=DOWN"])
+        .expect(1)
+        .says("a partition is a queue or a class here");
+}
+
+#[test]
+fn accounts_that_no_job_has_cancel_none() {
+    let instance = faced();
+    let nap = ["sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep $NAP"];
+    slurm(&instance, &nap).expect(0);
+    instance.wait_for_state(1, "running");
+    let account = slurm(&instance, &["squeue", "-h", "-o", "%a"]).expect(0).text();
+    for words in [["-A", "nosuch"], ["-q", "nosuch"], ["-R", "nosuch"]] {
+        slurm(&instance, &[&["scancel"], &words[..]].concat()).expect(0);
+    }
+    assert_eq!(instance.job(1)["state"], "running");
+    slurm(&instance, &["scancel", "-A", account.trim()]).expect(0);
+    instance.tutti(&["wait", "1"]);
+    assert_eq!(instance.job(1)["state"], "ended");
+}
+
+#[test]
 fn a_script_of_slurm_is_submitted_listed_and_accounted() {
     let instance = faced();
     instance.script(
