@@ -659,6 +659,7 @@ impl Agent {
             ToAgent::Stop => self.close_down(),
             ToAgent::Leave => self.leave(),
             ToAgent::Measure => self.measure(),
+            ToAgent::MeasureNetwork { after } => self.measure_network(after),
             ToAgent::Swap { launch, order, out } => self.on_swap(launch, order, out),
             ToAgent::KeepImages { jobs } => self.tell_keeper(&ToKeeper::KeepImages { jobs }),
             ToAgent::PolicyPart(part) => self.on_policy_part(part),

@@ -1,4 +1,5 @@
-//! Measures what the node can do, while no job is there.
+//! Measures what the node can do, while no job is there. Its network is the tree's to measure:
+//! [`super::tree`].
 //!
 //! A process of its own does that, `tutti measure`, since it uses a processor for about a second.
 //! It is killed as soon as a job comes, and then reports nothing: a measurement never runs beside a
@@ -10,7 +11,7 @@ use std::io::{ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
 use tracing::{debug, warn};
 use tutti_node::link::{Interest, Poller};
-use tutti_types::Figures;
+use tutti_types::{Figures, Nanos};
 use tutti_wire::code::Code;
 use tutti_wire::tree::FromAgent;
 
@@ -79,8 +80,17 @@ impl Agent {
         }
     }
 
+    /// Measures the connection to the parent in so long, if no job is here.
+    pub(super) fn measure_network(&mut self, after: Nanos) {
+        let has_jobs = self.jobs.values().any(|job| !job.tasks.are_cleared());
+        if !has_jobs && self.processes.measuring.is_none() && !self.service.stopping {
+            self.tree.probe_parent(after);
+        }
+    }
+
     /// A job comes: what measures ends at once, and is reaped at the end of its pipe.
     pub(super) fn end_measuring(&mut self) {
+        self.tree.end_probe();
         if let Some(measuring) = &mut self.processes.measuring {
             debug!("a job comes; no longer measuring");
             measuring.kill();

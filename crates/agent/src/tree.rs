@@ -16,6 +16,7 @@ mod clients;
 mod gathering;
 mod lease_from_head;
 mod parent;
+mod probe;
 mod renewal;
 mod streams;
 mod subtree_jobs;
@@ -29,6 +30,7 @@ use self::gathering::Gathering;
 use self::lease_from_head::Vouched;
 pub(super) use self::parent::Passage;
 use self::parent::Up;
+use self::probe::Probe;
 use self::renewal::Renewal;
 use self::subtree_jobs::Passing;
 use self::uplink::Upward;
@@ -248,6 +250,8 @@ pub(super) struct Tree {
     entrance: Entrance,
     /// Cluster time: the estimate, and its source on the controller's machine.
     time: TimeSource,
+    /// A measurement of the connection to the parent.
+    probe: Option<Probe>,
     heard: Vec<Heard>,
 }
 
@@ -309,6 +313,7 @@ impl Tree {
                 era: 0,
                 told_error: Nanos::ZERO,
             },
+            probe: None,
             heard: Vec::new(),
         };
         #[cfg(feature = "simulation")]
@@ -378,6 +383,7 @@ impl Tree {
     pub(super) fn due_ns(&self) -> Option<u64> {
         let due = [
             self.up_due_ns(),
+            self.probe_due_ns(),
             self.down_due_ns(),
             self.branch.gathering.due_ns(),
             self.entrance.renewal.due_ns(),
@@ -404,6 +410,7 @@ impl Tree {
         self.entrance.guests.retain(|_, guest| guest.until_ns > now_ns);
         self.entrance.refused.retain(|_, refused| refused.until_ns > now_ns);
         self.look_up(now_ns);
+        self.look_at_probe(now_ns);
         self.look_down(now_ns);
         self.look_at_gathered(now_ns);
         self.look_at_certificate(now_ns);

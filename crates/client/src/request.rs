@@ -105,8 +105,8 @@ pub struct JobOptions {
     #[arg(help_heading = NODES)]
     pub device: Vec<ResourceWish>,
 
-    /// Choose nodes by performance in int, float, double and memory, such as int=1,double=3
-    /// [default: the parameters weight_...]
+    /// Choose nodes by performance in int, float, double, memory, network and latency, such as
+    /// double=3,network=2 [default: the parameters weight_...]
     #[arg(long, value_name = "FIGURE=N,...", value_parser = weights, help_heading = NODES)]
     pub weights: Option<Weights>,
 

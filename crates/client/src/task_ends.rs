@@ -75,7 +75,7 @@ pub(super) enum TaskEnds {
     AsSlurm(Vec<(Option<NodeId>, TaskStatus, Rank)>),
 }
 
-/// The longest reason that is told, in bytes.
+/// Maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 512;
 
 /// Tells at the socket that is standard input why no task starts.

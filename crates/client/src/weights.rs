@@ -8,7 +8,7 @@ use tutti_types::limits::WEIGHT_MAX;
 /// # Errors
 /// What is wrong, and what would be right.
 pub fn weights(text: &str) -> Result<Weights, String> {
-    let mut weights = Weights { int: 0, float: 0, double: 0, memory: 0 };
+    let mut weights = Weights::NONE;
     for word in text.split(',') {
         let (name, value) = word.split_once('=').ok_or_else(|| {
             format!("{word:?} weighs nothing; write FIGURE=N, such as int=1,double=3")
@@ -18,17 +18,19 @@ pub fn weights(text: &str) -> Result<Weights, String> {
             "float" => &mut weights.float,
             "double" => &mut weights.double,
             "memory" => &mut weights.memory,
+            "network" => &mut weights.network,
+            "latency" => &mut weights.latency,
             _ => {
                 return Err(format!(
-                    "there is no figure {name:?}; there are int, float, double, memory"
+                    "there is no figure {name:?}; there are int, float, double, memory, network, \
+                     latency"
                 ));
             }
         };
         let value = value.parse::<u32>().ok().filter(|&value| u64::from(value) <= WEIGHT_MAX);
         *weight = value.ok_or_else(|| format!("{name} may count from 0 to {WEIGHT_MAX}"))?;
     }
-    let Weights { int, float, double, memory } = weights;
-    if [int, float, double, memory] == [0; 4] {
+    if weights.sum() == 0 {
         return Err("at least one figure must count more than 0".into());
     }
     Ok(weights)
@@ -41,8 +43,10 @@ mod tests {
 
     #[test]
     fn what_is_not_named_counts_nothing() {
-        let expected = Weights { int: 1, float: 0, double: 3, memory: 0 };
+        let expected = Weights { int: 1, double: 3, ..Weights::NONE };
         assert_eq!(weights("int=1,double=3"), Ok(expected));
+        let network = Weights { network: 2, latency: 1, ..Weights::NONE };
+        assert_eq!(weights("network=2,latency=1"), Ok(network));
         for wrong in ["", "int", "int=", "int=1,", "speed=1", "int=-1", "int=1001", "int=0"] {
             assert!(weights(wrong).is_err(), "{wrong}");
         }

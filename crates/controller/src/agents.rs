@@ -364,8 +364,8 @@ impl Driver {
                 }
             }
             // Streams to the controller end at the agent of its machine, and that signs
-            // certificates.
-            FromBranch::Tunnel(_) | FromBranch::Renew { .. } => {}
+            // certificates and measures no connection to it.
+            FromBranch::Tunnel(_) | FromBranch::Renew { .. } | FromBranch::Probe { .. } => {}
         }
     }
 
@@ -450,6 +450,7 @@ impl Driver {
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
             FromAgent::Swapped { .. } => self.on_swapped(node, &report),
             FromAgent::Measured(figures) => self.on_node_measured(node, figures),
+            FromAgent::NetworkMeasured(figures) => self.on_network_measured(node, figures),
             FromAgent::Policy(report) => self.on_policy_report(node, report),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => self.on_other_keeper(node, incarnation),

@@ -175,10 +175,13 @@ impl Driver {
         array: JobId,
         outcome: Outcome,
         ends: ArrayEnds,
-        numbers: &[ElementNumbers],
+        (numbers, well): (&[ElementNumbers], &Positions),
     ) {
         let Some(entry) = self.arrays.remove(&array) else { return };
-        let reason = outcome.reason.to_string();
+        let reason = match outcome.reason {
+            EndReason::NodeLost(node) => self.how_it_went(node),
+            reason => reason.to_string(),
+        };
         let mut report = report::ended_job(array, &entry, outcome, reason, self.now());
         report.detail = said(ends);
         report.usage = None;
@@ -194,6 +197,7 @@ impl Driver {
             failed,
             cancelled,
             numbers: numbers.map(|it| (it.position, it.job.0, it.count)).collect(),
+            well: Some(well.runs().collect()).filter(|it: &Vec<_>| it.len() <= ARRAY_NUMBERS_MAX),
             ..ElementsReport::default()
         };
         report.array = Some(ArrayReport { job: array, index: None, elements: Some(elements) });
@@ -295,12 +299,21 @@ impl Driver {
         {
             positions = positions.take(&unmade(&view));
         }
+        if order == ArrayOrder::CancelHeld
+            && let Some(view) = self.core.array(array)
+        {
+            let mut held = view.held.clone();
+            held.add(view.held_by_administrator);
+            positions = positions.take(&held);
+        }
         let by = self.acts_as(uid, array);
         let by_any = if self.admin(uid).is_ok() { HeldBy::Administrator } else { by };
         let reason = EndReason::Cancelled;
         let order = match order {
             ArrayOrder::Cancel { at_once } => ElementOrder::Cancel { reason, at_once },
-            ArrayOrder::CancelWaiting => ElementOrder::Cancel { reason, at_once: false },
+            ArrayOrder::CancelWaiting | ArrayOrder::CancelHeld => {
+                ElementOrder::Cancel { reason, at_once: false }
+            }
             ArrayOrder::Hold => ElementOrder::Hold { by },
             ArrayOrder::Release => ElementOrder::Release { by: by_any },
         };
@@ -481,6 +494,7 @@ fn elements_of(view: &ArrayView<'_>) -> ElementsReport {
         failed: view.ends.failed,
         cancelled: view.ends.cancelled,
         numbers: Vec::new(),
+        well: None,
     }
 }
 

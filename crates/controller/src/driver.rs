@@ -624,8 +624,8 @@ impl Driver {
             }
             Action::Step(action) => self.carry_out_of_step(action),
             Action::ElementMade { array, job, .. } => self.on_element_made(array, job),
-            Action::ArrayEnded { array, outcome, ends, numbers } => {
-                self.on_array_ended(array, outcome, ends, &numbers);
+            Action::ArrayEnded { array, outcome, ends, numbers, well } => {
+                self.on_array_ended(array, outcome, ends, (&numbers, &well));
             }
             Action::Checkpoint { job, news } => self.on_checkpoint_news(job, news),
             Action::Requeued { job } => self.on_requeued(job),

@@ -155,6 +155,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::SetDrained { .. }
         | Event::NodeRemoved { .. }
         | Event::NodeMeasured { .. }
+        | Event::NetworkMeasured { .. }
         | Event::NodeFeatures { .. }
         | Event::Cancel { .. }
         | Event::RollOut { .. }

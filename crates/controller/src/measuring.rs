@@ -4,12 +4,16 @@
 //! A node is asked once it has had no job for `measure_after`. Its agent ends the measurement if a
 //! job comes, and says nothing then; so it is asked again. When a node was measured is known to
 //! this controller alone: the next one counts from its own beginning.
+//!
+//! Its network is measured to its parent in the control tree, while the parent is idle too. Nodes
+//! with one parent are measured one after the other.
 
+use super::agents::NodeEntry;
 use super::driver::Driver;
 use std::collections::BTreeMap;
 use tracing::{info, warn};
 use tutti_core::Event;
-use tutti_types::{ClusterTime, Figures, Nanos, NodeId};
+use tutti_types::{ClusterTime, Figures, Nanos, NetworkFigures, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::tree::ToAgent;
 
@@ -25,6 +29,32 @@ const MOST: u32 = 50_000_000;
 
 /// By how much two measurements of one node may differ: the second is not believed beyond that.
 const RATIO_MAX: u64 = 10;
+
+/// The most that a network can do: bandwidth in MB a second, latency in microseconds.
+const BANDWIDTH_MOST: u32 = 200_000;
+const LATENCY_MOST: u32 = 10_000_000;
+
+/// The network is measured so long after a node is asked: its processors are measured before that.
+const NETWORK_AFTER: Nanos = Nanos::from_secs(2);
+
+/// After this, the network of the next node with the same parent is measured.
+const NETWORK_EACH: Nanos = Nanos::from_millis(100);
+
+/// At most so many nodes with one parent are asked at a time.
+const NETWORK_AT_ONCE: u32 = 100;
+
+/// Why figures of a network can't be right, if so. What was measured before is no bound: networks
+/// break down, and are replaced by others.
+fn network_absurdity(figures: NetworkFigures) -> Option<String> {
+    let values = [
+        ("bandwidth", figures.bandwidth_mb_s, BANDWIDTH_MOST, "MB/s"),
+        ("latency", figures.latency_us, LATENCY_MOST, "us"),
+    ];
+    let wrong = values.into_iter().find(|&(_, value, most, _)| value == 0 || value > most);
+    wrong.map(|(what, value, most, unit)| {
+        format!("{what} can't be {value} {unit}; it is 1 to {most}")
+    })
+}
 
 /// Why figures can't be right, if so; `before`: the node's figures until now.
 pub(super) fn absurdity(figures: Figures, before: Option<Figures>) -> Option<String> {
@@ -68,6 +98,21 @@ impl Seen {
         Self { life, idle_since: None, measured, asked: None }
     }
 
+    /// What is known of a node whose agent has this life; `measured`: when it was measured, of one
+    /// that is seen for the first time.
+    fn of(
+        all: &mut BTreeMap<NodeId, Self>,
+        node: NodeId,
+        life: u64,
+        measured: Option<ClusterTime>,
+    ) -> &mut Self {
+        let seen = all.entry(node).or_insert_with(|| Self::new(life, measured));
+        if seen.life != life {
+            *seen = Self::new(life, None);
+        }
+        seen
+    }
+
     /// Whether the node is to be measured now, given whether it is idle; notes that it is asked.
     fn is_due(&mut self, now: ClusterTime, is_idle: bool, after: Nanos) -> bool {
         let has_passed = |since: Option<ClusterTime>, time| since.is_none_or(|it| it + time <= now);
@@ -87,6 +132,8 @@ impl Seen {
 pub(super) struct Measuring {
     looked: ClusterTime,
     nodes: BTreeMap<NodeId, Seen>,
+    /// The same of nodes' networks.
+    networks: BTreeMap<NodeId, Seen>,
 }
 
 impl Driver {
@@ -102,33 +149,76 @@ impl Driver {
     /// Has nodes measured that have been idle for long enough.
     pub(super) fn look_for_idle_nodes(&mut self) {
         let (now, after) = (self.now(), self.core.params().measure_after());
-        let views: BTreeMap<NodeId, (bool, bool)> = self
+        let known: BTreeMap<NodeId, (bool, bool)> = self
             .core
             .nodes()
             .map(|it| (it.id, (it.up && !it.away && it.drained.is_none(), it.figures.is_some())))
             .collect();
-        let measuring = &mut self.cluster.measuring;
-        measuring.looked = now;
-        measuring.nodes.retain(|node, _| self.cluster.nodes.contains_key(node));
-        let mut due = Vec::new();
-        for (&node, entry) in &self.cluster.nodes {
-            let Some(&(is_up, has_figures)) = views.get(&node) else { continue };
-            let life = entry.place.life;
-            let seen = measuring.nodes.entry(node).or_insert_with(|| {
-                // Under an earlier controller, as far as is known here.
-                Seen::new(life, has_figures.then_some(now))
-            });
-            if seen.life != life {
-                *seen = Seen::new(life, None);
+        let is_idle = |node: &NodeId, entry: &NodeEntry| {
+            let is_up = known.get(node).is_some_and(|&(is_up, _)| is_up);
+            is_up && entry.agent.is_some() && entry.launches.launched.is_empty()
+        };
+        let nodes = &self.cluster.nodes;
+        let idle: BTreeMap<&str, bool> =
+            nodes.iter().map(|(node, it)| (&*it.name, is_idle(node, it))).collect();
+        let Measuring { looked, nodes: seen, networks } = &mut self.cluster.measuring;
+        *looked = now;
+        seen.retain(|node, _| nodes.contains_key(node));
+        networks.retain(|node, _| nodes.contains_key(node));
+        let (mut due, mut due_networks) = (Vec::new(), Vec::new());
+        let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
+        for (node, entry) in nodes.iter().filter(|(node, _)| known.contains_key(node)) {
+            let has_figures = known.get(node).is_some_and(|&(_, has_figures)| has_figures);
+            let own_is_idle = idle.get(&*entry.name).copied().unwrap_or(false);
+            // Measured under an earlier controller, as far as is known here.
+            if Seen::of(seen, *node, entry.place.life, has_figures.then_some(now)).is_due(
+                now,
+                own_is_idle,
+                after,
+            ) {
+                due.push(*node);
             }
-            let is_idle = is_up && entry.agent.is_some() && entry.launches.launched.is_empty();
-            if seen.is_due(now, is_idle, after) {
-                due.push(node);
+            let Some(&parent_is_idle) = idle.get(&*entry.place.parent) else { continue };
+            let has_figures = self.core.network().link_of(*node).is_some();
+            let network = Seen::of(networks, *node, entry.place.life, has_figures.then_some(now));
+            if network.is_due(now, own_is_idle && parent_is_idle, after) {
+                let turn = asked.entry(&*entry.place.parent).or_default();
+                if *turn == NETWORK_AT_ONCE {
+                    network.asked = None;
+                    continue;
+                }
+                let after = NETWORK_AFTER + Nanos(NETWORK_EACH.0 * u64::from(*turn));
+                due_networks.push((*node, after));
+                *turn += 1;
             }
         }
         if !due.is_empty() {
             info!("idle nodes are measured: {}", due.len());
             self.tell_nodes(due, ToAgent::Measure);
+        }
+        for (node, after) in due_networks {
+            self.tell_nodes(vec![node], ToAgent::MeasureNetwork { after });
+        }
+    }
+
+    /// An agent has measured the connection to its parent.
+    pub(super) fn on_network_measured(&mut self, node: NodeId, figures: NetworkFigures) {
+        let now = self.now();
+        if let Some(seen) = self.cluster.measuring.networks.get_mut(&node) {
+            seen.measured = Some(now);
+        }
+        let name = self.node_name(node);
+        if let Some(why) = network_absurdity(figures) {
+            return warn!(
+                code = %Code::BadValue, node = name,
+                "figures of the network of {name} are ignored: {why}"
+            );
+        }
+        let nodes = &self.cluster.nodes;
+        let parent = nodes.get(&node).map(|entry| &entry.place.parent);
+        let peer = nodes.iter().find(|(_, entry)| Some(&entry.name) == parent).map(|(&id, _)| id);
+        if let Some(peer) = peer {
+            self.apply(&Event::NetworkMeasured { node, peer, figures });
         }
     }
 
@@ -150,8 +240,8 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN_AFTER, MOST, Seen, absurdity};
-    use tutti_types::{ClusterTime, Figures, Nanos};
+    use super::{AGAIN_AFTER, MOST, Seen, absurdity, network_absurdity};
+    use tutti_types::{ClusterTime, Figures, Nanos, NetworkFigures};
 
     fn all(value: u32) -> Figures {
         Figures { int: value, float: value, double: value, memory: value }
@@ -172,6 +262,24 @@ mod tests {
         let says = absurdity(Figures { float: 399, ..all(4000) }, Some(all(4000))).unwrap();
         assert!(says.contains("float was 4000 and is 399"), "{says}");
         assert!(absurdity(all(4001), Some(all(400))).is_some());
+    }
+
+    #[test]
+    fn figures_of_a_network_are_those_of_a_network() {
+        let figures = |bandwidth_mb_s, latency_us| NetworkFigures { bandwidth_mb_s, latency_us };
+        for possible in [figures(1, 1), figures(117, 55), figures(50_000, 1), figures(1, 9_999_999)]
+        {
+            assert_eq!(network_absurdity(possible), None);
+        }
+        for wrong in [
+            figures(0, 55),
+            figures(117, 0),
+            figures(u32::MAX, 1),
+            figures(200_001, 1),
+            figures(117, 10_000_001),
+        ] {
+            assert!(network_absurdity(wrong).is_some(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -161,9 +161,10 @@ impl Driver {
         let (missing, answers) = (BTreeSet::new(), Vec::new());
         let until = match question {
             Question::Fares => self.now() + FARES_PATIENCE,
-            Question::SignOfLife { .. } | Question::Status | Question::Devices { .. } => {
-                self.now() + LIFE_PATIENCE
-            }
+            Question::SignOfLife { .. }
+            | Question::Status
+            | Question::Timetable
+            | Question::Devices { .. } => self.now() + LIFE_PATIENCE,
             Question::Output { .. } => self.now() + OUTPUT_PATIENCE,
             _ => ClusterTime::NEVER,
         };
@@ -195,9 +196,10 @@ impl Driver {
     }
 
     pub(super) fn answer_for_lost(&mut self, node: NodeId) {
+        let name = self.node_name(node);
         for open in self.pending.questions.open.values_mut() {
             if open.missing.remove(&node) {
-                open.answers.push((node, answer_of_ended(&open.question)));
+                open.answers.push((node, answer_of_ended(&open.question, &name)));
             }
         }
         self.close_answered();
@@ -348,6 +350,10 @@ impl Driver {
             Question::Processes(target) => Reply::Tasks { target: *target, tasks, next },
             Question::Switches { .. } => Reply::Switches { nodes: switches, next },
             Question::Status => Reply::Status(report::status(self, statuses)),
+            Question::Timetable => {
+                failure(question, "the node's agent does not answer; see `tutti nodes`".into())
+                    .failed()
+            }
             Question::Output { .. } => {
                 failure(question, "the node's file system does not answer".into()).failed()
             }

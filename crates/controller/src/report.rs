@@ -14,15 +14,15 @@ use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
 use tutti_types::params::TABLE;
 use tutti_types::{
-    ClassName, ClassSpec, Classes, ClusterTime, FirstStep, JobId, Nanos, NodeId, Outcome,
-    Overrides, Param, Params, Period, ResourceWish, default_classes,
+    ClassName, ClassSpec, Classes, ClusterTime, FirstStep, JobId, Nanos, NetworkFigures, NodeId,
+    Outcome, Overrides, Param, Params, Period, ResourceWish, default_classes,
 };
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
 use tutti_wire::report::{
-    AgentStatus, ClassReport, DeviceReport, JobReport, NodeReport, ParamReport, PeriodReport,
-    StatusReport,
+    AgentStatus, ClassReport, DeviceReport, JobReport, LinkReport, NetworkReport, NodeReport,
+    ParamReport, PeriodReport, StatusReport,
 };
 use tutti_wire::tree::Fares;
 use tutti_wire::units::format_bytes;
@@ -485,6 +485,7 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         memory_promised_bytes: view.admitted_bytes,
         jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
         figures: view.figures,
+        network: network_of(driver, view.id),
         load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
         memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
         processes: fares.get(&view.id).map(|fares| fares.processes),
@@ -498,6 +499,18 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         devices: driver.device_reports(view.id),
         swap: fares.get(&view.id).map(|fares| fares.swap),
     }
+}
+
+/// What the network of a node was measured to do.
+fn network_of(driver: &Driver, node: NodeId) -> Option<NetworkReport> {
+    let network = driver.core.network();
+    let NetworkFigures { bandwidth_mb_s, latency_us } = network.of(node)?;
+    let link = network.link_of(node).map(|(to, figures)| LinkReport {
+        to: driver.node_name(to),
+        bandwidth_mb_s: figures.bandwidth_mb_s,
+        latency_us: figures.latency_us,
+    });
+    Some(NetworkReport { bandwidth_mb_s, latency_us, link })
 }
 
 /// The parameters and the classes, as they are now.

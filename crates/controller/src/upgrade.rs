@@ -19,10 +19,12 @@ impl Driver {
 }
 
 /// What a question is answered with whose agent has ended.
-pub(super) fn answer_of_ended(question: &Question) -> Answer {
+pub(super) fn answer_of_ended(question: &Question, name: &str) -> Answer {
     match question {
         Question::Upgrade { .. } => Answer::Done,
-        _ => Answer::Failed("the agent of the node ended".into()),
+        _ => Answer::Failed(format!(
+            "node {name} is out of reach: its agent has ended, or does not answer"
+        )),
     }
 }
 

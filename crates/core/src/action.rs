@@ -5,6 +5,7 @@ use crate::checkpoint::CheckpointNews;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::array::Positions;
 use tutti_types::ids::{ClassName, JobId, NodeId, Rank, RequestId, StepKey};
 use tutti_types::job::{ControlMethod, Outcome, StepRefusal};
 use tutti_types::refusal::Refusal;
@@ -165,6 +166,8 @@ pub enum Action {
         ends: ArrayEnds,
         /// The numbers of those that were jobs.
         numbers: Vec<ElementNumbers>,
+        /// Those that ended well.
+        well: Positions,
     },
     /// The site's policy declines a job, which ends with the next action: tell its user why.
     JobDeclined {

@@ -88,6 +88,12 @@ impl News {
 }
 
 impl Waits {
+    /// Those of a job that can never start after another one, and stays.
+    fn in_vain(before: JobId) -> Self {
+        let (jobs, moments) = (Vec::new(), Vec::new());
+        Self { jobs, moments, one: false, stays: true, never: Some(before) }
+    }
+
     /// What news of a job at a time make of it.
     fn hear(&mut self, now: ClusterTime, job: JobId, news: News) -> Verdict {
         let (mut met, mut unmet) = (false, false);
@@ -245,6 +251,12 @@ impl Core {
         !is_met
     }
 
+    /// A job can never start after one that has ended, and stays: it waits.
+    pub(crate) fn wait_in_vain(&mut self, job: JobId, before: JobId) -> bool {
+        self.after.note(job, Waits::in_vain(before));
+        true
+    }
+
     /// Lets jobs into line that started after others long enough, and ends those that never can.
     /// Whether there were any.
     pub(crate) fn follow_after(&mut self, actions: &mut Vec<Action>) -> bool {
@@ -296,10 +308,7 @@ impl Core {
         match self.after.waiting.get(&job).map(|waits| waits.stays) {
             Some(true) => {
                 self.after.forget(job);
-                let never = Some(before);
-                let (jobs, moments) = (Vec::new(), Vec::new());
-                let waits = Waits { jobs, moments, one: false, stays: true, never };
-                self.after.note(job, waits);
+                self.after.note(job, Waits::in_vain(before));
             }
             Some(false) if self.arrays.contains(job) => {
                 let reason = EndReason::NeverAfter(before);

@@ -31,6 +31,7 @@ use crate::local_moves::NodesToLookAt;
 use crate::longer_leases::Longer;
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
+use crate::network::Network;
 use crate::node_loss::Loss;
 use crate::orders::HeldBy;
 use crate::outside::Outside;
@@ -172,6 +173,8 @@ pub struct Core {
     pub(crate) run_once: BTreeSet<JobId>,
     /// The nodes where jobs may go to other processors.
     pub(crate) to_look_at: NodesToLookAt,
+    /// Bandwidth and latency between nodes.
+    pub(crate) network: Network,
 }
 
 impl Core {
@@ -238,6 +241,7 @@ impl Core {
             swaps: Swaps::default(),
             run_once: BTreeSet::new(),
             to_look_at: NodesToLookAt::default(),
+            network: Network::default(),
         };
         core.follow_settings();
         core
@@ -279,6 +283,9 @@ impl Core {
             Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
             Event::SetNodeSet { name, nodes } => self.on_set_node_set(name, nodes),
             Event::NodeMeasured { .. } | Event::NodeLoad { .. } => self.on_measured(event),
+            Event::NetworkMeasured { node, peer, figures } => {
+                self.on_network_measured(*node, *peer, *figures);
+            }
             Event::NodeFeatures { node, features } => self.note_features(*node, features),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
                 self.on_submit_event(now, event, actions);
@@ -607,6 +614,7 @@ impl Core {
             swaps,
             run_once,
             to_look_at,
+            network,
             kills: _,
         } = self;
         (now, params, classes, nodes, settings, calendar, settings_until).hash(digest);
@@ -617,6 +625,7 @@ impl Core {
         (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(digest);
         (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(digest);
         (roll_out, vacates, features, respawns, swaps, run_once, to_look_at).hash(digest);
+        network.hash(digest);
     }
 
     pub(crate) fn machine(&self) -> Machine<'_> {
@@ -628,6 +637,7 @@ impl Core {
             rows: (self.policy().shares.rows)(&self.params).max(1),
             external: &self.foreign,
             devices: &self.devices,
+            network: &self.network,
             jobs: &self.jobs,
             ledger: &self.ledger,
             now: self.now,

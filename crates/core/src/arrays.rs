@@ -19,7 +19,7 @@
 use crate::action::Action;
 use crate::apply::Core;
 use crate::begin::Begin;
-use crate::event::{Event, SubmitOptions};
+use crate::event::{Event, NeverAfter, SubmitOptions};
 use crate::orders::HeldBy;
 use crate::policy::WaitReason;
 use crate::state::record::Phase;
@@ -412,8 +412,28 @@ impl Core {
                 self.start_after(id, &AfterJobs { jobs: whole, ..after.clone() });
             }
         }
+        if let Some(never) = &options.never {
+            self.never_after(id, never);
+        }
         self.arrays.look_at(id);
         id
+    }
+
+    /// Elements of a new array, or all of it, can never start after a job that has ended.
+    fn never_after(&mut self, id: JobId, never: &NeverAfter) {
+        let NeverAfter { job: of, elements, stays } = never;
+        let (of, stays) = (*of, *stays);
+        let Some(failed) = elements else {
+            self.wait_in_vain(id, of);
+            return;
+        };
+        let Some(array) = self.arrays.arrays.get_mut(&id) else { return };
+        let left = Positions::first(array.array.indices.count()).take(failed);
+        if left.is_empty() {
+            return;
+        }
+        array.pair = Some(Pair { of, left: left.clone(), stays });
+        self.arrays.news.push_back(PairNews { array: id, positions: left, ok: false });
     }
 
     /// Whether elements may start after those of another array, one by one.
@@ -663,8 +683,8 @@ impl Core {
         self.after.forget(id);
         self.after.note_end(id, array.outcome);
         self.unpair(id, array.pair.as_ref());
-        let Array { numbers, ends, outcome, .. } = array;
-        actions.push(Action::ArrayEnded { array: id, outcome, ends, numbers });
+        let Array { numbers, ends, outcome, well, .. } = array;
+        actions.push(Action::ArrayEnded { array: id, outcome, ends, numbers, well });
     }
 
     /// An order about elements of an array: those at these positions, or all.

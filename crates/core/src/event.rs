@@ -23,7 +23,7 @@ use tutti_types::ids::{
 use tutti_types::job::{
     Checkpoint, EndReason, FirstStep, JobSpec, NodeSpec, StepSpec, TaskStatus, Warning,
 };
-use tutti_types::node_performance::{Figures, LoadAverages};
+use tutti_types::node_performance::{Figures, LoadAverages, NetworkFigures};
 use tutti_types::params::Params;
 use tutti_types::period::Period;
 use tutti_types::policy::{PolicyArgs, PolicyProgram};
@@ -526,6 +526,15 @@ pub enum Event {
         /// Whether it waits.
         lends: bool,
     },
+    /// A node has measured the network to another.
+    NetworkMeasured {
+        /// Which node.
+        node: NodeId,
+        /// The other one; the node itself where the figures are of no particular link.
+        peer: NodeId,
+        /// What it found.
+        figures: NetworkFigures,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -555,6 +564,19 @@ pub struct SubmitOptions {
     /// Whether it is never queued again once it has run: neither by request nor since a node was
     /// lost.
     pub no_requeue: bool,
+    /// The job that has ended after which it, or elements of an array, can never start.
+    pub never: Option<NeverAfter>,
+}
+
+/// What can never start after a job that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NeverAfter {
+    /// The job that has ended.
+    pub job: JobId,
+    /// The elements of the new array; `None`: all of the new job, which waits until it is cancelled.
+    pub elements: Option<Positions>,
+    /// Whether these elements wait until they are cancelled; otherwise they end.
+    pub stays: bool,
 }
 
 impl Event {
@@ -584,6 +606,7 @@ impl Event {
             Self::Held { .. }
             | Self::SetNodeSet { .. }
             | Self::NodeMeasured { .. }
+            | Self::NetworkMeasured { .. }
             | Self::NodeFeatures { .. }
             | Self::NodeLoad { .. }
             | Self::NodeSwap { .. }

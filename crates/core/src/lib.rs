@@ -59,6 +59,7 @@ mod longer_leases;
 pub mod matrix;
 mod migrate;
 mod nested;
+pub mod network;
 mod node_events;
 mod node_loss;
 mod orders;

@@ -50,6 +50,9 @@ impl Core {
             Some(false) => self.on_node_lost(self.now, node, actions),
             None => {}
         }
+        if self.nodes.get(node).is_some_and(|before| before.spec.name != spec.name) {
+            self.forget_network(node);
+        }
         self.nodes.join(node, spec.clone());
         self.matrix.add_node(node, &spec.processors);
         if !self.takes_jobs(node) {
@@ -232,6 +235,7 @@ impl Core {
         self.nodes.remove(node);
         self.note_removed(node);
         self.features.remove(&node);
+        self.forget_network(node);
         self.swaps.remove_node(node);
         self.devices.remove(node);
     }

@@ -2,12 +2,13 @@
 //!
 //! A line for each node: name, processors, memory in MB, the figures of one processor for whole
 //! numbers, numbers of 32 bits, numbers of 64 bits and memory, and the load that others put on the
-//! node, as a load average. What follows a `#` is a comment. Figures may be in any unit that is the
-//! same for all nodes.
+//! node, as a load average. Two further columns may have the bandwidth of its network in MB a
+//! second and the latency in microseconds; a node without them counts as a mean one. What follows a
+//! `#` is a comment. Figures may be in any unit that is the same for all nodes.
 
 use tutti_core::Event;
 use tutti_types::limits::PROCESSORS_PER_NODE_MAX;
-use tutti_types::{Figures, LoadAverages, NodeId, NodeSpec, ProcessorSet};
+use tutti_types::{Figures, LoadAverages, NetworkFigures, NodeId, NodeSpec, ProcessorSet};
 
 /// A node of such a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Host {
     pub figures: Figures,
     /// How many processes of others want to run there, in thousandths, all the time.
     pub load_milli: u32,
+    /// What its network can do, if that is known.
+    pub network: Option<NetworkFigures>,
 }
 
 /// Why a file does not describe a machine.
@@ -31,7 +34,10 @@ pub enum HostsError {
     #[error("it has no node; write a line for each: {COLUMNS}")]
     Nothing,
     /// A line has too few or too many columns.
-    #[error("line {line}: {found} columns instead of {wanted}; write {COLUMNS}")]
+    #[error(
+        "line {line}: {found} columns instead of {wanted}, or {} with the network; write {COLUMNS}",
+        wanted + 2
+    )]
     Columns {
         /// Which line, from 1.
         line: usize,
@@ -54,7 +60,8 @@ pub enum HostsError {
     },
 }
 
-const COLUMNS: &str = "name processors memory_mb int float double memory load";
+const COLUMNS: &str =
+    "name processors memory_mb int float double memory load [bandwidth_mb_s latency_us]";
 const COLUMN_COUNT: usize = 8;
 const LOAD_MAX: f64 = 1e6;
 
@@ -75,10 +82,14 @@ pub fn parse_hosts(text: &str) -> Result<Vec<Host>, HostsError> {
 }
 
 fn host(line: usize, words: &[&str]) -> Result<Host, HostsError> {
-    let &[name, processors, memory, int, float, double, bandwidth, load] = words else {
+    let &[name, processors, memory, int, float, double, bandwidth, load, ref network @ ..] = words
+    else {
         let (found, wanted) = (words.len(), COLUMN_COUNT);
         return Err(HostsError::Columns { line, found, wanted });
     };
+    if !matches!(network.len(), 0 | 2) {
+        return Err(HostsError::Columns { line, found: words.len(), wanted: COLUMN_COUNT });
+    }
     let wrong =
         |what, text: &str, range| HostsError::Value { line, what, text: text.into(), range };
     let figure = |what, text: &str| {
@@ -104,6 +115,13 @@ fn host(line: usize, words: &[&str]) -> Result<Host, HostsError> {
         },
         load_milli: thousandths(load)
             .ok_or_else(|| wrong("load", load, "a number such as 0 or 1.25"))?,
+        network: match network {
+            [bandwidth, latency] => Some(NetworkFigures {
+                bandwidth_mb_s: figure("bandwidth_mb_s", bandwidth)?,
+                latency_us: figure("latency_us", latency)?,
+            }),
+            _ => None,
+        },
     })
 }
 
@@ -117,15 +135,19 @@ fn thousandths(text: &str) -> Option<u32> {
 /// What tells a core of the nodes: each joins, was measured, and is as loaded as it will always be.
 pub(crate) fn events(hosts: &[Host]) -> impl Iterator<Item = Event> + '_ {
     (0..).map(NodeId).zip(hosts).flat_map(|(node, host)| {
-        let Host { name, processors, memory_bytes, figures, load_milli } = host.clone();
+        let Host { name, processors, memory_bytes, figures, load_milli, network } = host.clone();
         let processors = ProcessorSet::first(processors);
         let load = load_milli;
         let averages = LoadAverages { now: load, five_minutes: load, fifteen_minutes: load };
+        let of_network =
+            network.map(|figures| Event::NetworkMeasured { node, peer: node, figures });
         [
             Event::NodeJoined { node, spec: NodeSpec { name, processors, memory_bytes } },
             Event::NodeMeasured { node, figures },
             Event::NodeLoad { node, averages },
         ]
+        .into_iter()
+        .chain(of_network)
     })
 }
 
@@ -139,9 +161,17 @@ mod tests {
         let hosts = parse_hosts(text).unwrap();
         assert_eq!((hosts[0].name.as_str(), hosts[0].load_milli), ("fast", 1250));
         assert_eq!((hosts[0].memory_bytes, hosts[1].figures.double), (512 << 20, 7));
+        let network = parse_hosts("a 1 0 1 1 1 1 0 117 55").unwrap()[0].network;
+        assert_eq!(network.map(|it| (it.bandwidth_mb_s, it.latency_us)), Some((117, 55)));
+        assert_eq!(hosts[0].network, None);
         assert_eq!(parse_hosts("# nobody\n"), Err(HostsError::Nothing));
         let says = |text: &str| parse_hosts(text).unwrap_err().to_string();
-        assert!(says("\na 1 2 3").starts_with("line 2: 4 columns instead of 8; write name "));
+        assert!(
+            says("\na 1 2 3")
+                .starts_with("line 2: 4 columns instead of 8, or 10 with the network; write name ")
+        );
+        assert!(says("a 1 0 1 1 1 1 0 117").contains("9 columns instead of 8, or 10 with the"));
+        assert!(says("a 1 0 1 1 1 1 0 117 0").contains("latency_us can't be \"0\""));
         assert!(says("a 0 0 1 1 1 1 0").contains("processors can't be \"0\""));
         assert!(says("a 8193 0 1 1 1 1 0").contains("1 to 8192"));
         assert!(says("a 1 0 1 1 0 1 0").contains("double can't be \"0\""));

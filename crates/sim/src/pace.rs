@@ -38,7 +38,8 @@ const UNIT: u128 = 1000;
 
 impl Pace {
     pub(crate) fn new(hosts: &[Host], weights: Weights) -> Self {
-        let means = Means::of(hosts.iter().map(|host| host.figures));
+        let means = Means::of(hosts.iter().map(|host| host.figures))
+            .with_network(hosts.iter().filter_map(|host| host.network));
         Self { hosts: hosts.to_vec(), means, weights }
     }
 
@@ -58,9 +59,9 @@ impl Pace {
     /// How long a task of a part takes for what takes `run` on the mean node without other load.
     fn takes(&self, part: &Part, run: Nanos) -> Nanos {
         let Some(host) = self.hosts.get(part.node.0 as usize) else { return run };
-        let Weights { int, float, double, memory } = self.weights;
-        let whole = [int, float, double, memory].map(u128::from).iter().sum::<u128>();
-        let peak = u128::from(self.means.peak(Some(host.figures), self.weights)).max(1);
+        let whole = u128::from(self.weights.sum());
+        let peak = self.means.peak(Some(host.figures), host.network, self.weights);
+        let peak = u128::from(peak).max(1);
         let tasks = UNIT * u128::from(part.tasks);
         let own = tasks / u128::from(part.processors.count().max(1));
         let all = (tasks + u128::from(host.load_milli)) / u128::from(host.processors);
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn a_run_takes_as_long_as_speed_and_company_make_it() {
         let hosts = parse_hosts("fast 2 0 3 3 3 9 2\nslow 1 0 1 1 1 9 0").unwrap();
-        let even = Weights { int: 1, float: 1, double: 1, memory: 0 };
+        let even = Weights { int: 1, float: 1, double: 1, ..Weights::NONE };
         let pace = Pace::new(&hosts, even);
         let takes = |node, processors, tasks| {
             let processors = ProcessorSet::first(processors);
@@ -92,12 +93,15 @@ mod tests {
         assert_eq!(takes(0, 1, 1), 6_000, "three processes on two processors");
         assert_eq!(takes(0, 2, 2), 8_000);
         assert_eq!(takes(0, 1, 4), 16_000, "four on one, where six on two are less of a crowd");
-        let memory = Weights { memory: 1, int: 0, float: 0, double: 0 };
+        let memory = Weights { memory: 1, ..Weights::NONE };
         let pace = Pace::new(&hosts, memory);
         let part = Part::new(NodeId(1), ProcessorSet::first(1), 0, 1);
         assert_eq!(pace.takes(&part, Nanos(6_000)), Nanos(6_000), "that is all alike");
         let batches =
             pace.batches(&[Part::new(NodeId(0), ProcessorSet::first(1), 0, 2), part], Nanos(10));
         assert_eq!(batches.iter().map(|it| it.run.0).collect::<Vec<_>>(), [10, 20]);
+        let hosts = parse_hosts("far 1 0 1 1 1 1 0 10 90\nnear 1 0 1 1 1 1 0 30 10").unwrap();
+        let pace = Pace::new(&hosts, Weights { network: 1, ..Weights::NONE });
+        assert_eq!(pace.takes(&part, Nanos(6_000)), Nanos(4_000), "30 MB/s where the mean is 20");
     }
 }

@@ -401,6 +401,11 @@ impl Positions {
         Self(ranges)
     }
 
+    /// Runs of consecutive positions: the first of each, and how many.
+    pub fn runs(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.0.iter().map(|&(first, end)| (first, end.saturating_sub(first)))
+    }
+
     /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -43,6 +43,7 @@ pub struct JobSpec {
     pub movable: bool,
     /// How much each figure of a node counts where nodes are chosen by their performance; `None`:
     /// as the parameters say.
+    #[serde(with = "crate::node_performance::stored")]
     pub weights: Option<Weights>,
     /// On which nodes it wants to be.
     pub nodes: NodeWish,

@@ -62,7 +62,7 @@ pub use job::{
     Checkpoint, ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome,
     StepRefusal, StepSpec, TaskStatus, Warning,
 };
-pub use node_performance::{Figures, LoadAverages, Weights};
+pub use node_performance::{Figures, LoadAverages, NetworkFigures, Weights};
 pub use param::{Param, ParamError, ParamKind};
 pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};

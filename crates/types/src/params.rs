@@ -489,6 +489,8 @@ impl Params {
             float: weight(at::WEIGHT_FLOAT),
             double: weight(at::WEIGHT_DOUBLE),
             memory: weight(at::WEIGHT_MEMORY),
+            network: weight(at::WEIGHT_NETWORK),
+            latency: weight(at::WEIGHT_LATENCY),
         }
     }
 

@@ -174,6 +174,11 @@ pub enum ToBranch {
         /// Why.
         reason: String,
     },
+    /// The answer to the last `Probe` of a round.
+    Probed {
+        /// The round.
+        number: u32,
+    },
     /// The agent is that of a client machine, and its streams begin at this number until another
     /// one comes.
     Client {
@@ -222,6 +227,15 @@ pub enum FromBranch {
     Clock {
         /// When it was asked, by the clock of the asking agent, in nanoseconds.
         asked_ns: u64,
+    },
+    /// Data that says nothing: how long it takes is measured.
+    Probe {
+        /// The round that it is of.
+        number: u32,
+        /// Whether it is the last message of the round, which is answered by `Probed`.
+        is_last: bool,
+        /// At most [`TUNNEL_CHUNK_BYTES`].
+        data: ByteBuf,
     },
 }
 

@@ -477,6 +477,8 @@ pub enum ArrayOrder {
     Release,
     /// Those that are no jobs yet end; of the others none.
     CancelWaiting,
+    /// Those that are held and no jobs yet end; of the others none.
+    CancelHeld,
 }
 
 /// What a setting belongs to.

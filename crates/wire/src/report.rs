@@ -143,7 +143,13 @@ pub struct ElementsReport {
     /// Once all have ended, the numbers that they had as jobs: the first position, its number, and
     /// how many follow one another.
     pub numbers: Vec<(u32, u64, u32)>,
+    /// Once all have ended, those that ended well: the first position of each run, and how many.
+    /// `null` before that, and where they are too many runs.
+    pub well: Option<Vec<(u32, u32)>>,
 }
+
+/// The word before the elements that ended well.
+const WELL: &str = "well";
 
 impl ArrayReport {
     /// As words, in which it is stored.
@@ -154,12 +160,16 @@ impl ArrayReport {
             words.push(alloc::format!("{index}"));
         }
         let Some(elements) = &self.elements else { return words };
-        let ElementsReport { spec, ok, failed, cancelled, numbers, .. } = elements;
+        let ElementsReport { spec, ok, failed, cancelled, numbers, well, .. } = elements;
         words.extend([String::new(), spec.clone()]);
         words.extend([ok, failed, cancelled].map(|count| alloc::format!("{count}")));
         let run =
             |(position, job, count): &(u32, u64, u32)| alloc::format!("{position}:{job}:{count}");
         words.extend(numbers.iter().map(run));
+        if let Some(well) = well {
+            words.push(WELL.into());
+            words.extend(well.iter().map(|(first, count)| alloc::format!("{first}+{count}")));
+        }
         words
     }
 
@@ -177,6 +187,15 @@ impl ArrayReport {
             let (job, count) = rest.split_once(':')?;
             Some((position.parse().ok()?, job.parse().ok()?, count.parse().ok()?))
         };
+        let (numbers, well) = match numbers.iter().position(|word| word == WELL) {
+            Some(at) => (&numbers[..at], Some(&numbers[at + 1..])),
+            None => (numbers, None),
+        };
+        let well_run = |word: &String| {
+            let (first, count) = word.split_once('+')?;
+            Some((first.parse().ok()?, count.parse().ok()?))
+        };
+        let well = well.map(|words| words.iter().map(well_run).collect::<Option<_>>());
         let array: tutti_types::ArraySpec = spec.parse().ok()?;
         let elements = ElementsReport {
             spec: spec.clone(),
@@ -186,6 +205,10 @@ impl ArrayReport {
             failed: failed.parse().ok()?,
             cancelled: cancelled.parse().ok()?,
             numbers: numbers.iter().map(run).collect::<Option<_>>()?,
+            well: match well {
+                Some(well) => Some(well?),
+                None => None,
+            },
             ..ElementsReport::default()
         };
         Some(Self { job, index: None, elements: Some(elements) })
@@ -414,6 +437,8 @@ pub struct NodeReport {
     pub jobs: u32,
     /// What it was measured to do; nothing until it was measured.
     pub figures: Option<Figures>,
+    /// What its network was measured to do: the best of its links; nothing until one was measured.
+    pub network: Option<NetworkReport>,
     /// Its load averages over one, five and fifteen minutes, in thousandths; `null` if it does not answer.
     pub load_averages_milli: Option<[u32; 3]>,
     /// Its memory that can be had without swapping, in bytes; `null` if it does not answer.
@@ -435,6 +460,28 @@ pub struct NodeReport {
     pub devices: Vec<DeviceReport>,
     /// How the memory of jobs is swapped out there; `null` if it does not answer.
     pub swap: Option<NodeSwap>,
+}
+
+/// What a node's network was measured to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkReport {
+    /// Bandwidth, in MB a second.
+    pub bandwidth_mb_s: u32,
+    /// Latency of one way, in microseconds.
+    pub latency_us: u32,
+    /// The link that the node measured itself; `null` if others measured those to it.
+    pub link: Option<LinkReport>,
+}
+
+/// What a link between two nodes was measured to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// The other node.
+    pub to: String,
+    /// Bandwidth, in MB a second.
+    pub bandwidth_mb_s: u32,
+    /// Latency of one way, in microseconds.
+    pub latency_us: u32,
 }
 
 /// How a node swaps out the memory of jobs.

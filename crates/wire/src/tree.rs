@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
     ClockSource, ClusterTime, Device, FeatureName, Figures, IfAbsent, JobId, LaunchId,
-    LoadAverages, Nanos, NodeId, NodeSpec, Orphans, ProcessorSet, Rank, RowId, Slot, TaskStatus,
-    Timetable, Traversal,
+    LoadAverages, Nanos, NetworkFigures, NodeId, NodeSpec, Orphans, ProcessorSet, Rank, RowId,
+    Slot, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -121,6 +121,12 @@ pub enum ToAgent {
     },
     /// Measure what the node can do, unless a job is there. Answered by `Measured`, if at all.
     Measure,
+    /// Measure bandwidth and latency of the connection to the parent in so long, unless a job is
+    /// there. Answered by `NetworkMeasured`, if at all.
+    MeasureNetwork {
+        /// In how long: nodes with one parent are measured one after the other.
+        after: Nanos,
+    },
     /// Move the memory of a job, which does not run, out or back. Answered by `Swapped`, unless
     /// another order about the job comes first.
     Swap {
@@ -507,6 +513,8 @@ pub enum FromAgent {
     },
     /// What the node was measured to do.
     Measured(Figures),
+    /// What the connection to the node's parent was measured to do.
+    NetworkMeasured(NetworkFigures),
     /// Memory of a job was moved out or back, or could not be.
     Swapped {
         /// Which job, and which launch of it.

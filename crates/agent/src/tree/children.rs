@@ -193,6 +193,12 @@ impl Tree {
                 self.branch.asking.insert(child);
                 self.tell_time();
             }
+            // A peer that reads no answers gets no more of them: they would gather here.
+            (Stage::Taken, FromBranch::Probe { number, is_last: true, .. })
+                if !below.neighbour.link.is_behind() =>
+            {
+                below.neighbour.send(&ToBranch::Probed { number });
+            }
             // An agent outside the tree has no say; what was on its way when it was told is lost.
             (Stage::New | Stage::Waiting(_) | Stage::Taken | Stage::Leaving, _) => {}
         }

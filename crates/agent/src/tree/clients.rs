@@ -34,6 +34,7 @@ impl Tree {
             | FromBranch::Exchange(_)
             | FromBranch::Gone(_)
             | FromBranch::Times(_)
+            | FromBranch::Probe { .. }
             | FromBranch::Client(_) => is_client,
         }
     }

@@ -251,6 +251,7 @@ impl Tree {
             ToBranch::Exchanged(passed) => self.on_exchanged(passed),
             ToBranch::Tunnel(part) => self.on_tunnelled(Way::Up, part),
             ToBranch::Clock(reply) => self.on_clock(&reply),
+            ToBranch::Probed { number } => self.on_probed(number),
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),
             ToBranch::Removed { node } => self.on_removed(node),
             ToBranch::Renewed { name, certificate } => {
@@ -323,6 +324,7 @@ impl Tree {
     /// The parent is of no more use. What is below stays, and joins again with this agent.
     pub(crate) fn lose_parent(&mut self, reason: &str) {
         let Some(up) = self.above.up.take() else { return };
+        self.end_probe();
         let now_ns = monotonic_ns();
         self.above.candidates.failed(now_ns);
         self.above.awaits_time = false;

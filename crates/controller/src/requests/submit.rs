@@ -8,7 +8,7 @@
 //! A request that comes before the first node has joined, or before the disk has the numbers that
 //! jobs may have, is [`Deferred`]. It costs memory, so each user has a bound.
 
-use super::after::Waits;
+use super::after::{Asked, Waits};
 use crate::adopt::CannotAdopt;
 use crate::driver::{Connection, Driver, Kind};
 use crate::error::Problem;
@@ -313,7 +313,9 @@ impl Driver {
         if let Some(problem) = self.why_stuck_within(request.within, &spec) {
             return self.reply(token, &problem.declined());
         }
-        let after = match self.jobs_before(uid, &job.name, request.after, request.singleton) {
+        let own = request.array.as_ref().map(|array| &array.indices);
+        let asked = Asked { name: &job.name, array: own, singleton: request.singleton };
+        let after = match self.jobs_before(uid, &asked, request.after) {
             Ok(after) => after,
             Err(problem) => return self.reply(token, &problem.declined()),
         };
@@ -353,15 +355,16 @@ impl Driver {
             checkpoint: request.checkpoint,
             swap: request.swap,
             no_requeue: request.no_requeue,
+            never: None,
         }
     }
 
     /// The same with what is left for a job to wait for of others.
     fn with_after(&self, options: SubmitOptions, after: Waits) -> SubmitOptions {
-        let (after, moment) = after;
+        let Waits { after, moment, never } = after;
         let moment = moment.map(|at| self.begin_at(at));
         let begin = options.begin.into_iter().chain(moment).max_by_key(|begin| begin.at);
-        SubmitOptions { after, begin, ..options }
+        SubmitOptions { after, begin, never, ..options }
     }
 
     /// Takes out of a request what its user may not ask or has inherited, and checks the rest.

@@ -81,6 +81,7 @@ impl From<FormerCore> for Core {
             swaps: Swaps::default(),
             run_once: BTreeSet::new(),
             to_look_at: NodesToLookAt::default(),
+            network: Network::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

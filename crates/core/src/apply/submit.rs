@@ -42,7 +42,7 @@ impl Core {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else if options.hold.is_some() && spec.deadline.is_some() {
             Err(Refusal::HeldWithDeadline)
-        } else if options.after.is_some() && spec.deadline.is_some() {
+        } else if (options.after.is_some() || options.never.is_some()) && spec.deadline.is_some() {
             Err(Refusal::DeadlineAfterJobs)
         } else if options.begin.is_some() && spec.deadline.is_some() {
             Err(Refusal::DeadlineWithBegin)
@@ -101,6 +101,7 @@ impl Core {
             self.run_once.insert(id);
         }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
+        waits |= options.never.as_ref().is_some_and(|never| self.wait_in_vain(id, never.job));
         waits |= options.begin.is_some_and(|begin| self.begin_at(now, id, begin));
         if let Some(by) = options.hold {
             self.holds.insert(id, by);

@@ -46,7 +46,9 @@ pub(super) struct Scale {
 
 impl Scale {
     pub(super) fn of(machine: Machine<'_>, spec: &JobSpec) -> Self {
-        let means = Means::of(machine.nodes.up().filter_map(|(_, node)| node.figures));
+        let up = || machine.nodes.up();
+        let means = Means::of(up().filter_map(|(_, node)| node.figures))
+            .with_network(up().filter_map(|(id, _)| machine.network.of(id)));
         Self { means, weights: spec.weights.unwrap_or(machine.params.weights()) }
     }
 
@@ -59,7 +61,7 @@ impl Scale {
     ) -> Option<Place> {
         let record = machine.nodes.get(node).filter(|_| most > 0)?;
         let prospect = Prospect {
-            peak: self.means.peak(record.figures, self.weights),
+            peak: self.means.peak(record.figures, machine.network.of(node), self.weights),
             loading: loading(record.averages.unwrap_or_default(), machine.params),
             width: column.width,
             free,

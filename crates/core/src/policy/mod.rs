@@ -41,6 +41,7 @@ use crate::frame::{Frame, Layout};
 use crate::kept_memory::Admitted;
 use crate::ledger::Ledger;
 use crate::matrix::{Column, Matrix, Owner};
+use crate::network::Network;
 use crate::orders::HeldBy;
 use crate::share::{self, Present};
 use crate::state::nodes::Nodes;
@@ -93,6 +94,8 @@ pub struct Machine<'a> {
     pub external: &'a BTreeMap<NodeId, ProcessorSet>,
     /// The devices of the nodes.
     pub devices: &'a Devices,
+    /// Bandwidth and latency between nodes.
+    pub network: &'a Network,
     /// The jobs, and what they had of time.
     pub jobs: &'a Table<Record>,
     /// See [`Self::jobs`].

@@ -3,7 +3,9 @@
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::why;
 use tutti_core::{Event, WaitReason};
-use tutti_types::{ClusterTime, Figures, JobId, JobSpec, LoadAverages, NodeId, Refusal, Weights};
+use tutti_types::{
+    ClusterTime, Figures, JobId, JobSpec, LoadAverages, NetworkFigures, NodeId, Refusal, Weights,
+};
 
 const ROUND_ROBIN: u64 = 1;
 const SPARE_CYCLES: u64 = 2;
@@ -123,9 +125,39 @@ fn a_job_says_what_it_needs_most() {
     let double = Figures { int: 100, float: 100, double: 300, memory: 100 };
     c.event(Event::NodeMeasured { node: NodeId(1), figures: double });
     assert_eq!(submit(&mut c, &[1]), ["0:1"], "1.8 and 0.5 against 0.2 and 1.5");
-    let weights = Some(Weights { int: 1, float: 0, double: 3, memory: 0 });
+    let weights = Some(Weights { int: 1, double: 3, ..Weights::NONE });
     let job = c.submit(JobSpec { weights, ..job(1) });
     assert_eq!(placed(&c, job), "1:1");
+}
+
+#[test]
+fn a_job_gets_the_nodes_with_the_network_that_it_needs() {
+    let mut c = cluster(LOW_LOAD, &[(1, 100, 0), (1, 300, 0), (1, 100, 0)]);
+    let mut measure = |node, bandwidth_mb_s, latency_us| {
+        let figures = NetworkFigures { bandwidth_mb_s, latency_us };
+        c.event(Event::NetworkMeasured { node: NodeId(node), peer: NodeId(node), figures });
+    };
+    measure(0, 1000, 90);
+    measure(1, 10, 90);
+    measure(2, 100, 10);
+    assert_eq!(submit(&mut c, &[1]), ["1:1"], "the network counts nothing unless it is asked for");
+    let network = Weights { network: 2, ..Weights::NONE };
+    let latency = Weights { latency: 1, ..Weights::NONE };
+    let mixed = Weights { int: 1, network: 2, ..Weights::NONE };
+    for (weights, best) in [(network, "0:1"), (latency, "2:1"), (mixed, "0:1")] {
+        let own = c.submit(JobSpec { weights: Some(weights), ..job(1) });
+        assert_eq!(placed(&c, own), best, "{weights:?}");
+        c.finish(own);
+    }
+    let values = [("placement", LOW_LOAD), ("rows", 2), ("weight_network", 9)];
+    c.event(Event::SetParams { params: params(&values) });
+    let own = c.submit(job(1));
+    assert_eq!(placed(&c, own), "0:1", "by the parameter");
+    c.finish(own);
+    // Nothing is left of a node that was removed, nor of links to it.
+    c.event(Event::NodeRemoved { node: NodeId(0) });
+    assert_eq!(c.core.network().of(NodeId(0)), None);
+    assert!(c.core.network().of(NodeId(2)).is_some());
 }
 
 #[test]

@@ -51,6 +51,10 @@ fn of_a_node(event: &Event) -> Option<String> {
             "node {node} was measured: int {}, float {}, double {}, memory {}",
             figures.int, figures.float, figures.double, figures.memory
         ),
+        Event::NetworkMeasured { node, peer, figures } => {
+            let (bandwidth, latency) = (figures.bandwidth_mb_s, figures.latency_us);
+            format!("the network from node {node} to {peer}: {bandwidth} MB/s, {latency} us")
+        }
         Event::NodeFeatures { node, features } => {
             let features = features.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             format!("node {node} has {features}")
@@ -267,6 +271,7 @@ fn submitted_with(options: &SubmitOptions) -> String {
         checkpoint,
         swap,
         no_requeue,
+        never,
     } = options;
     let queue = queue.as_ref().map_or(String::new(), |queue| format!(", in queue {queue}"));
     let hold = hold.map_or(String::new(), |by| format!(", held by {}", holder(by)));
@@ -290,7 +295,13 @@ fn submitted_with(options: &SubmitOptions) -> String {
         vacate.map_or(String::new(), |lead| format!(", to vacate {lead} before its turns end"));
     let swap = if *swap { ", may be swapped out" } else { "" };
     let once = if *no_requeue { ", runs once" } else { "" };
-    format!("{queue}{hold}{first}{after}{begin}{warning}{vacate}{swap}{once}{checkpoint}{args}")
+    let never = never.as_ref().map_or(String::new(), |it| match &it.elements {
+        Some(elements) => format!(", {} elements never after {}", elements.count(), it.job),
+        None => format!(", never after {}", it.job),
+    });
+    format!(
+        "{queue}{hold}{first}{after}{never}{begin}{warning}{vacate}{swap}{once}{checkpoint}{args}"
+    )
 }
 
 fn after_words(after: &AfterJobs) -> String {

@@ -144,7 +144,7 @@ pub(super) struct Options {
     )]
     pub(super) hosts: Option<PathBuf>,
 
-    /// Choose nodes by performance, such as int=1,double=3; with --hosts
+    /// Choose nodes by performance, such as int=1,network=3; with --hosts
     #[arg(
         long, value_name = "FIGURE=N,...", value_parser = tutti_client::weights, requires = "hosts",
         help_heading = "Workload"

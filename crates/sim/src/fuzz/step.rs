@@ -12,10 +12,10 @@ use tutti_types::param::{Param, Shown};
 use tutti_types::{
     After, AfterJobs, AfterUse, AfterWhat, ArraySpec, BankAccount, BankPeriod, Checkpoint,
     ClassName, ClusterTime, Device, DeviceId, EndReason, Figures, FirstStep, Grantee, GroupId,
-    IfAbsent, Indices, JobId, JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NodeId,
-    NodeSetName, Origin, Overrides, Positions, ProcessorSet, ProcessorTime, QueueName, Rank,
-    Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus, TimedChange, UserId,
-    Warning, When, class, params,
+    IfAbsent, Indices, JobId, JobSpec, LoadAverages, NamedJobs, NamedNodes, Nanos, NetworkFigures,
+    NodeId, NodeSetName, Origin, Overrides, Positions, ProcessorSet, ProcessorTime, QueueName,
+    Rank, Renewal, ResourceName, ResourceSpec, RowId, StepId, StepKey, TaskStatus, TimedChange,
+    UserId, Warning, When, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -705,6 +705,8 @@ fn drain(cluster: &mut Cluster, node: NodeId, drained: bool) {
 fn tell_of_node(cluster: &mut Cluster, node: NodeId, speed: u32, load: u32) {
     let figures = Figures { int: speed, float: 1, double: 7 * speed, memory: 0 };
     cluster.event(Event::NodeMeasured { node, figures });
+    let network = NetworkFigures { bandwidth_mb_s: speed, latency_us: load };
+    cluster.event(Event::NetworkMeasured { node, peer: NodeId(load), figures: network });
     let averages = LoadAverages { now: 500 * load, ..LoadAverages::default() };
     cluster.event(Event::NodeLoad { node, averages });
 }

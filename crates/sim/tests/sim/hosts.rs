@@ -22,7 +22,7 @@ fn execution_times(hosts: &[Host]) -> Vec<u64> {
         let mut settings = Settings {
             machine: Machine::of_hosts(hosts).unwrap(),
             hosts: hosts.to_vec(),
-            weights: Some(Weights { int: 1, float: 0, double: 3, memory: 0 }),
+            weights: Some(Weights { int: 1, double: 3, ..Weights::NONE }),
             bags: true,
             ..settings(1, "space")
         };

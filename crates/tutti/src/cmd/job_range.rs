@@ -197,6 +197,42 @@ pub(super) fn by_number(several: &[Several], ended: bool) -> anyhow::Result<Vec<
     several.iter().map(number).collect()
 }
 
+/// The same with all of the caller's live jobs of each name, in place of the name.
+///
+/// # Errors
+/// If there is none of a name, or no instance answers.
+pub(super) fn all_of_names(several: &[Several]) -> anyhow::Result<Vec<Several>> {
+    if !several.iter().any(|it| matches!(it, Several::Named(_))) {
+        return Ok(several.to_vec());
+    }
+    let owner = user_name(geteuid());
+    let mut own = jobs(false)?;
+    own.retain(|job| job.user == owner && (job.array.is_none() || job.is_whole_array()));
+    let mut all = Vec::new();
+    for it in several {
+        let Several::Named(name) = it else {
+            all.push(it.clone());
+            continue;
+        };
+        let of_name = own.iter().filter(|job| job.name == *name && job.exit_code.is_none());
+        let before = all.len();
+        all.extend(of_name.map(|job| Several::One(job.job.into())));
+        if all.len() == before {
+            return Err(none_named(name, false));
+        }
+    }
+    Ok(all)
+}
+
+fn none_named(name: &str, ended: bool) -> anyhow::Error {
+    let lives = if ended { "" } else { " that has not ended" };
+    let reason = format!(
+        "you have no job named {name:?}{lives}; `tutti ps` lists jobs; write a number, a range such as 3-9, a \
+         name, or `last`"
+    );
+    coded(Code::NoJob, reason)
+}
+
 /// How many jobs of one name an error lists.
 const LISTED_MAX: usize = 5;
 
@@ -211,14 +247,7 @@ fn named(own: &[JobReport], name: &str, ended: bool) -> anyhow::Result<Several> 
     }
     match found[..] {
         [job] => Ok(Several::One(job.into())),
-        [] => {
-            let lives = if ended { "" } else { " that has not ended" };
-            let reason = format!(
-                "you have no job named {name:?}{lives}; `tutti ps` lists jobs; write a number, a range such as 3-9, a \
-                 name, or `last`"
-            );
-            Err(coded(Code::NoJob, reason))
-        }
+        [] => Err(none_named(name, ended)),
         [.., latest] => {
             let shown = &found[found.len().saturating_sub(LISTED_MAX)..];
             let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();

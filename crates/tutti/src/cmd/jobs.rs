@@ -2,8 +2,8 @@
 
 use super::ask_journal;
 use super::job_range::{
-    Found, Several, by_number, find_elements, jobs, jobs_to_wait_for, live_jobs, live_reports,
-    targets_of,
+    Found, Several, all_of_names, by_number, find_elements, jobs, jobs_to_wait_for, live_jobs,
+    live_reports, targets_of,
 };
 use super::steps::{self, StepOption};
 use super::submit::order;
@@ -136,6 +136,7 @@ Examples:
   tutti cancel 3-9 12.0        jobs 3 to 9, and rank 0 of job 12
   tutti cancel 7_3 '8_[10-20]' elements of the arrays 7 and 8
   tutti cancel --step 2 7      step 2 of job 7; the job goes on
+  tutti cancel solver          all of your jobs with this name
   tutti cancel --me --state queued    your jobs that have not begun
   tutti cancel --now --all     kill all jobs of yours at once";
 
@@ -158,15 +159,16 @@ pub(crate) struct CancelArgs {
     #[arg(long, conflicts_with_all = ["targets", "all", "user"])]
     me: bool,
 
-    /// Only jobs that have not begun (queued, or pending), or only those that have (running)
+    /// Only jobs that have not begun (queued, or pending), those of them that are held, or only
+    /// those that have begun (running)
     #[arg(long, value_enum, value_name = "STATE")]
     state: Option<StateAsked>,
 
     #[command(flatten)]
     step: StepOption,
 
-    /// Jobs, ranges of jobs, names of your jobs, `last`, ranks, or processes with their
-    /// descendants: 7, 3-9, solver, 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, names (all of your jobs that have one), `last`, ranks, or processes
+    /// with their descendants: 7, 3-9, solver, 7.0, 7.0/1234
     #[arg(required_unless_present_any = ["all", "user", "me", "step"], value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -177,6 +179,8 @@ enum StateAsked {
     /// Those that wait in line, are held, or are elements of arrays that are not in line yet.
     #[value(alias = "pending")]
     Queued,
+    /// Those of them that are held, by their owner or an administrator.
+    Held,
     /// Those that have begun and not ended.
     Running,
 }
@@ -191,7 +195,8 @@ pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
     if let Some(state) = args.state {
         return cancel_by_state(args, user, state);
     }
-    let (elements, others) = split_elements(&args.targets);
+    let targets = all_of_names(&args.targets)?;
+    let (elements, others) = split_elements(&targets);
     let done = order_elements(&elements, ArrayOrder::Cancel { at_once: args.now })?;
     let targets = match is_typed {
         true => targets_of(&others, false)?,
@@ -215,7 +220,7 @@ fn cancel_by_state(
     user: Option<&str>,
     state: StateAsked,
 ) -> anyhow::Result<Exit> {
-    let wanted = by_number(&args.targets, false)?;
+    let wanted = by_number(&all_of_names(&args.targets)?, false)?;
     let is_part = |it: &Several| matches!(it, Several::One(target) if *target != target.job.into());
     if wanted.iter().any(is_part) {
         let reason = "--state is about whole jobs; leave it out to end ranks or processes";
@@ -234,21 +239,29 @@ fn cancel_by_state(
         }
     };
     let mut found: Vec<JobReport> = live()?;
-    found.retain(|job| job.is_whole_array() && state == StateAsked::Queued);
+    found.retain(|job| job.is_whole_array() && state != StateAsked::Running);
     let arrays: Vec<JobId> = found.iter().map(|job| job.job).collect();
     let order_waiting = |&array: &JobId| {
         let indices = wanted.iter().find_map(|it| match it {
             Several::Elements { array: of, indices } if *of == array => Some(indices.clone()),
             _ => None,
         });
-        order(&Request::Elements { array, indices, order: ArrayOrder::CancelWaiting })
+        let cancel = match state {
+            StateAsked::Held => ArrayOrder::CancelHeld,
+            StateAsked::Queued | StateAsked::Running => ArrayOrder::CancelWaiting,
+        };
+        order(&Request::Elements { array, indices, order: cancel })
     };
     let exit = each(&arrays, order_waiting)?;
     let mut accepted = 0u64;
     // Looked for again: some elements may have come into line in between.
     let mut meant = live()?;
     meant.retain(|job| !job.is_whole_array());
-    meant.retain(|job| job.is_in_line() == (state == StateAsked::Queued));
+    meant.retain(|job| match state {
+        StateAsked::Queued => job.is_in_line(),
+        StateAsked::Held => job.is_in_line() && is_held(job),
+        StateAsked::Running => !job.is_in_line(),
+    });
     let done = each(&meant, |job| {
         order(&Request::Cancel { target: job.job.into(), at_once: args.now })?;
         accepted += 1;
@@ -256,10 +269,18 @@ fn cancel_by_state(
     })?;
     let of_arrays = match arrays.len() {
         0 => String::new(),
-        count => format!(", and what waits of {}", counted(count as u64, "array")),
+        count => {
+            let waits = if state == StateAsked::Held { "is held" } else { "waits" };
+            format!(", and what {waits} of {}", counted(count as u64, "array"))
+        }
     };
     say!("tutti: {}{of_arrays} to end", counted(accepted, "job"));
     Ok(if exit == Exit::OK { done } else { exit })
+}
+
+/// Whether a job waits since it is held.
+fn is_held(job: &JobReport) -> bool {
+    job.wait.as_deref().is_some_and(|word| word == "held" || word == "held-by-administrator")
 }
 
 const SIGNAL_EXAMPLES: &str = "\

@@ -2,6 +2,7 @@
 
 pub(super) mod clients;
 mod devices;
+mod one;
 mod timetable;
 
 use clap::{Args, Subcommand};
@@ -26,6 +27,7 @@ Examples:
   tutti nodes drain 'a[1-4]' --reason 'new memory'
   tutti nodes resume a1,a2
   tutti nodes set 'gpu=b[1-2]'    jobs ask for it by -w set:gpu
+  tutti nodes a1                  all that is known of a1, with its performance
   tutti nodes --timetable a1      the slots of a1, and the jobs that have them
 
 Columns:
@@ -106,6 +108,10 @@ pub(crate) struct NodesArgs {
     /// Show the timetable that a node's agent follows
     #[arg(long, value_name = "NODE")]
     timetable: Option<String>,
+
+    /// Show all that is known of one node
+    #[arg(value_name = "NODE", conflicts_with = "timetable")]
+    node: Option<String>,
 
     #[command(subcommand)]
     order: Option<Order>,
@@ -198,6 +204,9 @@ enum Order {
 pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
     if let Some(node) = args.timetable {
         return timetable::execute(node, args.json);
+    }
+    if let Some(node) = args.node {
+        return one::execute(&node, args.json);
     }
     let order = match args.order {
         None => None,

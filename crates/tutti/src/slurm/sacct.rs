@@ -343,8 +343,8 @@ impl Which {
 }
 
 /// A date as Slurm writes it without dashes: `11/29`, `11/29/26`, `11.29`, `1129`, `112926`, each
-/// with `-14:30` or not, as ISO 8601 has it. Without a year it is the latest such month. `None`: the
-/// text has another form. `today`: this day's date by ISO 8601.
+/// with `-14:30` or not, as ISO 8601 has it. Without a year it is the latest such month. `None`:
+/// the text has another form. `today`: this day's date by ISO 8601.
 fn iso_date(text: &str, today: &str) -> Option<String> {
     let (date, time) = text.split_once('-').map_or((text, None), |(date, time)| (date, Some(time)));
     if time.is_some_and(|time| time.contains('-')) {

@@ -53,6 +53,17 @@ fn a_job_after_one_that_has_ended_starts_at_once_or_is_declined() {
     done.says(&format!("job {bad} has ended (exit code 3)"));
     let clean = submit(&instance, &[&after("notok")], "echo clean");
     instance.tutti(&["wait", &clean]).expect(0);
+    // One that is to stay does, as it would if the other had ended later.
+    let kept = submit(&instance, &[&after("ok"), "--if-never", "keep"], "true");
+    let script = format!("#!/bin/sh\n#SBATCH -d afterok:{bad} -o /dev/null\ntrue\n");
+    instance.script("job.sh", &script);
+    let batch = instance.tutti(&["batch", "--parsable", "job.sh"]).expect(0).text();
+    for job in [kept.as_str(), batch.trim()] {
+        let line = instance.tutti(&["ps", job]).expect(0).text();
+        assert!(line.contains(&format!("never: job {bad} did not end as it asks")), "{line}");
+    }
+    kill_daemon(&instance, "controller");
+    instance.tutti(&["cancel", &kept, batch.trim()]).expect(0);
     instance.tutti(&["submit", "--after", "99", "true"]).expect(120).says("no job 99 is known");
     instance.tutti(&["submit", "--after", "noname", "true"]).expect(1).says("no job named");
     instance.tutti(&["submit", "--after", "1:soon", "true"]).expect(2).says("none of: ok, notok");

@@ -170,10 +170,26 @@ fn elements_start_after_those_of_the_same_index() {
     touch("go-1");
     instance.tutti(&["wait", &second]).expect(120);
     assert!(did(1) && !did(2));
+    // It is judged likewise now that the first has ended, from what is stored, too.
+    kill_daemon(&instance, "controller");
+    let again = ["--array", "1-3", "--after", &each, "sh", "-c", ": > again-$TUTTI_ARRAY_INDEX"];
+    let third = parsable(&again);
+    instance.tutti(&["wait", &third]).expect(120);
+    let again = |index: u32| instance.work.join(format!("again-{index}")).exists();
+    assert_eq!([1, 2, 3].map(again), [true, false, true]);
+    let keep = ["--array", "2-3", "--after", &each, "--if-never", "keep", "true"];
+    let kept = parsable(&keep);
+    eventually("the element that may start", || {
+        let shown = instance.tutti(&["ps", "--json", &kept]).expect(0).json();
+        let elements = &shown[0]["array"]["elements"];
+        (elements["ok"] == 1 && elements["unmade"] == 1).then_some(())
+    });
+    instance.tutti(&["cancel", &kept]).expect(0);
     instance
-        .tutti(&["submit", "--array", "1-2", "--after", &each, "true"])
+        .tutti(&["submit", "--array", "2", "--after", &each, "true"])
         .expect(120)
         .says("not all of its elements well");
+    instance.tutti(&["submit", "--array", "3-4", "--after", &each, "true"]).expect(120);
     instance.tutti(&["submit", "--after", &each, "true"]).expect(120);
 }
 

@@ -90,7 +90,7 @@ const CLASS_RULES: [&str; 18] = [
 ];
 
 /// What `tutti nodes --json` has of each node.
-const NODE_KEYS: [&str; 25] = [
+const NODE_KEYS: [&str; 26] = [
     "name",
     "state",
     "drained",
@@ -101,6 +101,7 @@ const NODE_KEYS: [&str; 25] = [
     "memory_promised_bytes",
     "jobs",
     "figures",
+    "network",
     "load_averages_milli",
     "memory_free_bytes",
     "processes",

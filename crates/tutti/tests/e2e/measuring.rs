@@ -71,3 +71,33 @@ fn a_lone_node_and_nodes_that_are_not_to_be_are_not_measured() {
     }
     assert_eq!(figures(&bed), [Value::Null, Value::Null]);
 }
+
+#[test]
+fn the_network_of_idle_nodes_is_measured_and_chosen_by() {
+    let bed = Bed::up(2, &[0]);
+    bed.tutti(1, &["params", "measure_after=1s", "placement=low-load"]).expect(0);
+    let networks = || -> Vec<Value> {
+        let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+        nodes.as_array().unwrap().iter().map(|node| node["network"].clone()).collect()
+    };
+    assert!(networks().iter().all(Value::is_null), "the nodes have just joined");
+    let measured =
+        eventually("the network's figures", || Some(networks()).filter(|it| !it[1].is_null()));
+    // The head has those of the link to it, and has measured none itself.
+    assert_eq!(measured[0]["link"], Value::Null);
+    let head = bed.tutti(1, &["nodes", "--json"]).expect(0).json()[0]["name"].clone();
+    assert_eq!(measured[1]["link"]["to"], head);
+    for of_node in &measured {
+        assert!((1..200_000).contains(&of_node["bandwidth_mb_s"].as_u64().unwrap()), "{of_node}");
+        assert!((1..1_000_000).contains(&of_node["latency_us"].as_u64().unwrap()), "{of_node}");
+    }
+    let name = bed.tutti(1, &["nodes", "--json"]).expect(0).json()[1]["name"].clone();
+    let of_one = bed.tutti(1, &["nodes", name.as_str().unwrap()]).expect(0).text();
+    assert!(of_one.contains(" MB/s, ") && of_one.contains(" us, to "), "{of_one}");
+    bed.tutti(1, &["nodes", "nonesuch"]).expect(1);
+    for weights in ["network=2", "network=2,latency=1,double=3"] {
+        bed.tutti(1, &["run", "--weights", weights, "true"]).expect(0);
+    }
+    let refused = bed.tutti(1, &["run", "--weights", "net=2", "true"]).expect(2);
+    refused.says("network, latency");
+}

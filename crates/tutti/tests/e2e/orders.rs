@@ -33,6 +33,27 @@ fn a_held_job_begins_when_it_is_released() {
 }
 
 #[test]
+fn held_jobs_and_elements_are_cancelled_and_no_others() {
+    let instance = Instance::new().up();
+    let submit = |words: &[&str]| {
+        let nap: &str = &instance.nap;
+        instance.submit(&[&["-o", "/dev/null"], words, &["sleep", nap]].concat())
+    };
+    let (held, queued) = (submit(&["--hold"]), submit(&["--begin", "now+23hours"]));
+    let runs = submit(&[]);
+    let array = submit(&["--array", "1-3", "--begin", "now+23hours"]);
+    instance.tutti(&["hold", &format!("{array}_[2-3]")]).expect(0);
+    let done = instance.tutti(&["cancel", "--me", "--state", "held"]).expect(0);
+    done.says("1 job").says("what is held of 1 array");
+    instance.tutti(&["wait", &held.to_string()]).expect(143);
+    instance.wait_for_state(runs, "running");
+    assert_eq!(instance.job(queued)["state"], "queued");
+    let elements = &instance.job(array)["array"]["elements"];
+    assert_eq!((&elements["cancelled"], &elements["held"]), (&2.into(), &0.into()), "{elements}");
+    instance.tutti(&["cancel", "--all", "--now"]).expect(0);
+}
+
+#[test]
 fn an_owner_can_hold_and_reclass_own_jobs_and_an_administrator_all() {
     let instance = Instance::of_the_system().up();
     let as_owner = |words: &[&str]| Running::start(instance.command_as(Some(NOBODY), words)).wait();

@@ -103,7 +103,7 @@ fn jobs_are_named_in_words_where_they_are_unique_and_the_callers() {
         |name: &str| instance.submit(&["-J", name, "-o", "/dev/null", "sleep", &instance.nap]);
     instance.tutti(&["show", "last"]).expect(1).says("you have no job");
     let (first, second, other) = (nap("twin"), nap("twin"), nap("other"));
-    let twins = instance.tutti(&["cancel", "--now", "twin"]).expect(1);
+    let twins = instance.tutti(&["suspend", "twin"]).expect(1);
     twins.says("2 jobs of yours are named \"twin\"").says(&format!("{first}, {second}"));
     instance.tutti(&["cancel", "none"]).expect(1).says("you have no job named \"none\"");
     assert_eq!(shown(&instance, "last")["job"], other);
@@ -118,7 +118,10 @@ fn jobs_are_named_in_words_where_they_are_unique_and_the_callers() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["job"]), (1, &second.into()));
     let history = instance.tutti(&["history", "--json", "other"]).expect(0).json();
     assert_eq!(history["job"]["job"], other);
+    // Jobs may share a name to be cancelled by it.
+    let third = nap("twin");
     instance.tutti(&["cancel", "--now", "twin"]).expect(0);
+    instance.tutti(&["wait", &second.to_string(), &third.to_string()]).expect(137);
 }
 
 #[test]

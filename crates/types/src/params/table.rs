@@ -66,7 +66,9 @@ pub(super) mod at {
     pub(crate) const SHARE_DEVICES: usize = 48;
     pub(crate) const SWAP: usize = 49;
     pub(crate) const SWAP_COST: usize = 51;
-    pub(crate) const COUNT: usize = 52;
+    pub(crate) const WEIGHT_NETWORK: usize = 52;
+    pub(crate) const WEIGHT_LATENCY: usize = 53;
+    pub(crate) const COUNT: usize = 54;
 }
 
 /// All parameters there are.
@@ -507,8 +509,9 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: DAY,
         default: 60 * SEC,
-        help: "How long a node of a cluster must have had no job to be measured: after it has joined, and a \
-               day after the last time. A job ends the measurement, which takes a second. 0: never.",
+        help: "How long a node of a cluster must have had no job to be measured, its network too: after it has \
+               joined, and a day after the last time. A job ends the measurement, which takes a second. \
+               0: never.",
         takes: Takes::Live,
     },
     Param {
@@ -551,6 +554,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                The longer that took, the longer the job stays out. A user may resume it before.",
         takes: Takes::Live,
     },
+    weight(
+        "weight_network",
+        0,
+        "How much a node's network bandwidth counts in estimates of its performance.",
+    ),
+    weight(
+        "weight_latency",
+        0,
+        "How much a node's network latency counts in estimates of its performance, the less the better.",
+    ),
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {

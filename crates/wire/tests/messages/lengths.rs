@@ -225,6 +225,7 @@ fn order(order: ToAgent) -> ToAgent {
         | ToAgent::Forget { .. }
         | ToAgent::Stop
         | ToAgent::Measure
+        | ToAgent::MeasureNetwork { .. }
         | ToAgent::Leave) => fixed,
     }
 }
@@ -326,6 +327,7 @@ fn report(report: FromAgent) -> FromAgent {
         | FromAgent::Foreign(_)
         | FromAgent::Keeper(_)
         | FromAgent::Measured(_)
+        | FromAgent::NetworkMeasured(_)
         | FromAgent::HasImage { .. }
         | FromAgent::Lease(_)
         | FromAgent::Swapped { .. }) => fixed,
@@ -368,6 +370,7 @@ fn to_branch(message: ToBranch) -> ToBranch {
         }
         ToBranch::Refused { .. } => ToBranch::Refused { reason: text(TEXT_BYTES) },
         fixed @ (ToBranch::Clock(_)
+        | ToBranch::Probed { .. }
         | ToBranch::Leaving
         | ToBranch::Removed { .. }
         | ToBranch::Client { .. }) => fixed,
@@ -402,6 +405,9 @@ fn from_branch(message: FromBranch) -> FromBranch {
             address: text(HOST_NAME_BYTES_MAX),
             ..client
         }),
+        FromBranch::Probe { number, is_last, .. } => {
+            FromBranch::Probe { number, is_last, data: bytes(TUNNEL_CHUNK_BYTES) }
+        }
         fixed @ FromBranch::Clock { .. } => fixed,
     }
 }

@@ -280,6 +280,9 @@ pub(super) fn jobs_table(jobs: &[JobReport]) -> Table {
 fn how_it_ended(ending: Ending, job: &JobReport) -> String {
     match (ending, job.exit_code) {
         (Ending::Failed, Some(code)) => format!("{}, exit {code}", ending.word()),
+        (Ending::NeverStarted, _) if !job.reason.is_empty() => {
+            format!("{}: {}", ending.word(), job.reason)
+        }
         _ => ending.word().into(),
     }
 }

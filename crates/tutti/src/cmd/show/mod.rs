@@ -264,7 +264,8 @@ fn state(report: &ShowReport) -> String {
     let job = &report.job;
     if let (Some(ending), Some(code)) = (report.ending, job.exit_code) {
         let mut text = format!("{}, exit {code}", ending.word());
-        if ending == Ending::Lost {
+        // Which node it was, which job, or what the site's policy said.
+        if matches!(ending, Ending::Lost | Ending::NeverStarted) && !job.reason.is_empty() {
             text.push_str(&format!(": {}", job.reason));
         }
         return job.code.map_or(text.clone(), |code| code.mark(&text));

@@ -295,6 +295,7 @@ pub(super) mod tests {
             memory_promised_bytes: 0,
             jobs: 0,
             figures: None,
+            network: None,
             features: Vec::new(),
             load_averages_milli: None,
             memory_free_bytes: None,
