@@ -73,7 +73,6 @@ impl Affinity {
 
     /// A job has processes that the kernel does not hold.
     pub(super) fn watch(&mut self) {
-        #[cfg(feature = "simulation")]
         if tutti_node::platform::processes::are_simulated() {
             // They have no masks.
             return;
@@ -233,7 +232,6 @@ impl Agent {
         if let Err(error) = moved_sets {
             warn!(code = %Code::GoesWithout, "job {id} is not held to its new processors: {error}");
         }
-        #[cfg(feature = "simulation")]
         if tutti_node::platform::processes::are_simulated() {
             // The groups' sets are all that holds processes there.
             return;

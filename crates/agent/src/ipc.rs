@@ -57,7 +57,6 @@ pub(super) struct IpcBefore {
 impl IpcBefore {
     /// Called before the first process of a job; nothing if what it leaves can't be told.
     pub(super) fn look(launch: &Launch) -> Option<Self> {
-        #[cfg(feature = "simulation")]
         if tutti_node::platform::processes::are_simulated() {
             return None;
         }

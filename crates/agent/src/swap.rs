@@ -91,7 +91,7 @@ impl Memory {
         self.group.as_ref().map_or_else(|| Ok(self.processes.clone()), |group| group.processes())
     }
 
-    /// What counts as resident. Without a group no limit holds, so all counts that was promised.
+    /// What counts as resident. Without a group no limit holds, so all allocated memory counts.
     fn resident_bytes(&self) -> tutti_linux::Result<u64> {
         self.group.as_ref().map_or(Ok(u64::MAX), |group| group.resident_bytes())
     }

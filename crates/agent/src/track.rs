@@ -297,7 +297,6 @@ impl Tracker {
         poller: &Poller,
         token: u64,
     ) {
-        #[cfg(feature = "simulation")]
         if tutti_node::platform::processes::are_simulated() {
             // No kernel tells of them, and they have no children.
             return;

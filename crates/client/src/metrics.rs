@@ -172,8 +172,8 @@ fn add_nodes(text: &mut Text, nodes: &[NodeReport]) {
             it.processors.saturating_sub(it.processors_used).into()
         }),
         ("tutti_node_memory_bytes", "bytes", "Memory for jobs.", |it| it.memory_bytes),
-        ("tutti_node_memory_promised_bytes", "bytes", "Memory promised to jobs.", |it| {
-            it.memory_promised_bytes
+        ("tutti_node_memory_allocated_bytes", "bytes", "Memory allocated to jobs.", |it| {
+            it.memory_allocated_bytes
         }),
         ("tutti_node_jobs", "", "Jobs with tasks on the node.", |it| it.jobs.into()),
     ];

@@ -482,7 +482,7 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         processors: view.spec.processors.count(),
         processors_used: view.used.count(),
         memory_bytes: view.spec.memory_bytes,
-        memory_promised_bytes: view.admitted_bytes,
+        memory_allocated_bytes: view.admitted_bytes,
         jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
         figures: view.figures,
         network: network_of(driver, view.id),

@@ -53,7 +53,7 @@ pub enum Rule {
     /// 2: a device that several jobs have is of two of them in no slot, and all of them may have it
     /// in turns.
     Devices,
-    /// Memory promised on a node is that of the jobs on it, and no more than it has.
+    /// Memory allocated on a node is that of the jobs on it, and no more than it has.
     Memory,
     /// Every resident job has an account that counts the slots it runs in.
     Accounts,

@@ -60,7 +60,7 @@ impl Machine<'_> {
         Self { admitted: None, ..self }
     }
 
-    /// Memory of a node, in bytes, that a job of a class may be promised.
+    /// Memory of a node, in bytes, that may be allocated to a job of a class.
     pub(crate) fn free_bytes(self, node: NodeId, class: &ClassName) -> u64 {
         let free = self.nodes.free_bytes(node);
         let Some(admitted) = self.admitted.filter(|_| free > 0) else { return free };

@@ -27,7 +27,7 @@
 //! Counting processors is exact for a job whose tasks take one processor each and no memory, unless
 //! it wants a block of them (`packing=buddy`), or certain nodes, and while no job is on a drained
 //! node. For other jobs it says too much: processors may be free
-//! on many nodes, a few on each, and memory and counted resources are promised
+//! on many nodes, a few on each, and memory and counted resources are allocated
 //! over all rows. Then `at` is merely a moment before which the first in line can't start,
 //! and only a job that is gone by then may pass, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
@@ -625,7 +625,7 @@ impl Core {
         }
     }
 
-    /// Starts a job that was promised its memory.
+    /// Starts a job that has its memory allocated.
     pub(crate) fn settle_in(
         &mut self,
         now: ClusterTime,

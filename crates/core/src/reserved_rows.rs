@@ -7,7 +7,7 @@
 //! - A job of the class waits in line like all others, and starts from there if it fits an ordinary
 //!   row. Otherwise it starts in a kept row with room for it, or opens one. In kept rows only jobs
 //!   of its class are before it, in the order of the line.
-//! - Memory is promised over all rows, so a job that lacks memory waits.
+//! - Memory is allocated over all rows, so a job that lacks memory waits.
 //! - When an ordinary row has room for such a job's processors, unification moves it there. When
 //!   there are fewer ordinary rows than may be and no job waits, the oldest kept row becomes
 //!   ordinary.

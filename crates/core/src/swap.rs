@@ -8,7 +8,7 @@
 //!
 //! The state of a preempted job is moved to disk (LLNL paper); here the nodes swap it out. The core
 //! orders it ([`Action::Swap`]) and each node answers with [`Event::Swapped`]: how much of the job
-//! is still resident there. Of the memory that the job was promised, what is not resident is free
+//! is still resident there. Of the memory allocated to the job, what is not resident is free
 //! for other jobs from then on. A node that can't swap, or fails, answers with what is resident;
 //! nothing is free then, and the job is where it was.
 //!
@@ -88,7 +88,7 @@ struct SwapPart {
     due_bytes: u64,
     /// What has left, in bytes.
     left_bytes: u64,
-    /// What of the promised memory is free for others, in bytes.
+    /// What of the allocated memory is free for others, in bytes.
     freed_bytes: u64,
     /// How long it took to leave.
     took: Nanos,
@@ -103,7 +103,7 @@ pub struct SwapView {
     pub is_under_way: bool,
     /// What has left, on all nodes, in bytes.
     pub left_bytes: u64,
-    /// What of the job's promised memory other jobs may have meanwhile, on all nodes, in bytes.
+    /// What of the job's allocated memory other jobs may have meanwhile, on all nodes, in bytes.
     pub freed_bytes: u64,
 }
 
@@ -129,7 +129,7 @@ impl Swaps {
         self.jobs.contains_key(&job)
     }
 
-    /// What of the promised memory of a job on a node is free for others, in bytes.
+    /// What of the allocated memory of a job on a node is free for others, in bytes.
     pub(crate) fn freed_bytes(&self, job: JobId, node: NodeId) -> u64 {
         let part = self.jobs.get(&job).and_then(|swap| swap.parts.get(&node));
         part.map_or(0, |part| part.freed_bytes)
@@ -329,7 +329,7 @@ impl Core {
 
     /// Memory of a job, in bytes, that is expected to leave a node once that is ordered.
     fn would_leave(&self, job: JobId, node: NodeId) -> u64 {
-        let here = self.promised_bytes(job, node).saturating_sub(self.swaps.freed_bytes(job, node));
+        let here = self.allocated_bytes(job, node).saturating_sub(self.swaps.freed_bytes(job, node));
         self.swaps.may_leave(job, node, here).min(self.swaps.open_space(node))
     }
 
@@ -338,7 +338,7 @@ impl Core {
         let Some(on) = self.swappable_on(job).filter(|_| !self.swaps.has(job)) else { return };
         for node in on {
             let space = self.swaps.space.get(&node).copied().unwrap_or(0);
-            let leaves = self.swaps.may_leave(job, node, self.promised_bytes(job, node));
+            let leaves = self.swaps.may_leave(job, node, self.allocated_bytes(job, node));
             nodes.release(node, leaves.min(space));
         }
     }
@@ -441,7 +441,7 @@ impl Core {
         else {
             return;
         };
-        let promised = self.promised_bytes(job, node);
+        let allocated = self.allocated_bytes(job, node);
         let is_latest = |swap: &&Swap| swap.order == order && swap.parts.contains_key(&node);
         if self.swaps.jobs.get(&job).filter(is_latest).is_none() {
             return;
@@ -456,17 +456,17 @@ impl Core {
         }
         part.took = took;
         if space_bytes > 0 {
-            self.swaps.stays.insert((job, node), resident_bytes.min(promised));
+            self.swaps.stays.insert((job, node), resident_bytes.min(allocated));
         }
         if swap.course == SwapCourse::Wanted {
             return;
         }
-        let (free, before) = (promised.saturating_sub(resident_bytes), part.freed_bytes);
+        let (free, before) = (allocated.saturating_sub(resident_bytes), part.freed_bytes);
         if free >= before {
             self.nodes.release(node, free - before);
             part.freed_bytes = free;
         } else {
-            // More is here than the node had said. What others were promised stays theirs.
+            // More is here than the node had said. What is allocated to others stays theirs.
             let bytes = (before - free).min(self.nodes.free_bytes(node));
             self.nodes.admit(node, bytes);
             part.freed_bytes = before - bytes;
@@ -474,7 +474,7 @@ impl Core {
         self.queue.reconsider();
     }
 
-    fn promised_bytes(&self, job: JobId, node: NodeId) -> u64 {
+    fn allocated_bytes(&self, job: JobId, node: NodeId) -> u64 {
         let Some(record) = self.jobs.get(&job) else { return 0 };
         let part = record.residence().and_then(|it| it.part(node));
         part.map_or(0, |part| memory_of(part, &record.spec))

@@ -345,7 +345,7 @@ impl Core {
     }
 }
 
-/// The memory that a part of a job is promised, in bytes.
+/// The memory allocated to a part of a job, in bytes.
 pub(crate) fn memory_of(part: &Part, spec: &JobSpec) -> u64 {
     spec.memory_per_task_bytes.unwrap_or(0).saturating_mul(u64::from(part.tasks))
 }

@@ -137,7 +137,7 @@ pub struct NodeView<'a> {
     pub away: bool,
     /// The processors that any resident job has, over all rows.
     pub used: ProcessorSet,
-    /// Memory promised to resident jobs, in bytes.
+    /// Memory allocated to resident jobs, in bytes.
     pub admitted_bytes: u64,
     /// What it can do, once it was measured.
     pub figures: Option<Figures>,

@@ -253,7 +253,7 @@ impl Job {
     }
 
     /// A further step of a job that is here: it has that job's directory for temporary files, and
-    /// its IPC. From now on all of the job together is held to the memory that was promised to it.
+    /// its IPC. From now on all of the job together is held to its allocated memory.
     pub(super) fn further(
         launch: Launch,
         cgroup_path: Option<ByteBuf>,

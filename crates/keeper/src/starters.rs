@@ -35,7 +35,6 @@ pub(super) fn prepare(launch: &Launch, spool: &Path) {
     if !is_wanted(launch) {
         return;
     }
-    #[cfg(feature = "simulation")]
     if tutti_node::platform::processes::are_simulated() {
         // Its spool is in no file system.
         return;

@@ -116,7 +116,6 @@ impl Members {
         role: Option<Role>,
         key: Fingerprint,
     ) -> Option<String> {
-        #[cfg(feature = "simulation")]
         if crate::platform::processes::are_simulated() {
             return None;
         }

@@ -59,6 +59,11 @@ pub mod processes {
     pub use tutti_linux::signal::{send_to_group, send_to_one};
     pub use tutti_linux::spawn::Nursery;
 
+    /// Whether tasks here are unknown to the kernel. Only the fault simulation has such tasks.
+    pub const fn are_simulated() -> bool {
+        false
+    }
+
     /// What of this process's own tasks must not have.
     pub fn unwanted() -> tutti_linux::spawn::Unwanted {
         tutti_linux::spawn::Unwanted::look_up()

@@ -431,8 +431,8 @@ pub struct NodeReport {
     pub processors_used: u32,
     /// Memory for tasks, in bytes.
     pub memory_bytes: u64,
-    /// Memory promised to resident jobs, in bytes.
-    pub memory_promised_bytes: u64,
+    /// Memory allocated to resident jobs, in bytes.
+    pub memory_allocated_bytes: u64,
     /// Jobs with tasks there.
     pub jobs: u32,
     /// What it was measured to do; nothing until it was measured.

@@ -135,7 +135,7 @@ pub enum OrderRefusal {
     /// Too few processors are free, or memory.
     #[error("job {0} does not fit: too few processors are free")]
     NoRoom(JobId),
-    /// The memory is promised to other jobs.
+    /// The memory is allocated to other jobs.
     #[error("job {0} does not fit: too little memory is free")]
     NoMemory(JobId),
     /// Others have what it needs of a counted resource.

@@ -1,7 +1,7 @@
 //! Placement for jobs that have a wish about their nodes ([`NodeWish`]).
 //!
 //! Each node that the job may be on has seats: as many tasks as its free processors and its
-//! unpromised memory allow, or none if the job wants nodes to itself and another is at home there
+//! unallocated memory allow, or none if the job wants nodes to itself and another is at home there
 //! in that row. The tasks are shared out over the seats:
 //!
 //! - `count`: over exactly so many nodes, none with more than one task more than another; the first

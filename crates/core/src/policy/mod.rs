@@ -274,7 +274,7 @@ pub enum WaitReason {
         /// As many as may be.
         limit: u32,
     },
-    /// The resident jobs have been promised too much of the memory that it asks for.
+    /// Too much of the memory that it asks for is allocated to the resident jobs.
     Memory,
     /// The same, and the memory of one of them is leaving.
     MemoryLeaves {

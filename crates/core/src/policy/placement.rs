@@ -3,7 +3,7 @@
 //! with a wish about their nodes are in [`super::chosen`].
 //!
 //! Whether a job fits a row at all depends on counts alone: a node can take as many tasks as its
-//! free processors and its unpromised memory allow, and the job fits if the nodes together can take
+//! free processors and its unallocated memory allow, and the job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
 use super::{Machine, WaitReason, admission, buddy, chosen, expected_load, grm};
@@ -23,7 +23,7 @@ pub type Lay = fn(Machine<'_>, &JobSpec, Option<RowId>) -> Result<Vec<Part>, Lac
 pub enum Lack {
     /// Processors: too few are free.
     Nodes,
-    /// There are enough processors, but memory is promised to others, or they have the devices.
+    /// There are enough processors, but memory is allocated to others, or they have the devices.
     Memory,
 }
 

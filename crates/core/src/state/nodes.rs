@@ -22,7 +22,7 @@ pub struct Node {
     /// Whether it is out of reach: its jobs go on, nothing new is placed there, and it will be back
     /// or lost.
     pub away: bool,
-    /// Memory promised to resident jobs, in bytes.
+    /// Memory allocated to resident jobs, in bytes.
     pub admitted_bytes: u64,
     /// What it can do, once it was measured.
     pub figures: Option<Figures>,
@@ -204,7 +204,7 @@ impl Nodes {
         self.iter().filter(|(_, node)| node.up)
     }
 
-    /// Memory of the node that is promised to no job, in bytes; none on a node that is not up.
+    /// Memory of the node that is allocated to no job, in bytes; none on a node that is not up.
     #[must_use]
     pub fn free_bytes(&self, node: NodeId) -> u64 {
         self.nodes

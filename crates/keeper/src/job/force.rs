@@ -243,7 +243,6 @@ impl Job {
 
     /// `None`: there is nothing to look at.
     fn begin_look(&self) -> Option<Look> {
-        #[cfg(feature = "simulation")]
         if tutti_node::platform::processes::are_simulated() {
             return None;
         }

@@ -41,7 +41,7 @@ pub(super) fn set(group: &Cgroup, launch: &Launch) {
 /// Gives a job's group the memory of all its slots on this node. Tasks that have limits of their
 /// own need none above until others of the job run beside them.
 pub(super) fn set_of_job(group: &Cgroup, launch: &Launch) {
-    let Some(bytes) = promised(launch) else { return };
+    let Some(bytes) = allocated(launch) else { return };
     if let Err(error) = group.set_memory_limit(bytes) {
         warn!(code = %Code::GoesWithout, "memory is not limited: {}", chain(&error));
     }
@@ -49,7 +49,7 @@ pub(super) fn set_of_job(group: &Cgroup, launch: &Launch) {
 
 /// The memory of all slots of a job on this node. The task of a batch job has that of all slots of
 /// the first node.
-fn promised(launch: &Launch) -> Option<u64> {
+fn allocated(launch: &Launch) -> Option<u64> {
     let slots = |node: &JobNode| u64::from(node.slots.max(1));
     let of_a_task = launch.memory_per_task_bytes?;
     let each = match &launch.share.held {

@@ -60,13 +60,13 @@ impl Cluster {
         }
         let Order { job, node, number, out } =
             self.swaps.orders.remove(index % self.swaps.orders.len());
-        let promised = self.promised(job, node);
-        let resident_bytes = if out { promised * percent / 100 } else { promised };
+        let allocated = self.allocated(job, node);
+        let resident_bytes = if out { allocated * percent / 100 } else { allocated };
         if out && self.swaps.latest.get(&(job, node)) == Some(&number) {
             self.swaps.resident.insert((job, node), percent);
         }
-        let (order, left_bytes, took) = (number, promised - resident_bytes, Nanos(promised));
-        let space_bytes = promised * 5;
+        let (order, left_bytes, took) = (number, allocated - resident_bytes, Nanos(allocated));
+        let space_bytes = allocated * 5;
         self.event(Event::Swapped {
             job,
             node,
@@ -85,8 +85,8 @@ impl Cluster {
         }
     }
 
-    /// The memory that a job was promised on a node.
-    fn promised(&self, job: JobId, node: NodeId) -> u64 {
+    /// The memory that is allocated to a job on a node.
+    fn allocated(&self, job: JobId, node: NodeId) -> u64 {
         let Some(view) = self.core.job(job, ClusterTime(self.now)) else { return 0 };
         let slots = view.placements.iter().find(|part| part.node == node).map_or(0, |it| it.slots);
         view.spec.memory_per_task_bytes.unwrap_or(0) * u64::from(slots)
@@ -97,7 +97,7 @@ impl Cluster {
         for view in self.core.nodes().filter(|view| view.up) {
             let resident = view.jobs.iter().map(|&job| {
                 let percent = self.swaps.resident.get(&(job, view.id)).copied().unwrap_or(100);
-                self.promised(job, view.id) * percent / 100
+                self.allocated(job, view.id) * percent / 100
             });
             let (sum, counted) = (resident.sum::<u64>(), view.admitted_bytes);
             assert!(sum <= counted, "node {}: {sum} bytes resident, {counted} counted", view.id);

@@ -31,17 +31,17 @@ Examples:
   tutti nodes --timetable a1      the slots of a1, and the jobs that have them
 
 Columns:
-  STATE     up, drained (takes no new jobs), unreachable (its jobs go on until
-            its lease expires), lost, or down (by `tutti down` there)
-  USED      processors that a job has
-  PROMISED  memory that jobs in the matrix have by --memory
-  JOBS      jobs with tasks on the node
-  DEVICES   devices that jobs have, of all: gpu:1/4
-  EXTERNAL  processors that external load has used lately; in brackets those
-            that jobs get last, or not at all (tutti params foreign)
-  BRANCH    nodes that are connected through this one, and jobs on all of them
-  PARENT    the node through which this one is connected
-  CLOCK     maximum error of cluster time; switches are no more exact
+  STATE      up, drained (takes no new jobs), unreachable (its jobs go on until
+             its lease expires), lost, or down (by `tutti down` there)
+  USED       processors that a job has
+  ALLOCATED  memory that jobs in the matrix have by --memory
+  JOBS       jobs with tasks on the node
+  DEVICES    devices that jobs have, of all: gpu:1/4
+  EXTERNAL   processors that external load has used lately; in brackets those
+             that jobs get last, or not at all (tutti params foreign)
+  BRANCH     nodes that are connected through this one, and jobs on all of them
+  PARENT     the node through which this one is connected
+  CLOCK      maximum error of cluster time; switches are no more exact
 
 Lists of nodes: a[1-8],b,set:gpu is a1 to a8, b, and the nodes of the set gpu.";
 
@@ -328,7 +328,7 @@ fn table(nodes: &[NodeReport]) -> Table {
         ("PROCESSORS", Align::Right),
         ("USED", Align::Right),
         ("MEMORY", Align::Right),
-        ("PROMISED", Align::Right),
+        ("ALLOCATED", Align::Right),
         ("JOBS", Align::Right),
     ];
     columns.extend(has_devices.then_some(("DEVICES", Align::Left)));
@@ -339,7 +339,7 @@ fn table(nodes: &[NodeReport]) -> Table {
     columns.extend(sets.then_some(("SETS", Align::Left)));
     columns.extend(reasons.then_some(("REASON", Align::Left)));
     let mut table = Table::new(&columns)
-        .can_spare(&["BRANCH", "PROMISED", "CLOCK", "EXTERNAL", "PARENT", "SETS", "STATE"])
+        .can_spare(&["BRANCH", "ALLOCATED", "CLOCK", "EXTERNAL", "PARENT", "SETS", "STATE"])
         .painted(&[("STATE", of_state)]);
     for node in nodes {
         let mut row = vec![
@@ -348,7 +348,7 @@ fn table(nodes: &[NodeReport]) -> Table {
             node.processors.to_string(),
             node.processors_used.to_string(),
             format_bytes(node.memory_bytes),
-            format_bytes(node.memory_promised_bytes),
+            format_bytes(node.memory_allocated_bytes),
             node.jobs.to_string(),
         ];
         row.extend(has_devices.then(|| devices::counts(&node.devices)));

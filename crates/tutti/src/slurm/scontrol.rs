@@ -502,7 +502,7 @@ fn node_block(node: &NodeReport, partitions: &str) -> Vec<Vec<(&'static str, Str
         ],
         vec![
             ("RealMemory", mib(node.memory_bytes)),
-            ("AllocMem", mib(node.memory_promised_bytes)),
+            ("AllocMem", mib(node.memory_allocated_bytes)),
             ("FreeMem", node.memory_free_bytes.map_or("N/A".into(), mib)),
             ("Sockets", node.processors.to_string()),
             ("Boards", "1".into()),

@@ -421,7 +421,7 @@ fn of_node(node: &NodeReport, column: &str) -> String {
         "socketcorethread" => format!("{}:1:1", node.processors),
         "memory" => (node.memory_bytes >> 20).to_string(),
         "freemem" => {
-            let free = node.memory_bytes.saturating_sub(node.memory_promised_bytes);
+            let free = node.memory_bytes.saturating_sub(node.memory_allocated_bytes);
             (node.memory_free_bytes.unwrap_or(free) >> 20).to_string()
         }
         "cpusload" => match node.load_averages_milli {

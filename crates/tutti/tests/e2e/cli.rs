@@ -98,7 +98,7 @@ const NODE_KEYS: [&str; 26] = [
     "processors",
     "processors_used",
     "memory_bytes",
-    "memory_promised_bytes",
+    "memory_allocated_bytes",
     "jobs",
     "figures",
     "network",

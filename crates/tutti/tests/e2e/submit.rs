@@ -374,7 +374,7 @@ fn jobs_that_wait_start_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn memory_is_promised_once() {
+fn memory_is_allocated_once() {
     let instance = Instance::new().up();
     let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
     let all = nodes[0]["memory_bytes"].as_u64().unwrap() >> 20;
@@ -386,7 +386,7 @@ fn memory_is_promised_once() {
     let queued = instance.wait_for_state(second, "queued");
     assert!(queued["reason"].as_str().unwrap().contains("memory"), "{queued}");
     let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
-    assert_eq!(nodes[0]["memory_promised_bytes"].as_u64().unwrap() >> 20, all * 6 / 10);
+    assert_eq!(nodes[0]["memory_allocated_bytes"].as_u64().unwrap() >> 20, all * 6 / 10);
     instance.tutti(&["cancel", &first.to_string()]).expect(0);
     instance.wait_for_state(second, "running");
     instance.tutti(&["cancel", &second.to_string()]).expect(0);

@@ -93,10 +93,10 @@ while not os.path.exists(name + '.stop'):
     time.sleep(0.05)
 ";
 
-/// An instance with a job that has so much memory, in MiB, of more that it was promised.
-fn with_holder(mib: u64, promised: &str) -> (Instance, Running) {
+/// An instance with a job that has so much memory, in MiB, of more that is allocated to it.
+fn with_holder(mib: u64, allocated: &str) -> (Instance, Running) {
     let instance = Instance::alone().up();
-    let job = start(&instance, "a", mib, &["-m", promised, "--swap"]);
+    let job = start(&instance, "a", mib, &["-m", allocated, "--swap"]);
     (instance, job)
 }
 
@@ -125,8 +125,8 @@ fn node(instance: &Instance) -> Value {
     instance.tutti(&["nodes", "--json"]).expect(0).json()[0].clone()
 }
 
-fn promised(instance: &Instance) -> u64 {
-    node(instance)["memory_promised_bytes"].as_u64().unwrap()
+fn allocated(instance: &Instance) -> u64 {
+    node(instance)["memory_allocated_bytes"].as_u64().unwrap()
 }
 
 /// The files of that name in the groups of the first job.
@@ -167,7 +167,7 @@ fn wait_for_state(instance: &Instance, state: &str) -> Value {
 fn memory_of_a_suspended_job_leaves_and_is_whole_when_it_goes_on() {
     let zram = Zram::or_say(1 << 30);
     let (instance, job) = with_holder(192, "300M");
-    let (before, limited) = (promised(&instance), limits(&instance));
+    let (before, limited) = (allocated(&instance), limits(&instance));
     assert_eq!(before, 300 * MIB);
     instance.tutti(&["suspend", "1"]).expect(0);
     let shown = wait_for_state(&instance, "swapped");
@@ -175,14 +175,14 @@ fn memory_of_a_suspended_job_leaves_and_is_whole_when_it_goes_on() {
     let least = if zram.is_some() { 150 * MIB } else { 8 * MIB };
     assert!(left > least, "{left} bytes left");
     assert!(shown["reason"].as_str().unwrap().contains("swapped out"), "{shown}");
-    let counted = promised(&instance);
+    let counted = allocated(&instance);
     assert!(zram.is_none() || counted < 100 * MIB, "{counted} bytes are counted");
     assert_eq!(limits(&instance), limited, "limits are as before");
     let shown = instance.tutti(&["show", "1"]).expect(0).text();
     assert!(shown.contains("swapped"), "{shown}");
     instance.tutti(&["resume", "1"]).expect(0);
     wait_for_state(&instance, "running");
-    assert_eq!(promised(&instance), before);
+    assert_eq!(allocated(&instance), before);
     goes_on_and_ends(&instance, job, "a");
 }
 
@@ -244,7 +244,7 @@ fn a_job_that_did_not_ask_stays_in_memory() {
     wait_for_state(&instance, "suspended");
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(instance.job(1)["swapped_bytes"], Value::Null);
-    assert_eq!(promised(&instance), 100 * MIB);
+    assert_eq!(allocated(&instance), 100 * MIB);
     let doctor = instance.tutti(&["doctor", "-v"]);
     assert!(doctor.text().contains("swap"), "{}", doctor.text());
     instance.tutti(&["resume", "1"]).expect(0);
@@ -253,7 +253,7 @@ fn a_job_that_did_not_ask_stays_in_memory() {
 
 #[test]
 fn a_job_is_preempted_for_its_memory_and_comes_back_with_it() {
-    // As much as jobs are promised: what of that they really have, only their nodes know.
+    // As much as is allocated to jobs: what of that they really have, only their nodes know.
     let Some(_zram) = Zram::or_say(64 << 30) else { return };
     let instance = Instance::alone().up();
     instance.tutti(&["params", "policy=classes", "foreign=0%"]).expect(0);
@@ -311,7 +311,7 @@ fn an_order_that_gets_no_thread_is_answered() {
         let reason = instance.job(1)["reason"].clone();
         (reason == "none of its memory could be swapped out").then_some(())
     });
-    assert_eq!(promised(&instance), 200 * MIB);
+    assert_eq!(allocated(&instance), 200 * MIB);
     instance.tutti(&["resume", "1"]).expect(0);
     wait_for_state(&instance, "running");
     drop(without);

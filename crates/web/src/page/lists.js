@@ -85,17 +85,17 @@ export function nodes(main) {
     const rows = all.slice(0, 1000).map((node) => {
       const external = (node.external_load_milli ?? 0) / 1000;
       const used = node.processors_used / Math.max(1, node.processors);
-      const memory = node.memory_promised_bytes / Math.max(1, node.memory_bytes);
+      const memory = node.memory_allocated_bytes / Math.max(1, node.memory_bytes);
       const load = node.load_averages_milli ? (node.load_averages_milli[0] / 1000).toFixed(2) : '-';
       const label = `${node.processors_used} of ${node.processors} in use`;
       const outside = node.external_load_milli === null ? 'unknown' : external.toFixed(1);
       return [node.name, h('span', null, badge(node.state), node.drained ? ` ${node.drained}` : ''),
         h('span', null, label, meter([[used, null]], label)),
         h('span', null, outside, meter([[external / Math.max(1, node.processors), 'external']], `external load ${outside}`)),
-        h('span', null, `${bytes(node.memory_promised_bytes)} of ${bytes(node.memory_bytes)}`, meter([[memory, null]], 'promised memory')),
+        h('span', null, `${bytes(node.memory_allocated_bytes)} of ${bytes(node.memory_bytes)}`, meter([[memory, null]], 'allocated memory')),
         bytes(node.memory_free_bytes), load, String(node.jobs), node.sets.join(', ') || '-'];
     });
-    box.replaceChildren(table('Nodes', [['Node'], ['State'], ['Processors', 'wide'], ['External load', 'wide'], ['Promised memory', 'wide'],
+    box.replaceChildren(table('Nodes', [['Node'], ['State'], ['Processors', 'wide'], ['External load', 'wide'], ['Allocated memory', 'wide'],
       ['Free memory', 'number'], ['Load', 'number'], ['Jobs', 'number'], ['Sets']], rows));
   }
 

@@ -270,7 +270,7 @@ impl Core {
 }
 
 impl Core {
-    /// Memory of a node that is promised to no job, and not reserved for another job.
+    /// Memory of a node that is allocated to no job, and not reserved for another job.
     fn unreserved_bytes(&self, job: JobId, node: NodeId) -> u64 {
         let class = self.jobs.get(&job).map(|record| &record.spec.class);
         let free = class.map_or(0, |class| self.machine().free_bytes(node, class));

@@ -59,8 +59,8 @@ fn table(node: &NodeReport) -> Table {
 fn memory(node: &NodeReport) -> String {
     let free = node.memory_free_bytes;
     let free = free.map_or_else(String::new, |free| format!(", {} free", format_bytes(free)));
-    let (all, promised) = (node.memory_bytes, node.memory_promised_bytes);
-    format!("{}, {} promised{free}", format_bytes(all), format_bytes(promised))
+    let (all, allocated) = (node.memory_bytes, node.memory_allocated_bytes);
+    format!("{}, {} allocated{free}", format_bytes(all), format_bytes(allocated))
 }
 
 fn averages(milli: [u32; 3]) -> String {

@@ -166,14 +166,14 @@ fn table(nodes: &[&NodeReport], sample: &Sample) -> Table {
         ("LOAD", Align::Right),
         ("EXTERNAL", Align::Right),
         ("MEMORY", Align::Right),
-        ("PROMISED", Align::Right),
+        ("ALLOCATED", Align::Right),
         ("FREE", Align::Right),
         ("JOBS", Align::Right),
         ("TURN", Align::Left),
     ];
     columns.extend(has_reasons.then_some(("REASON", Align::Left)));
     let mut table = Table::new(&columns)
-        .can_spare(&["PROMISED", "EXTERNAL", "FREE", "MEMORY", "LOAD", "TURN"])
+        .can_spare(&["ALLOCATED", "EXTERNAL", "FREE", "MEMORY", "LOAD", "TURN"])
         .painted(&[("STATE", of_state)]);
     for node in nodes {
         let turn = match turns.get(node.name.as_str()) {
@@ -194,7 +194,7 @@ fn table(nodes: &[&NodeReport], sample: &Sample) -> Table {
             load.unwrap_or_else(unknown),
             Some(external(node)).filter(|text| !text.is_empty()).unwrap_or_else(unknown),
             format_bytes(node.memory_bytes),
-            format_bytes(node.memory_promised_bytes),
+            format_bytes(node.memory_allocated_bytes),
             node.memory_free_bytes.map_or_else(unknown, format_bytes),
             node.jobs.to_string(),
             turn,

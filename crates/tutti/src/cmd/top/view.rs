@@ -292,7 +292,7 @@ pub(super) mod tests {
             processors,
             processors_used: processors / 2,
             memory_bytes: 0,
-            memory_promised_bytes: 0,
+            memory_allocated_bytes: 0,
             jobs: 0,
             figures: None,
             network: None,
