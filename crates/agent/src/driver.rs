@@ -14,6 +14,7 @@ use super::measuring::{MEASURED, Measuring};
 use super::orders::Order;
 use super::output::OutputReaders;
 use super::policy::{POLICY, Part};
+use super::released::{Own, Released};
 use super::steps::Step;
 use super::subtree_control::{Ending, Suspended};
 use super::swap::Swaps;
@@ -40,6 +41,7 @@ use tutti_node::link::{Interest, Link, Poller, Ready};
 use tutti_node::membership::{Membership, Place};
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::{hardware, time as clock, ways};
+use tutti_node::released;
 use tutti_node::signal_origin::answers_for;
 use tutti_types::{
     ClockSource, ClusterTime, Device, JobId, LaunchId, Nanos, NodeId, NodeSpec, Orphans, StepKey,
@@ -77,6 +79,8 @@ pub struct AgentOptions {
     pub node: String,
     /// The executable that measures what the node can do; `None`: it is never measured.
     pub program: Option<PathBuf>,
+    /// The last released job that an earlier agent knew of: see [`tutti_node::released`].
+    pub released: JobId,
 }
 
 /// SIGTERM, to be read when it comes.
@@ -117,6 +121,7 @@ const DONE: u64 = 10;
 pub(super) struct Groups {
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
+    pub(super) released: Released,
     /// Of jobs that have ended, to be removed at the end of the round.
     pub(super) emptied: Vec<Arc<Cgroup>>,
 }
@@ -244,6 +249,7 @@ pub(super) fn first_settings() -> Settings {
         fan_out: u32::MAX,
         lease: Nanos::ZERO,
         lease_since: ClusterTime(0),
+        released: JobId(0),
     }
 }
 
@@ -278,7 +284,8 @@ impl Agent {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
         let beside = Beside::new(&poller, DONE)?;
-        let taken = Taken::beside(hierarchy.as_ref().and_then(Hierarchy::others));
+        let released = Released::new(options.released);
+        let taken = Taken::beside(Own::of(hierarchy.as_ref(), &released));
         if let Some(changes) = taken.changes() {
             poller.add(changes, OTHERS, Interest::READ)?;
         }
@@ -307,7 +314,7 @@ impl Agent {
                 swaps: Swaps::new(hierarchy.as_ref()),
                 policy: None,
             },
-            groups: Groups { hierarchy, no_cgroup, emptied: Vec::new() },
+            groups: Groups { hierarchy, no_cgroup, released, emptied: Vec::new() },
             settings: first_settings(),
             external: External {
                 load: LoadReports::default(),
@@ -359,7 +366,7 @@ impl Agent {
             vacate.close();
         }
         if let Some(hierarchy) = &self.groups.hierarchy {
-            let _ = hierarchy.remove();
+            released::remove_others(hierarchy, self.groups.released.until());
         }
         Ok(())
     }
@@ -381,7 +388,7 @@ impl Agent {
         if let Some(averages) = self.external.load.news(began_ns) {
             self.tell_controller(FromAgent::Load(averages));
         }
-        let groups = self.groups.hierarchy.as_ref();
+        let groups = self.groups.own();
         if self.external.used.news(began_ns, self.tree.clock(), groups) {
             match &self.keeping.keeper {
                 Some(_) => self.tell_keeper(&ToKeeper::AskCarried),
@@ -392,10 +399,11 @@ impl Agent {
                 }
             }
         }
-        if let Some(taken) = self.external.taken.news(began_ns, self.groups.hierarchy.as_ref()) {
+        if let Some(taken) = self.external.taken.news(began_ns, self.groups.own()) {
             self.tell_controller(FromAgent::Foreign(taken));
         }
-        self.external.foreign.now_and_then(began_ns, self.groups.hierarchy.as_ref());
+        self.look_at_released(began_ns);
+        self.external.foreign.now_and_then(began_ns, self.groups.own());
         let heard = self.tree.on_time(clock::monotonic_ns());
         self.on_heard(heard);
         for event in ready {
@@ -451,6 +459,7 @@ impl Agent {
             self.external.load.due_ns(),
             self.external.used.due_ns(),
             self.external.taken.due_ns(),
+            self.groups.released.due_ns(),
             self.processes.tracker.due_ns(),
             self.processes.affinity.due_ns(),
             self.policy_due_ns(),
@@ -516,13 +525,14 @@ impl Agent {
 
     fn join(&mut self) {
         let processors = hardware::usable_processors().into_iter().collect();
+        self.groups.released.look_soon(clock::monotonic_ns());
         let held = self.all_launches();
         self.service.joined_with.clone_from(&held);
         let join = FromAgent::Join(Join {
             spec: NodeSpec {
                 name: self.options.node.clone(),
                 processors,
-                memory_bytes: hardware::usable_memory_bytes().unwrap_or(0),
+                memory_bytes: self.memory_for_jobs(),
             },
             held,
             attach: bytes_of(&self.options.keeper),
@@ -709,6 +719,7 @@ impl Agent {
         if settings.lease_since != self.settings.lease_since {
             self.leases.shortened = Some(settings.lease_since);
         }
+        self.learn_released(settings.released);
         self.settings = settings;
         self.tree.take_settings(&settings);
         self.switch.settings(settings);
@@ -739,6 +750,8 @@ impl Agent {
                 self.meet_step(launch, known.contains(&launch));
             } else if known.contains(&launch) {
                 self.report_again(launch.job);
+            } else if launch.job <= self.groups.released.until() {
+                self.release(launch.job);
             } else {
                 info!("the controller has done with job {launch}; ending it here");
                 self.end_strange(launch.job);
@@ -757,7 +770,7 @@ impl Agent {
         self.service.joined_with = joined_with;
     }
 
-    fn end_strange(&mut self, id: JobId) {
+    pub(super) fn end_strange(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.strange = true;
         let launch = job.launch;

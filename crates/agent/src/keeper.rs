@@ -254,6 +254,7 @@ impl Agent {
         self.tell_controller(FromAgent::Cleared { launch, usage });
         if is_strange {
             self.on_forget(launch);
+            self.groups.released.look_soon(tutti_node::platform::time::monotonic_ns());
         }
     }
 
@@ -292,7 +293,17 @@ impl Agent {
         }
         let (further, first): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|it| it.launch.is_further());
-        first.into_iter().for_each(|job| self.adopt(job));
+        let until = self.groups.released.until();
+        if until > JobId(0) {
+            self.tell_keeper(&ToKeeper::Release { until });
+        }
+        for job in first {
+            let id = job.launch.job;
+            self.adopt(job);
+            if id <= until {
+                self.release(id);
+            }
+        }
         further.into_iter().for_each(|step| self.adopt_step(step));
         self.leases.former = Former::Known;
         self.remove_strange_groups();
@@ -383,11 +394,12 @@ impl Agent {
         }
     }
 
-    /// The groups of all jobs, known or not.
+    /// The groups of all jobs, known or not, but for released ones.
     pub(super) fn job_groups(&self) -> Vec<(String, Cgroup)> {
         let Some(hierarchy) = &self.groups.hierarchy else { return Vec::new() };
         let mut names = hierarchy.children().unwrap_or_default();
-        names.retain(|name| layout::is_of_a_job(name));
+        let until = self.groups.released.until();
+        names.retain(|name| layout::is_of_a_job(name) && !layout::is_released(name, until));
         let open = |name: String| {
             let group = Cgroup::open(&hierarchy.path().join(&name)).ok()?;
             Some((name, group))
@@ -420,7 +432,10 @@ impl Agent {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.keeping.held_back.remove(&job.launch);
         job.confinement.close();
-        remove_group(job.group.take().as_deref());
+        let group = job.group.take();
+        if id > self.groups.released.until() {
+            remove_group(group.as_deref());
+        }
         job.tasks.lose();
         let (launch, strange) = (job.launch, job.strange);
         self.report_again(id);

@@ -39,6 +39,7 @@ mod peer;
 mod policy;
 mod process_report;
 mod processor_time;
+mod released;
 mod routes;
 #[cfg(feature = "simulation")]
 mod stepped;

@@ -166,7 +166,7 @@ impl Agent {
 
     fn fares(&mut self) -> Fares {
         let (nodes, jobs) = self.tree.branch();
-        let own = self.groups.hierarchy.as_ref();
+        let own = self.groups.own();
         Fares {
             foreign_milli: self.external.foreign.share(monotonic_ns(), own),
             load_averages_milli: proc::load_averages().ok(),

@@ -1,9 +1,9 @@
 //! What of the node's processors has been used, by all and by the jobs, since it was looked at
 //! before. What is made of that: `external_load/`.
 
+use crate::released::Own;
 use std::collections::BTreeMap;
 use tutti_linux::proc::Busy;
-use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::hardware::busy_processors;
 
 /// What had been used at some moment.
@@ -18,9 +18,9 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Nothing where the kernel does not count.
-    pub(super) fn take(at_ns: u64, own: &Hierarchy) -> Option<Self> {
-        let used = own.cpu_usage().ok()?;
-        Some(Self { at_ns, busy: busy_processors().ok()?, own_us: used.user_us + used.system_us })
+    pub(super) fn take(at_ns: u64, own: Own<'_>) -> Option<Self> {
+        let own_us = own.used_us()?;
+        Some(Self { at_ns, busy: busy_processors().ok()?, own_us })
     }
 
     /// What has been used since an earlier one. Of a processor that was not there then nothing is

@@ -279,7 +279,16 @@ impl Agent {
                 self.report_step_again(launch);
                 self.tell_keeper(&ToKeeper::SendExchanges { launch });
             }
+            false if launch.job <= self.groups.released.until() => self.release_step(launch),
             false => self.on_forget_step(launch),
+        }
+    }
+
+    /// A step of a released job goes on with it.
+    fn release_step(&mut self, launch: LaunchId) {
+        match self.step_launched(launch) {
+            Some(step) if !step.tasks.are_cleared() => step.strange = true,
+            _ => self.on_forget_step(launch),
         }
     }
 

@@ -89,6 +89,8 @@ enum Order {
     Gate { job: JobId, gate: Gate },
     /// A job is gone.
     Remove { job: JobId },
+    /// A job runs from now on, whatever the timetable says.
+    Release { job: JobId },
     /// From now on the thread says when a job runs and when it leaves, or no more.
     Watch { job: JobId, herald: Option<Herald> },
     /// The node's part of the matrix.
@@ -262,6 +264,11 @@ impl Switch {
     /// Removes a job that is gone; its processors go to the next candidates at once.
     pub(crate) fn remove(&self, job: JobId) {
         self.order(Order::Remove { job });
+    }
+
+    /// Has a job run, and lets go of it: no timetable names it any more.
+    pub(super) fn release(&self, job: JobId) {
+        self.order(Order::Release { job });
     }
 
     /// For another thread of the agent.
@@ -493,6 +500,16 @@ impl Thread {
                 }
             }
             Order::Gate { job, gate } => self.gates.add(job, gate),
+            Order::Release { job } => {
+                let settings = self.settings;
+                if let Some(mut member) = self.members.remove(&job) {
+                    member.state = State::Runs;
+                    self.gates.set(job, State::Runs);
+                    member.go_on(None, settings);
+                    member.resume(settings);
+                }
+                self.gates.remove(job);
+            }
             Order::Remove { job } => {
                 self.members.remove(&job);
                 self.gates.remove(job);

@@ -4,8 +4,8 @@
 
 use super::clock::ClusterClock;
 use super::processor_time::Reading;
+use super::released::Own;
 use std::mem;
-use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::hardware::busy_processors;
 use tutti_types::{ClusterTime, Nanos};
 use tutti_wire::usage::{CarriedBytes, UsedProcessors};
@@ -31,7 +31,7 @@ struct Began {
 
 impl Began {
     /// Nothing where the kernel does not count.
-    fn now(at_ns: u64, groups: Option<&Hierarchy>) -> Option<Self> {
+    fn now(at_ns: u64, groups: Option<Own<'_>>) -> Option<Self> {
         if let Some(reading) = groups.and_then(|groups| Reading::take(at_ns, groups)) {
             return Some(Self { reading, has_groups: true });
         }
@@ -60,7 +60,7 @@ impl UsageReports {
         &mut self,
         now_ns: u64,
         clock: &ClusterClock,
-        groups: Option<&Hierarchy>,
+        groups: Option<Own<'_>>,
     ) -> bool {
         if self.due_ns.is_none_or(|due| due > now_ns) {
             return false;

@@ -314,6 +314,7 @@ impl Driver {
             fan_out: u32::try_from(params.fan_out()).unwrap_or(u32::MAX),
             lease: params.lease(),
             lease_since: self.core.leases_shortened(),
+            released: self.memory.released,
         }
     }
 
@@ -449,6 +450,7 @@ impl Driver {
             FromAgent::Used(used) => self.on_used(node, used),
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
             FromAgent::Swapped { .. } => self.on_swapped(node, &report),
+            FromAgent::Memory(bytes) => self.on_memory(node, bytes),
             FromAgent::Measured(figures) => self.on_node_measured(node, figures),
             FromAgent::NetworkMeasured(figures) => self.on_network_measured(node, figures),
             FromAgent::Policy(report) => self.on_policy_report(node, report),
@@ -499,6 +501,15 @@ impl Driver {
             space_bytes,
         });
         self.note_state(job);
+    }
+
+    /// A node has another amount of memory for jobs, since released jobs have ended there or grown.
+    fn on_memory(&mut self, node: NodeId, memory_bytes: u64) {
+        let view = self.core.nodes().find(|view| view.id == node && view.up && !view.away);
+        let Some(spec) = view.map(|view| view.spec.clone()) else { return };
+        if spec.memory_bytes != memory_bytes {
+            self.apply(&Event::NodeJoined { node, spec: NodeSpec { memory_bytes, ..spec } });
+        }
     }
 
     /// How much a node that joins can swap out, if it could more or less before.

@@ -307,7 +307,7 @@ impl Driver {
                 clients: super::clients::Clients::default(),
                 measuring: super::measuring::Measuring::default(),
             },
-            memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
+            memory: Memory::new(journal, former, &instance),
             clock: Clock { clock_ahead, has_clock_file: false, started: now, active: now },
             instance,
             intake: Intake {

@@ -12,12 +12,13 @@ use super::jobs::{Clients, Ended, Entry, Saving};
 use super::launch_store;
 use super::notify::notify_bytes;
 use super::report;
-use super::time_base::{Reach, ReachFile};
+use super::time_base::{Former, Reach, ReachFile};
 use std::collections::{BTreeMap, VecDeque};
 use tracing::{error, info, warn};
 use tutti_core::{Event, JobState};
 use tutti_journal::{Details, EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_node::codes::code_of_journal;
+use tutti_node::instance::Instance;
 use tutti_types::{ClusterTime, EndReason, JobId, Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
@@ -53,6 +54,8 @@ pub(super) struct Memory {
     pub(super) has_gap: bool,
     /// Where the next controller is told how far the journal goes.
     pub(super) reach: Option<ReachFile>,
+    /// Jobs up to this number are of a former state that the instance was started without.
+    pub(super) released: JobId,
     /// Jobs whose front ends have not come back.
     pub(super) abandoned: BTreeMap<JobId, Abandoned>,
 }
@@ -130,11 +133,14 @@ impl Ack {
 const PENDING_ACKS_MAX: usize = 256;
 
 impl Memory {
-    pub(super) fn new(journal: Journal, has_gap: bool) -> Self {
+    pub(super) fn new(journal: Journal, former: Option<Former>, instance: &Instance) -> Self {
+        let has_gap = former.is_some_and(|former| former.has_gap);
+        let released = instance.released();
         Self {
             taken_over: journal.noted(),
             numbered_from: 0,
             has_gap,
+            released,
             reach: None,
             journal,
             pending: VecDeque::new(),
@@ -287,10 +293,12 @@ impl Driver {
         self.ask_disk_now();
     }
 
-    /// Job numbers go on after those of the instance before, whose journal was removed, or is gone.
+    /// Job numbers go on after those of the instance before. Its journal was removed, or set aside
+    /// with its jobs released, or is gone.
     fn take_count(&mut self, is_gone: bool, jobs_known: u64) {
         let made = self.instance.count_file().and_then(|file| std::fs::read_to_string(file).ok());
-        let made = made.and_then(|made| made.trim().parse().ok());
+        let made: Option<u64> = made.and_then(|made| made.trim().parse().ok());
+        let made = made.max(Some(self.memory.released.0).filter(|&released| released > 0));
         if is_gone {
             self.leave_out_numbers(jobs_known.max(made.unwrap_or(0)));
         } else if let Some(made) = made {

@@ -44,7 +44,7 @@ impl From<String> for Problem {
 impl From<Forbidden> for Problem {
     fn from(error: Forbidden) -> Self {
         let code = match error {
-            Forbidden::NoJob(_) => Code::NoJob,
+            Forbidden::NoJob(_) | Forbidden::Released(_) => Code::NoJob,
             Forbidden::Ended { .. } => Code::JobEnded,
             Forbidden::NoRank { .. } | Forbidden::RankEnded { .. } | Forbidden::NotBegun(_) => {
                 Code::NoPart

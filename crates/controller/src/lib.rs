@@ -65,7 +65,7 @@ mod waits;
 mod weight;
 
 pub use driver::{ControllerOptions, main};
-pub use offline::answer as answer_offline;
+pub use offline::{answer as answer_offline, jobs_made};
 pub use site::{OtherSetting, Site};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;

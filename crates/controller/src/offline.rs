@@ -11,6 +11,7 @@ use super::jobs::{ENDED_MAX, Ended};
 use super::report;
 use super::requests::Forbidden;
 use super::show::ended_report;
+use super::time_base;
 use super::usage::used_page;
 use std::path::Path;
 use tutti_core::Core;
@@ -33,6 +34,22 @@ pub fn answer(instance: &Instance, request: &Request) -> anyhow::Result<Option<R
     let Some(path) = instance.left_journal() else { return Ok(None) };
     let answered = Offline::open(&path).and_then(|mut offline| offline.answer(request));
     answered.map_err(|error| coded(code_of_journal(&error), error.to_string()))
+}
+
+/// So many numbers no job gets that a journal which can't be read may have given to jobs.
+const NUMBERS_UNREAD: u64 = 1_000;
+
+/// How many jobs an instance that does not run has had, or more: no job may have had a number above
+/// that.
+#[must_use]
+pub fn jobs_made(instance: &Instance) -> u64 {
+    let said = time_base::reach_of_former(instance).map_or(0, |reach| reach.jobs);
+    let counted = instance.count_file().and_then(|file| std::fs::read_to_string(file).ok());
+    let counted = counted.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let known = said.max(counted).max(instance.released().0);
+    let Some(path) = instance.left_journal() else { return known };
+    let core = ReadOnly::open(&path).and_then(|mut journal| journal.core(blank_core));
+    core.map_or(known.saturating_add(NUMBERS_UNREAD), |core| known.max(core.jobs_made()))
 }
 
 /// What is known of the instance.

@@ -282,11 +282,10 @@ impl Core {
             Event::SetDrained { node, reason } => self.on_drained(now, *node, reason.as_deref()),
             Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
             Event::SetNodeSet { name, nodes } => self.on_set_node_set(name, nodes),
-            Event::NodeMeasured { .. } | Event::NodeLoad { .. } => self.on_measured(event),
-            Event::NetworkMeasured { node, peer, figures } => {
-                self.on_network_measured(*node, *peer, *figures);
-            }
-            Event::NodeFeatures { node, features } => self.note_features(*node, features),
+            Event::NodeMeasured { .. }
+            | Event::NodeLoad { .. }
+            | Event::NodeFeatures { .. }
+            | Event::NetworkMeasured { .. } => self.on_measured(event),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
                 self.on_submit_event(now, event, actions);
             }
@@ -306,8 +305,7 @@ impl Core {
             }
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
             Event::Checkpoint { job, order } => self.on_checkpoint(now, (*job, *order), actions),
-            Event::Hold { job, by } => self.on_hold_order(now, (*job, *by), actions),
-            Event::Release { job, by } => self.on_release_order(now, (*job, *by), actions),
+            Event::Hold { .. } | Event::Release { .. } => self.on_hold_event(now, event, actions),
             Event::SetJobClass { .. }
             | Event::SetTimeLimit { .. }
             | Event::SetBegin { .. }
@@ -340,8 +338,7 @@ impl Core {
             Event::PolicyOrder { order } => self.on_order(order, actions),
             Event::Began => self.on_began(now),
             Event::ShutDown | Event::GoDown => self.on_end(now, event, actions),
-            Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
-            Event::RollIn => self.on_roll_in(now),
+            Event::RollOut { .. } | Event::RollIn => self.on_roll_event(now, event, actions),
             Event::Swapped { .. } | Event::NodeSwap { .. } => self.on_swap_event(event),
             Event::Lend { job, lends } => self.on_lend(*job, *lends),
             // The wish is spent; if it is still due, it is made again.
@@ -624,8 +621,7 @@ impl Core {
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(digest);
         (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(digest);
         (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(digest);
-        (roll_out, vacates, features, respawns, swaps, run_once, to_look_at).hash(digest);
-        network.hash(digest);
+        (roll_out, vacates, features, respawns, swaps, run_once, to_look_at, network).hash(digest);
     }
 
     pub(crate) fn machine(&self) -> Machine<'_> {

@@ -212,15 +212,19 @@ impl Core {
 
     /// What a node can do, or how busy it is.
     pub(crate) fn on_measured(&mut self, event: &Event) {
-        if let Event::NodeMeasured { node, figures } = event {
-            self.nodes.measure(*node, *figures);
-        } else if let Event::NodeLoad { node, averages } = event {
-            self.nodes.load(*node, *averages);
+        match event {
+            Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
+            Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
+            Event::NodeFeatures { node, features } => self.note_features(*node, features),
+            Event::NetworkMeasured { node, peer, figures } => {
+                self.on_network_measured(*node, *peer, *figures);
+            }
+            _ => {}
         }
     }
 
     /// What programs may need of a node's processors.
-    pub(crate) fn note_features(&mut self, node: NodeId, features: &BTreeSet<FeatureName>) {
+    fn note_features(&mut self, node: NodeId, features: &BTreeSet<FeatureName>) {
         self.features.insert(node, features.clone());
     }
 

@@ -64,8 +64,22 @@ impl Core {
         }
     }
 
+    /// Jobs are held, or released.
+    pub(crate) fn on_hold_event(
+        &mut self,
+        now: ClusterTime,
+        event: &Event,
+        actions: &mut Vec<Action>,
+    ) {
+        match event {
+            Event::Hold { job, by } => self.on_hold_order(now, (*job, *by), actions),
+            Event::Release { job, by } => self.on_release_order(now, (*job, *by), actions),
+            _ => {}
+        }
+    }
+
     /// Holds a job, or all elements of an array.
-    pub(crate) fn on_hold_order(
+    fn on_hold_order(
         &mut self,
         now: ClusterTime,
         (job, by): (JobId, HeldBy),

@@ -18,6 +18,7 @@
 
 use crate::action::Action;
 use crate::apply::Core;
+use crate::event::Event;
 use crate::policy::Decision;
 use crate::state::record::{Phase, Record, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -101,14 +102,23 @@ impl Core {
         self.is_stopping() || self.is_rolling_out()
     }
 
-    /// All jobs are to be out within this time; if that was said before, within the time that was
-    /// said then.
-    pub(crate) fn on_roll_out(
+    /// Jobs are to be out, or come back.
+    pub(crate) fn on_roll_event(
         &mut self,
         now: ClusterTime,
-        patience: Nanos,
+        event: &Event,
         actions: &mut Vec<Action>,
     ) {
+        match event {
+            Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
+            Event::RollIn => self.on_roll_in(now),
+            _ => {}
+        }
+    }
+
+    /// All jobs are to be out within this time; if that was said before, within the time that was
+    /// said then.
+    fn on_roll_out(&mut self, now: ClusterTime, patience: Nanos, actions: &mut Vec<Action>) {
         self.roll_out.until.get_or_insert(now + patience);
         self.roll_out.is_driven = true;
         self.open_or_close_all(now);
@@ -132,7 +142,7 @@ impl Core {
     }
 
     /// The jobs that are out come back.
-    pub(crate) fn on_roll_in(&mut self, now: ClusterTime) {
+    fn on_roll_in(&mut self, now: ClusterTime) {
         if self.roll_out.until.take().is_some() {
             self.open_again(now);
         }

@@ -329,7 +329,8 @@ impl Core {
 
     /// Memory of a job, in bytes, that is expected to leave a node once that is ordered.
     fn would_leave(&self, job: JobId, node: NodeId) -> u64 {
-        let here = self.allocated_bytes(job, node).saturating_sub(self.swaps.freed_bytes(job, node));
+        let here =
+            self.allocated_bytes(job, node).saturating_sub(self.swaps.freed_bytes(job, node));
         self.swaps.may_leave(job, node, here).min(self.swaps.open_space(node))
     }
 

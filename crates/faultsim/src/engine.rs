@@ -771,6 +771,7 @@ fn agent_options(site: usize) -> AgentOptions {
         cgroup_name: "world".into(),
         node: name_of(site),
         program: None,
+        released: tutti_types::JobId(0),
     }
 }
 
@@ -782,5 +783,6 @@ fn keeper_options() -> KeeperOptions {
         images: "/world/images".into(),
         scratch: "/world/scratch".into(),
         cgroup_root: Some(machine::root_group()),
+        released: "/world/released".into(),
     }
 }

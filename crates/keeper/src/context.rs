@@ -16,7 +16,8 @@ use tutti_linux::random::random_u32;
 use tutti_node::platform::hardware;
 use tutti_node::platform::processes::Nursery;
 use tutti_node::platform::time::monotonic_ns;
-use tutti_types::StepKey;
+use tutti_node::released;
+use tutti_types::{JobId, StepKey};
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
@@ -114,6 +115,8 @@ pub(super) struct Context {
     /// Standard input and output that was carried so far.
     pub(super) carried: CarriedBytes,
     pub(super) agent_connected: bool,
+    /// Jobs up to this number are released: see [`tutti_node::released`].
+    pub(super) released: JobId,
 }
 
 /// What the limit on descriptors leaves for what. A part is kept for connections, so that front
@@ -213,6 +216,7 @@ impl Context {
             is_heap_loose: false,
             carried: CarriedBytes::default(),
             agent_connected: false,
+            released: released::read(&options.released),
         })
     }
 }

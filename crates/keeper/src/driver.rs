@@ -30,6 +30,7 @@ use tutti_linux::{heap, peer, subreaper};
 use tutti_node::instance::{may_run_instance, supervisor};
 use tutti_node::link::{Interest, Link, LinkError};
 use tutti_node::platform::time::{monotonic_ns, process_id};
+use tutti_node::released;
 use tutti_node::signal_origin::answers_for;
 use tutti_node::state_dir;
 use tutti_types::{JobId, LaunchId, StepId, StepKey, TaskStatus};
@@ -472,7 +473,11 @@ impl Keeper {
         let Some(at) = self.end.stop_at_ns else { return false };
         let is_away =
             |job: &Job| job.readers.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
-        let done = |job: &Job| job.life.is_cleared() && (job.readers.are_served() || is_away(job));
+        let released = self.context.released;
+        let done = |job: &Job| {
+            let is_read = job.readers.are_served() || is_away(job);
+            job.is_released(released) || job.life.is_cleared() && is_read
+        };
         let told = self.agent.as_ref().is_none_or(|(link, ..)| link.unsent() == 0);
         (told && self.jobs.values().all(done)) || monotonic_ns() >= at
     }
@@ -481,7 +486,9 @@ impl Keeper {
         if self.end.stop_at_ns.is_none() {
             self.end.stop_at_ns = Some(monotonic_ns() + STOP_WAIT_NS);
         }
-        for job in self.jobs.values_mut().filter(|job| !job.life.is_cleared()) {
+        let released = self.context.released;
+        let is_ours = |job: &&mut Job| !job.life.is_cleared() && !job.is_released(released);
+        for job in self.jobs.values_mut().filter(is_ours) {
             job.kill(&mut self.context);
         }
     }
@@ -689,6 +696,19 @@ impl Keeper {
                 self.context.reports.push(carried);
             }
             ToKeeper::Stop => self.stop(),
+            ToKeeper::Release { until } => self.release(until),
+        }
+    }
+
+    /// Jobs up to this number are released, for the next keeper too.
+    fn release(&mut self, until: JobId) {
+        if until <= self.context.released {
+            return;
+        }
+        self.context.released = until;
+        let file = &self.options.released;
+        if let Err(error) = released::write(file, until) {
+            warn!(code = %Code::System, "cannot write {}: {error}", file.display());
         }
     }
 

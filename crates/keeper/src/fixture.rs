@@ -240,6 +240,7 @@ pub(super) fn be_a_keeper() {
         images: directory.join("images"),
         scratch: directory.join("scratch"),
         cgroup_root,
+        released: directory.join("released"),
     });
     std::process::exit(i32::from(result.is_err()));
 }

@@ -55,7 +55,7 @@ use tutti_node::layout::{self, FIRST_STEP};
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::processes::{send_to_group, send_to_one};
 use tutti_node::platform::time as clock;
-use tutti_types::{Checkpoint, Rank, StepId, StepKey, TaskStatus};
+use tutti_types::{Checkpoint, JobId, Rank, StepId, StepKey, TaskStatus};
 use tutti_wire::attach::{Stream, TerminalSize};
 use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
@@ -349,6 +349,11 @@ impl Job {
     /// left of it is output that no front end will fetch.
     pub(super) const fn is_superseded_by(&self, number: u32) -> bool {
         self.life.is_cleared() && self.life.is_forgotten() && self.launch.number < number
+    }
+
+    /// Whether its processes go on as external load, if jobs up to this number do.
+    pub(super) fn is_released(&self, until: JobId) -> bool {
+        self.launch.job <= until
     }
 
     /// Whether nothing of it needs to be kept.

@@ -19,7 +19,7 @@ use tutti_wire::keeper::FromKeeper;
 const AGENT_FIRST_NS: u64 = 300_000_000;
 
 /// How a job without a cgroup is suspended.
-const WALK: Walk = Walk {
+pub(super) const WALK: Walk = Walk {
     traversal: Traversal::BreadthFirst,
     retry_interval: Duration::from_millis(1),
     deadline: Duration::from_millis(500),
@@ -64,7 +64,9 @@ impl Lease {
         let mut suspended = 0;
         // A further step is suspended with its job, where that has a group.
         let is_within = |job: &&Job| job.launch.step != StepId::FIRST && job.cgroup.get().is_some();
-        for job in jobs.filter(|job| !job.life.is_cleared() && !is_within(job)) {
+        let released = context.released;
+        let is_ours = |job: &&Job| !job.life.is_cleared() && !job.is_released(released);
+        for job in jobs.filter(|job| is_ours(job) && !is_within(job)) {
             job.suspend();
             suspended += 1;
         }

@@ -2,6 +2,8 @@
 //! of shared memory that these use, directories, scripts.
 
 use super::KeeperOptions;
+use super::context::chain;
+use super::lease_watch::WALK;
 use super::scratch;
 use super::script;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use tracing::{info, warn};
 use tutti_linux::proc;
 use tutti_linux::shm::{self, Left};
-use tutti_node::layout::{is_of_a_helper, is_of_a_job};
-use tutti_node::platform::groups::{Cgroup, Hierarchy};
+use tutti_node::layout::{is_of_a_helper, is_of_a_job, is_released};
+use tutti_node::platform::groups::{Cgroup, Hierarchy, resume_group_except};
+use tutti_node::released;
+use tutti_types::JobId;
 use tutti_wire::code::Code;
 
 /// Maximum number of processes of a group whose shared memory is looked for, and how long.
@@ -29,12 +33,17 @@ const GROUPS_MAX: usize = 4_096;
 /// Ends and removes all of it. Tasks that an earlier keeper held have lost their streams, and their
 /// status is unknown.
 pub(super) fn remove(options: &KeeperOptions) {
-    drop(scratch::remove_all(&options.scratch));
-    script::remove_all(&options.spool);
-    let Some(root) = &options.cgroup_root else { return };
-    let Ok(hierarchy) = Hierarchy::open(root) else { return };
+    let released = released::read(&options.released);
+    let hierarchy = options.cgroup_root.as_ref().and_then(|root| Hierarchy::open(root).ok());
+    let goes_on = hierarchy.as_ref().is_some_and(|it| let_go_on(it, released));
+    if !goes_on {
+        drop(scratch::remove_all(&options.scratch));
+    }
+    script::remove_all(&options.spool, if goes_on { released } else { JobId(0) });
+    let (Some(root), Some(hierarchy)) = (&options.cgroup_root, hierarchy) else { return };
     let mut names = hierarchy.children().unwrap_or_default();
     names.retain(|name| is_of_a_job(name) || is_of_a_helper(name));
+    names.retain(|name| !is_released(name, released));
     let mut left = Vec::new();
     let until = Instant::now() + LOOK_MAX;
     for name in names {
@@ -50,6 +59,22 @@ pub(super) fn remove(options: &KeeperOptions) {
     for file in shm::remove_all_left(&left) {
         info!("removed {}, which a job of an earlier keeper left", file.display());
     }
+}
+
+/// Has released jobs run whose keeper is gone: it was killed while some of them were suspended.
+/// Whether there are such.
+fn let_go_on(hierarchy: &Hierarchy, until: JobId) -> bool {
+    let left = released::remove_empty(hierarchy, until);
+    for (name, group) in released::groups(hierarchy, until) {
+        info!("{name} is of a released job: it goes on as external load");
+        if let Err(error) = group.request_thaw() {
+            warn!(code = %Code::ProcessStuck, "cannot resume {name}: {}", chain(&error));
+        }
+        if let Err(error) = resume_group_except(&group, &BTreeSet::new(), &WALK) {
+            warn!(code = %Code::ProcessStuck, "cannot resume {name}: {}", chain(&error));
+        }
+    }
+    left
 }
 
 /// The shared memory that processes of a group use: files of their own users.

@@ -90,6 +90,8 @@ pub struct KeeperOptions {
     /// The cgroup subtree of the instance, if it has one: groups of jobs that an earlier keeper
     /// left there are ended.
     pub cgroup_root: Option<PathBuf>,
+    /// The file that says which jobs are released: see [`tutti_node::released`].
+    pub released: PathBuf,
 }
 
 impl KeeperOptions {

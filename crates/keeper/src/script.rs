@@ -64,10 +64,14 @@ pub(super) fn remove(directory: &Path) {
     }
 }
 
-/// Removes what an earlier keeper, which was killed, has left in the spool.
-pub(super) fn remove_all(spool: &Path) {
+/// Removes what an earlier keeper, which was killed, has left in the spool, but for jobs up to this
+/// number.
+pub(super) fn remove_all(spool: &Path, kept: JobId) {
     for entry in fs::read_dir(spool).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(JOB) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let job = name.strip_prefix(JOB).map(|rest| rest.parse().map_or(JobId(u64::MAX), JobId));
+        if job.is_some_and(|job| job > kept) {
             remove(&entry.path());
         }
     }
@@ -125,7 +129,7 @@ mod tests {
         remove(&directory(&spool, JobId(4)));
         assert!(fs::read_dir(&spool).unwrap().next().is_none());
         write(&spool, JobId(5), b"exit 0", None).unwrap();
-        remove_all(&spool);
+        remove_all(&spool, JobId(0));
         assert!(fs::read_dir(&spool).unwrap().next().is_none());
         fs::remove_dir(&spool).unwrap();
     }

@@ -8,6 +8,7 @@
 use crate::codes::coded;
 use crate::executable::runs;
 use crate::layout::{self, is_of_a_job};
+use crate::released;
 use crate::state_dir::{self, Directory, open_to_others};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
@@ -19,6 +20,7 @@ use std::sync::LazyLock;
 use tutti_journal::SqliteStore;
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_secure::Name;
+use tutti_types::JobId;
 use tutti_wire::code::Code;
 
 /// An instance's place on this machine.
@@ -184,6 +186,23 @@ impl Instance {
     /// Where it is written which notifications of the journal's events were delivered.
     pub fn notified_file(&self) -> PathBuf {
         self.lasting_directory().join("notified")
+    }
+
+    /// Where it is written up to which number jobs are released: see [`Instance::released`].
+    pub fn released_file(&self) -> PathBuf {
+        self.lasting_directory().join("released")
+    }
+
+    /// The last job that is released, if any is: the instance was started without its former state
+    /// since, and what still runs of such jobs is external load, which no daemon ends.
+    pub fn released(&self) -> JobId {
+        released::read(&self.released_file())
+    }
+
+    /// The journal of a former state has one of these names: the first that is free.
+    pub fn former_journal(&self) -> PathBuf {
+        let named = |number: u32| self.journal_path().with_file_name(format!("former-{number}.db"));
+        (1..).map(named).find(|path| !path.exists()).unwrap_or_else(|| named(0))
     }
 
     /// Whether the journal stays when the instance ends: the system's, and the one that a user has

@@ -15,7 +15,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use tutti_types::LaunchId;
+use tutti_types::{JobId, LaunchId};
 
 /// How the names of jobs' groups begin.
 const JOB: &str = "job-";
@@ -70,6 +70,18 @@ pub fn is_of_a_helper(name: &str) -> bool {
     name.starts_with(PMIX) || name.starts_with(SERVER)
 }
 
+/// The job that a group belongs to, by its name: that of the job, or of what serves it.
+pub fn job_of(name: &str) -> Option<JobId> {
+    let rest = [JOB, PMIX, SERVER].into_iter().find_map(|kind| name.strip_prefix(kind))?;
+    rest.split('-').next()?.parse().ok().map(JobId)
+}
+
+/// Whether the group is that of a released job, or of what serves one: the instance has released
+/// its jobs up to this number.
+pub fn is_released(name: &str, until: JobId) -> bool {
+    job_of(name).is_some_and(|job| job <= until)
+}
+
 /// The name of the group of a notification's delivery: the number of its event, and which of the
 /// event's ways it is.
 pub fn group_of_notification(event: u64, way: u8) -> String {
@@ -100,7 +112,7 @@ pub fn step_of(job: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_types::{JobId, StepId};
+    use tutti_types::StepId;
 
     #[test]
     fn a_group_of_a_helper_is_none_of_a_job() {
@@ -114,6 +126,16 @@ mod tests {
         assert!(!is_of_a_helper(&group_of_job(7)));
         let name = group_of_notification(41, 0);
         assert!(is_of_a_notification(&name) && !is_of_a_helper(&name) && !is_of_a_job(&name));
+    }
+
+    #[test]
+    fn groups_of_jobs_up_to_a_number_are_released() {
+        let of =
+            ["job-7", "pmix-7-1-0", "server-7-1-3", "notify-7-0", "job-", "rank-7"].map(job_of);
+        let job = Some(JobId(7));
+        assert_eq!(of, [job, job, job, None, None, None]);
+        assert!(is_released("job-7", JobId(7)) && !is_released("job-8", JobId(7)));
+        assert!(!is_released("job-1", JobId(0)) && !is_released("notify-1-0", JobId(7)));
     }
 
     #[test]

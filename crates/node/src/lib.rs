@@ -42,6 +42,7 @@ pub mod output_files;
 pub mod pidlock;
 pub mod platform;
 pub mod presence;
+pub mod released;
 pub mod service;
 pub mod signal_origin;
 #[cfg(feature = "simulation")]

@@ -33,6 +33,17 @@ impl Order {
         Ok(Self { supervisor, said: Vec::new() })
     }
 
+    /// Tells the supervisor to end controller and agent, and then itself: the keeper stays, and
+    /// with it the jobs.
+    ///
+    /// # Errors
+    /// If there is no supervisor to tell, then as the kernel says it; or [`state_dir::NotOurs`].
+    pub fn leave(instance: &Instance) -> anyhow::Result<Self> {
+        let mut supervisor = state_dir::connect(&instance.supervisor_socket())?;
+        supervisor.write_all(b"leave\n")?;
+        Ok(Self { supervisor, said: Vec::new() })
+    }
+
     /// From now on [`Self::heard`] does not wait.
     ///
     /// # Errors
@@ -80,7 +91,18 @@ impl AsFd for Order {
 /// # Errors
 /// If it does not, with the reason.
 pub fn order(instance: &Instance, program: &Path) -> anyhow::Result<String> {
-    let mut order = Order::give(&instance.supervisor_socket(), program)?;
+    answer(Order::give(&instance.supervisor_socket(), program)?)
+}
+
+/// Has the supervisor of an instance end with controller and agent, and leave the jobs running.
+///
+/// # Errors
+/// If it does not, with the reason.
+pub fn leave(instance: &Instance) -> anyhow::Result<()> {
+    answer(Order::leave(instance)?).map(drop)
+}
+
+fn answer(mut order: Order) -> anyhow::Result<String> {
     loop {
         if let Some(answer) = order.heard() {
             return answer;

@@ -2,10 +2,12 @@
 //! whichever of them fails, and ends when the controller has ended in good order.
 
 mod found;
+mod fresh;
 mod process;
 mod successor;
 mod upgrade;
 
+pub(crate) use fresh::{SetAside, set_aside};
 pub(crate) use successor::what_it_speaks;
 pub(crate) use upgrade::{Resumed, resume};
 
@@ -35,7 +37,9 @@ use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_node::link::Link;
 use tutti_node::membership::{Membership, Place};
+use tutti_node::platform::groups::Hierarchy;
 use tutti_node::presence::has_keeper;
+use tutti_node::released;
 use tutti_node::service;
 use tutti_node::state_dir;
 use tutti_node::{limits, log};
@@ -358,6 +362,8 @@ struct Supervisor<'a> {
     has_told_all: bool,
     /// Whether it ended because it was told to.
     ended_well: bool,
+    /// Whether the keeper was left to the next supervisor, with its jobs.
+    has_left: bool,
     /// Whether jobs are rolled out before the end: daemons that fail meanwhile are started again.
     rolls_out: bool,
 }
@@ -417,6 +423,7 @@ impl<'a> Supervisor<'a> {
             asked: None,
             has_told_all: false,
             ended_well: false,
+            has_left: false,
             rolls_out: false,
         })
     }
@@ -481,7 +488,7 @@ impl<'a> Supervisor<'a> {
                 }
             }
         }
-        if !self.has_its_directory() {
+        if self.has_left || !self.has_its_directory() {
             return Ok(Exit::OK);
         }
         if self.ended_well && !self.instance.keeps_journal() {
@@ -757,10 +764,14 @@ pub(crate) fn forget(instance: &Instance) -> anyhow::Result<()> {
 
 /// Nothing stays but the logs of a system instance, if there is something in them.
 fn clean_up(instance: &Instance) {
-    if let Some(hierarchy) = tutti_linux::cgroup::Hierarchy::existing(&instance.cgroup_name()) {
-        let _ = hierarchy.remove();
-    }
+    let hierarchy = tutti_linux::cgroup::Hierarchy::existing(&instance.cgroup_name());
+    let released = instance.released();
+    let hierarchy = hierarchy.and_then(|it| Hierarchy::open(it.path()).ok());
+    let goes_on = hierarchy.is_some_and(|it| released::remove_others(&it, released));
     let Ok(Some(directory)) = instance.open() else { return };
+    if !instance.keeps_journal() && !goes_on {
+        directory.remove(&instance.released_file());
+    }
     let sockets = [
         instance.controller_socket(),
         instance.keeper_socket(),

@@ -101,6 +101,12 @@ pub enum ToKeeper {
         /// Which jobs.
         jobs: Vec<JobId>,
     },
+    /// Jobs up to this number are released: their processes go on as external load, also when this
+    /// keeper has to stop. The next keeper knows it too.
+    Release {
+        /// The last of them.
+        until: JobId,
+    },
 }
 
 /// What a keeper tells its agent.

@@ -401,6 +401,9 @@ pub struct Settings {
     pub lease: Nanos,
     /// When that was last made shorter; zero: never. See [`FromAgent::Lease`].
     pub lease_since: ClusterTime,
+    /// Jobs up to this number are released: the instance was started without its former state
+    /// since, and what still runs of them is external load. Zero: none is.
+    pub released: JobId,
 }
 
 /// What an agent joins with.
@@ -537,6 +540,9 @@ pub enum FromAgent {
     },
     /// What the part of the site's policy has to say.
     Policy(PolicyReport),
+    /// What jobs may have of the node's memory, in bytes, if that is not what it joined with:
+    /// released jobs have ended, or have grown.
+    Memory(u64),
 }
 
 impl FromAgent {

@@ -16,12 +16,12 @@
 //! jobs (their time is not told apart so), it counts as theirs.
 
 use crate::processor_time::{Reading, Used};
+use crate::released::Own;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use tutti_linux::cgroup::Others;
 use tutti_node::layout::is_of_a_job;
-use tutti_node::platform::groups::Hierarchy;
 use tutti_types::{ProcessorSet, Timetable};
 
 /// How much is looked at at once: a process that computes for a moment leaves the processor soon.
@@ -62,8 +62,9 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// One that sees other instances where their groups can be seen.
-    pub(crate) fn beside(others: Option<Others>) -> Self {
-        let held = others.as_ref().map(held_by).unwrap_or_default();
+    pub(crate) fn beside(own: Option<Own<'_>>) -> Self {
+        let others = own.and_then(|own| own.hierarchy.others());
+        let held = held_by(others.as_ref(), own);
         Self { others, held, ..Self::default() }
     }
 
@@ -72,7 +73,7 @@ impl Taken {
         self.others.as_ref()?.changes()
     }
 
-    /// Groups of other instances have appeared or vanished.
+    /// Groups of other instances have appeared or vanished, or jobs of this one were released.
     pub(crate) fn on_changes(&mut self, now_ns: u64) {
         if let Some(others) = &self.others {
             others.take_changes();
@@ -84,13 +85,15 @@ impl Taken {
     }
 
     /// The processors that jobs of other instances hold now.
-    fn held_now(&mut self, now_ns: u64) -> ProcessorSet {
-        if let Some(others) = &mut self.others {
-            if self.find_ns <= now_ns {
-                self.find_ns = now_ns + FIND_NS;
-                others.find();
-            }
-            self.held = held_by(others);
+    fn held_now(&mut self, now_ns: u64, own: Option<Own<'_>>) -> ProcessorSet {
+        if let Some(others) = &mut self.others
+            && self.find_ns <= now_ns
+        {
+            self.find_ns = now_ns + FIND_NS;
+            others.find();
+        }
+        if self.others.is_some() || own.is_some() {
+            self.held = held_by(self.others.as_ref(), own);
         }
         self.held.clone()
     }
@@ -141,7 +144,7 @@ impl Taken {
     }
 
     /// What there is to tell, if it is time to look.
-    pub(crate) fn news(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<ProcessorSet> {
+    pub(crate) fn news(&mut self, now_ns: u64, own: Option<Own<'_>>) -> Option<ProcessorSet> {
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now_ns);
         if is_due(self.due_ns) {
             self.due_ns = self.measures().then_some(now_ns + INTERVAL_NS);
@@ -150,7 +153,7 @@ impl Taken {
         } else if is_due(self.held_due_ns) {
             self.held_due_ns = None;
             let mut held = std::mem::take(&mut self.held);
-            held.union_with(&self.held_now(now_ns));
+            held.union_with(&self.held_now(now_ns, own));
             self.held = held;
         } else {
             return None;
@@ -164,8 +167,8 @@ impl Taken {
     }
 
     /// `None` if nothing can be said yet.
-    fn measure(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<()> {
-        let is_held = self.counts_held() && !self.held_now(now_ns).is_empty();
+    fn measure(&mut self, now_ns: u64, own: Option<Own<'_>>) -> Option<()> {
+        let is_held = self.counts_held() && !self.held_now(now_ns, own).is_empty();
         let measured = match self.enough_milli {
             0 => Some(()),
             _ => own.and_then(|own| Reading::take(now_ns, own)).and_then(|now| self.look(now)),
@@ -212,8 +215,10 @@ impl Taken {
     }
 }
 
-fn held_by(others: &Others) -> ProcessorSet {
-    others.held(is_of_a_job).into_iter().collect()
+/// What jobs of other instances hold, and released jobs of this one.
+fn held_by(others: Option<&Others>, own: Option<Own<'_>>) -> ProcessorSet {
+    let by_others = others.map(|others| others.held(is_of_a_job)).unwrap_or_default();
+    by_others.into_iter().chain(own.into_iter().flat_map(Own::held)).collect()
 }
 
 /// How many processors that is: one more for each of which enough is used, one fewer once it is

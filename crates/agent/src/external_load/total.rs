@@ -6,7 +6,7 @@
 //! anyway: an answer is about the last seconds then, not about the time since the last question.
 
 use crate::processor_time::Reading;
-use tutti_node::platform::groups::Hierarchy;
+use crate::released::Own;
 
 /// Counted in ticks of 10 ms, a shorter time says nothing.
 const LOOK_MIN_NS: u64 = 1_000_000_000;
@@ -23,7 +23,7 @@ pub(crate) struct Foreign {
 impl Foreign {
     /// How many processors, in thousandths, others had on average between the last two looks; the
     /// later one is now, unless the earlier was a moment ago.
-    pub(crate) fn share(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<u32> {
+    pub(crate) fn share(&mut self, now_ns: u64, own: Option<Own<'_>>) -> Option<u32> {
         if self.has_waited(now_ns, LOOK_MIN_NS) {
             self.look(Reading::take(now_ns, own?)?);
         }
@@ -31,7 +31,7 @@ impl Foreign {
     }
 
     /// Measures, if the last measurement is old.
-    pub(crate) fn now_and_then(&mut self, now_ns: u64, own: Option<&Hierarchy>) {
+    pub(crate) fn now_and_then(&mut self, now_ns: u64, own: Option<Own<'_>>) {
         if self.has_waited(now_ns, LOOK_MAX_NS)
             && let Some(reading) = own.and_then(|own| Reading::take(now_ns, own))
         {

@@ -74,6 +74,11 @@ impl Client {
 pub(super) enum Forbidden {
     #[error("there is no job {0}; `tutti ps --all` shows those that are known")]
     NoJob(JobId),
+    #[error(
+        "job {0} is released: the instance was started without its former state since (`tutti up --fresh`), and what \
+         still runs of the job is external load"
+    )]
+    Released(JobId),
     #[error("job {job} has ended (exit {exit_code}, {} ago)", format_seconds(*ago_s))]
     Ended { job: JobId, exit_code: u8, ago_s: u64 },
     #[error("job {job} has no rank {rank}; its ranks are 0 to {last}")]
@@ -370,6 +375,7 @@ impl Driver {
         let (owner, user, ended) = match (self.entry(job), self.ends.ended.get(job)) {
             (Some(entry), _) => (entry.owner.uid(), &entry.owner.user, None),
             (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
+            (None, None) if job <= self.memory.released => return Err(Forbidden::Released(job)),
             (None, None) => return Err(Forbidden::NoJob(job)),
         };
         if uid != 0 && uid != owner {

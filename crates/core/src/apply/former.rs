@@ -51,7 +51,6 @@ impl From<FormerCore> for Core {
             former.deadlines.iter().map(|&(at, job)| (job, at)).collect();
         let grace = |job| former.jobs.get(&job).map_or(Nanos::ZERO, |it| it.spec.grace);
         let owner = |job| former.jobs.get(&job).map(|it| Owner::of(&it.spec)).unwrap_or_default();
-        let matrix = former.matrix.upgrade(owner);
         let ledger = former.ledger.upgrade(grace, |job| kills.get(&job).copied());
         let mut core = Self {
             ledger,
@@ -89,7 +88,7 @@ impl From<FormerCore> for Core {
             params: former.params,
             classes: former.classes,
             nodes: former.nodes,
-            matrix,
+            matrix: former.matrix.upgrade(owner),
             jobs: former.jobs,
             queue: former.queue.into(),
             by_class: former.by_class,

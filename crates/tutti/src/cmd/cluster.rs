@@ -423,6 +423,10 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
         return Err(coded(Code::Membership, "the instance runs; end it first with `tutti down`"));
     }
     place.forget()?;
+    if !membership.head.is_empty() {
+        // Another cluster numbers its jobs anew.
+        let _ = std::fs::remove_file(instance.released_file());
+    }
     print(&format!("this machine has left cluster {}\n", membership.cluster))?;
     let next = match membership.head.is_empty() {
         true => "it was the head: the cluster is no more, and each of its nodes is free for another after \

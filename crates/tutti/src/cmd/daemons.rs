@@ -88,6 +88,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
         membership,
         place,
         program: own_path().ok(),
+        released: instance.released(),
     })?;
     Ok(Exit::OK)
 }
@@ -111,6 +112,7 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
         images: instance.images(),
         scratch: instance.scratch(),
         cgroup_root,
+        released: instance.released_file(),
     };
     match args.take_over {
         Some(state) => tutti_keeper::successor(options, state)?,

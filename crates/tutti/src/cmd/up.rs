@@ -3,7 +3,8 @@
 use super::cluster::{address_of_this_machine, invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
 use super::upgrade::upgrade;
-use crate::supervise;
+use crate::supervise::{self, SetAside};
+use anyhow::Context;
 use clap::Args;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -16,6 +17,7 @@ use tutti_node::executable::own_path;
 use tutti_node::exit::Exit;
 use tutti_node::instance::{Instance, host_name, said_cluster};
 use tutti_node::membership::{Membership, PORT, Place};
+use tutti_node::order as tell_supervisor;
 use tutti_node::presence;
 use tutti_node::service::{ENDS_WITH_SESSION, Service};
 use tutti_secure::Admission;
@@ -28,12 +30,16 @@ const UP_EXAMPLES: &str = "\
 Examples:
   tutti up                             for root the system's, else private
   tutti up --listen 192.0.2.1          the head of a cluster
-  tutti up --foreground                for a service manager";
+  tutti up --foreground                for a service manager
+  tutti up --fresh                     without the former state: what still
+                                       runs of its jobs is external load";
 
 const DOWN_EXAMPLES: &str = "\
 Examples:
   tutti down                           asks before it ends jobs
   tutti down --yes                     does not ask, for scripts
+  tutti down --leave-jobs              jobs go on without an instance, until the
+                                       next `tutti up`
   tutti down --roll-out --grace 10m    jobs save their state, and come back with
                                        `tutti up`";
 
@@ -62,6 +68,11 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "TIME", requires = "listen", value_parser = duration)]
     certificates: Option<Nanos>,
 
+    /// Begin without the former state: jobs of it that run go on as external load, and its journal
+    /// gets another name
+    #[arg(long)]
+    fresh: bool,
+
     #[arg(long, hide = true)]
     daemon: bool,
 
@@ -78,6 +89,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     check_kernel()?;
     instance.check_owner()?;
     let Standing { membership, is_new } = args.standing(&instance)?;
+    args.begin_anew(&instance)?;
     if args.foreground {
         return supervise::foreground(&instance);
     }
@@ -172,6 +184,27 @@ struct Standing {
 const INVITATION: Duration = Duration::from_secs(3600);
 
 impl UpArgs {
+    /// With `--fresh`: sets the former state of an instance aside, and prints where it is.
+    fn begin_anew(&self, instance: &Instance) -> anyhow::Result<()> {
+        if !self.fresh {
+            return Ok(());
+        }
+        let SetAside { journal, until } = supervise::set_aside(instance)?;
+        let kept = journal.map_or_else(
+            || "there was no former state".into(),
+            |journal| format!("the journal of the former state is {}", journal.display()),
+        );
+        let released = match until.0 {
+            0 => String::new(),
+            last => {
+                format!(
+                    "; jobs up to {last} are released: what still runs of them is external load"
+                )
+            }
+        };
+        print(&format!("{kept}{released}\n"))
+    }
+
     /// What the machine is in a cluster, from now on: what it is known to be, or the head of a new
     /// one.
     fn standing(&self, instance: &Instance) -> anyhow::Result<Standing> {
@@ -308,6 +341,11 @@ pub(crate) struct DownArgs {
     #[arg(requires = "roll_out")]
     grace: Nanos,
 
+    /// Leave running jobs running, without an instance: `tutti up` goes on with them, `tutti up
+    /// --fresh` starts without them
+    #[arg(long, conflicts_with_all = ["roll_out", "forget"])]
+    leave_jobs: bool,
+
     /// Delete queued jobs, history and parameters of your private instance, also after it has ended
     #[arg(long)]
     forget: bool,
@@ -321,6 +359,9 @@ pub(crate) fn down(args: &DownArgs) -> anyhow::Result<Exit> {
             instance.journal_path().display()
         );
         return Err(coded(Code::NotAllowed, reason));
+    }
+    if args.leave_jobs {
+        return leave_jobs(&instance);
     }
     let loses_queue = args.forget || !instance.keeps_journal();
     if !args.yes && !args.roll_out && !may_end(&instance, loses_queue)? {
@@ -342,6 +383,24 @@ pub(crate) fn down(args: &DownArgs) -> anyhow::Result<Exit> {
         service.stop()?;
     }
     Ok(exit)
+}
+
+/// Ends an instance but for its keeper and its jobs.
+fn leave_jobs(instance: &Instance) -> anyhow::Result<Exit> {
+    instance.open()?;
+    instance.check_owner()?;
+    tell_supervisor::leave(instance).context("the instance goes on")?;
+    let patience = Instant::now() + PATIENCE;
+    while presence::is_supervised(instance) {
+        anyhow::ensure!(Instant::now() < patience, "the supervisor does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    print(&format!(
+        "the instance in {} is down, and its jobs go on; `tutti up` goes on with them, `tutti up --fresh` starts \
+         without them\n",
+        instance.directory().display()
+    ))?;
+    Ok(Exit::OK)
 }
 
 /// Asks on a terminal whether the jobs of an instance may be ended, if it has any.

@@ -44,6 +44,8 @@ pub(super) fn without_directory(instance: &Instance) -> Option<i32> {
     let reached = keeper(instance).map(|keeper| keeper.pid());
     let roles = ROLES.into_iter().filter_map(|role| pidlock::holder(instance, role).ok()?);
     let known: Vec<i32> = roles.chain(reached).collect();
+    // Until its program runs, a child of the keeper looks like the keeper. It may be suspended.
+    let is_child = |pid: i32| proc::ancestors(pid).iter().any(|it| known.contains(it));
     let is_meant = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).skip(1).collect();
@@ -53,7 +55,7 @@ pub(super) fn without_directory(instance: &Instance) -> Option<i32> {
             && proc::user_ids(*pid).is_ok_and(|[_, effective, ..]| effective == uid)
             && sees_the_same_files(*pid)
     };
-    proc::all().into_iter().find(|pid| !known.contains(pid) && is_meant(pid))
+    proc::all().into_iter().find(|pid| !known.contains(pid) && is_meant(pid) && !is_child(*pid))
 }
 
 /// The supervisor of a daemon, if it lives.

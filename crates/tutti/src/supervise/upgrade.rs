@@ -125,6 +125,10 @@ impl Supervisor<'_> {
                     self.start_notifier();
                     continue;
                 }
+                Ok(Order::Leave) => {
+                    self.leave(&stream);
+                    continue;
+                }
                 Ok(Order::Upgrade(program)) => Ok(program),
                 Err(error) => Err(error),
             };
@@ -134,6 +138,26 @@ impl Supervisor<'_> {
             warn!(code = %Code::NotUpgraded, "no upgrade: {reason}");
             answer(&stream, &format!("refused {reason}"));
         }
+    }
+
+    /// Ends all daemons but the keeper, which holds the jobs. The next supervisor finds it as after
+    /// a failure of this one.
+    fn leave(&mut self, asker: &UnixStream) {
+        if self.ending.is_some() {
+            return answer(asker, "refused the instance is ending");
+        }
+        if is_member(self.instance).unwrap_or(true) {
+            return answer(asker, "refused only a machine with the controller can leave its jobs");
+        }
+        for daemon in &mut self.daemons {
+            daemon.start_at = None;
+            if let Some(process) = daemon.child.take().filter(|_| daemon.role != "keeper") {
+                process.end();
+            }
+        }
+        self.has_left = true;
+        info!("the instance is down; the keeper stays, and its jobs go on");
+        answer(asker, "done left");
     }
 
     /// Starts the process that delivers notifications, unless there is one.
@@ -286,6 +310,8 @@ enum Order {
     Upgrade(PathBuf),
     /// To start the process that delivers notifications.
     Notifier,
+    /// To end, and leave the keeper with the jobs.
+    Leave,
 }
 
 fn read_order(stream: &UnixStream) -> anyhow::Result<Order> {
@@ -299,6 +325,9 @@ fn read_order(stream: &UnixStream) -> anyhow::Result<Order> {
     BufReader::new(stream.take(ORDER_BYTES_MAX)).read_until(b'\n', &mut line)?;
     if line == b"notifier\n" {
         return Ok(Order::Notifier);
+    }
+    if line == b"leave\n" {
+        return Ok(Order::Leave);
     }
     let path = line.strip_prefix(b"upgrade ").and_then(|rest| rest.strip_suffix(b"\n"));
     let path = PathBuf::from(OsStr::from_bytes(path.context("that is no order")?));

@@ -1,6 +1,9 @@
 //! Instances of one machine see each other's jobs as external load.
 
-use crate::harness::{Instance, eventually, own_processors};
+use crate::harness::{Instance, eventually, group_of, own_processors, stands};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
 
 /// The processor of a job with one task.
 fn processor_of(instance: &Instance, job: u64) -> u64 {
@@ -50,4 +53,58 @@ fn jobs_of_two_instances_get_processors_of_their_own() {
     cancel(&fresh, second);
     private.tutti(&["params", "foreign=0%"]).expect(0);
     eventually("nothing is reported", || external(&private).is_empty().then_some(()));
+}
+
+/// Two jobs that take turns, so that one of them is suspended, and a third with a front end.
+#[test]
+fn former_jobs_are_external_load_after_a_fresh_start() {
+    let instance = Instance::new().up();
+    let nap = instance.nap.clone();
+    let computes = format!("while :; do :; done; : {nap}");
+    for _ in 0..2 {
+        let job = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", &computes]);
+        instance.wait_for_state(job, "running");
+    }
+    let front = instance.start(&["run", "sh", "-c", &format!("echo begun; exec sleep {nap}")]);
+    front.wait_for("begun");
+    // The shells of the first two, and the program of the third.
+    let former = eventually("all run their programs", || {
+        let all = instance.nappers().into_iter().filter(|&pid| pid != front.pid());
+        Some(all.collect::<Vec<i32>>()).filter(|all| all.len() == 5)
+    });
+    let refused = instance.tutti(&["up", "--fresh"]);
+    assert!(refused.err.contains("tutti down --leave-jobs"), "{}", refused.err);
+    instance.tutti(&["down", "--leave-jobs"]).expect(0);
+    let begun = instance.tutti(&["up", "--fresh"]).expect(0).text();
+    assert!(begun.contains("former-1.db; jobs up to 3 are released"), "{begun}");
+    assert_eq!(front.wait().expect(125).err.matches("job 3 is released").count(), 1);
+    assert!(instance.jobs().is_empty());
+    instance.tutti(&["cancel", "1"]).says("job 1 is released");
+    // All go on, in no turns any more, and their processors have external load.
+    eventually("none is suspended", || former.iter().all(|&pid| !stands(pid)).then_some(()));
+    assert!(former.iter().all(|pid| instance.nappers().contains(pid)));
+    eventually("external load", || (external(&instance).len() == 2).then_some(()));
+    assert_eq!(instance.submit(&["-o", "/dev/null", "true"]), 4, "a number was used twice");
+    instance.wait_for_state(4, "ended");
+    // So it is when the keeper fails.
+    let groups: Vec<String> = former.iter().map(|&pid| group_of(pid)).collect();
+    let keeper = instance.daemon("keeper");
+    kill(Pid::from_raw(keeper), Signal::SIGKILL).unwrap();
+    eventually("another keeper", || instance.daemon_now("keeper").filter(|&it| it != keeper));
+    eventually("jobs run again", || (instance.tutti(&["run", "true"]).code == 0).then_some(()));
+    let left = instance.nappers();
+    assert!(former.iter().filter(|pid| left.contains(pid)).count() >= 4, "{groups:?}");
+    assert!(left.iter().all(|&pid| !stands(pid)));
+    instance.tutti(&["down"]).expect(0);
+    assert_eq!(instance.nappers(), left, "the end of the instance is none of theirs");
+    assert!(instance.dir.join("released").exists());
+    for pid in left {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    eventually("they have ended", || instance.nappers().is_empty().then_some(()));
+    for suffix in ["", "-shm", "-wal"] {
+        let _ = fs::remove_file(instance.dir.join(format!("former-1.db{suffix}")));
+    }
+    // The next instance there removes what was theirs.
+    instance.tutti(&["run", "true"]).expect(0);
 }

@@ -325,6 +325,7 @@ fn report(report: FromAgent) -> FromAgent {
         | FromAgent::Load(_)
         | FromAgent::Used(_)
         | FromAgent::Foreign(_)
+        | FromAgent::Memory(_)
         | FromAgent::Keeper(_)
         | FromAgent::Measured(_)
         | FromAgent::NetworkMeasured(_)
@@ -444,6 +445,7 @@ fn to_keeper(message: ToKeeper) -> ToKeeper {
         | ToKeeper::AskCarried
         | ToKeeper::SendExchanges { .. }
         | ToKeeper::Lease { .. }
+        | ToKeeper::Release { .. }
         | ToKeeper::Stop) => fixed,
     }
 }
