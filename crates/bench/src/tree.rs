@@ -30,7 +30,7 @@ use tutti_client::scratch::{ScratchInstance, remove_on_signal};
 use tutti_node::instance::Instance;
 use tutti_node::membership::{Membership, Place};
 use tutti_secure::{Credentials, Key};
-use tutti_types::{Nanos, NodeId, Params};
+use tutti_types::{JobId, Nanos, NodeId, Params};
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_bytes, format_duration_short};
@@ -326,6 +326,7 @@ impl Cluster {
                 cgroup_name: String::new(),
                 node: name,
                 program: None,
+                released: JobId(0),
             });
         }
         Ok(cluster)

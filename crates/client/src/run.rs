@@ -283,12 +283,7 @@ impl Work {
         let output = Output::new(options.output, size, job, name).in_panes(panes);
         let holds_slots = matches!(&request, Request::Run(it) if it.first == FirstStep::Once);
         let front = Front {
-            again: match request {
-                Request::RunStep(step) => {
-                    Request::RunStep(Box::new(StepRequest { again: true, ..*step }))
-                }
-                _ => Request::Return { job },
-            },
+            again: asked_again(request, job),
             controller: Some(controller),
             away_since: None,
             intake: Intake::new(key, output),
@@ -308,6 +303,14 @@ impl Work {
             queued,
         };
         front.serve()
+    }
+}
+
+/// What a front end asks that has lost its connection, once its request was accepted.
+fn asked_again(request: Request, job: JobId) -> Request {
+    match request {
+        Request::RunStep(step) => Request::RunStep(Box::new(StepRequest { again: true, ..*step })),
+        _ => Request::Return { job },
     }
 }
 

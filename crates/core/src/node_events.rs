@@ -212,14 +212,14 @@ impl Core {
 
     /// What a node can do, or how busy it is.
     pub(crate) fn on_measured(&mut self, event: &Event) {
-        match event {
-            Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
-            Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
-            Event::NodeFeatures { node, features } => self.note_features(*node, features),
-            Event::NetworkMeasured { node, peer, figures } => {
-                self.on_network_measured(*node, *peer, *figures);
-            }
-            _ => {}
+        if let Event::NodeMeasured { node, figures } = event {
+            self.nodes.measure(*node, *figures);
+        } else if let Event::NodeLoad { node, averages } = event {
+            self.nodes.load(*node, *averages);
+        } else if let Event::NodeFeatures { node, features } = event {
+            self.note_features(*node, features);
+        } else if let Event::NetworkMeasured { node, peer, figures } = event {
+            self.on_network_measured(*node, *peer, *figures);
         }
     }
 

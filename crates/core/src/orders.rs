@@ -71,10 +71,10 @@ impl Core {
         event: &Event,
         actions: &mut Vec<Action>,
     ) {
-        match event {
-            Event::Hold { job, by } => self.on_hold_order(now, (*job, *by), actions),
-            Event::Release { job, by } => self.on_release_order(now, (*job, *by), actions),
-            _ => {}
+        if let Event::Hold { job, by } = event {
+            self.on_hold_order(now, (*job, *by), actions);
+        } else if let Event::Release { job, by } = event {
+            self.on_release_order(now, (*job, *by), actions);
         }
     }
 

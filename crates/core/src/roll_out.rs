@@ -109,10 +109,10 @@ impl Core {
         event: &Event,
         actions: &mut Vec<Action>,
     ) {
-        match event {
-            Event::RollOut { patience } => self.on_roll_out(now, *patience, actions),
-            Event::RollIn => self.on_roll_in(now),
-            _ => {}
+        if let Event::RollOut { patience } = event {
+            self.on_roll_out(now, *patience, actions);
+        } else {
+            self.on_roll_in(now);
         }
     }
 

@@ -97,8 +97,10 @@ mod tests {
         let pace = Pace::new(&hosts, memory);
         let part = Part::new(NodeId(1), ProcessorSet::first(1), 0, 1);
         assert_eq!(pace.takes(&part, Nanos(6_000)), Nanos(6_000), "that is all alike");
-        let batches =
-            pace.batches(&[Part::new(NodeId(0), ProcessorSet::first(1), 0, 2), part], Nanos(10));
+        let batches = pace.batches(
+            &[Part::new(NodeId(0), ProcessorSet::first(1), 0, 2), part.clone()],
+            Nanos(10),
+        );
         assert_eq!(batches.iter().map(|it| it.run.0).collect::<Vec<_>>(), [10, 20]);
         let hosts = parse_hosts("far 1 0 1 1 1 1 0 10 90\nnear 1 0 1 1 1 1 0 30 10").unwrap();
         let pace = Pace::new(&hosts, Weights { network: 1, ..Weights::NONE });

@@ -138,21 +138,7 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
                 Err(problem) => asked.problems.push(format!("{origin}{problem}")),
             },
             "export" => asked.export = export(value),
-            "clusters" => {
-                let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
-                let mut unknown = names.filter_map(no_cluster);
-                asked.cluster = Some(tutti_client::slurm::cluster_name());
-                match unknown.next() {
-                    // Scripts bring the names of other sites.
-                    Some(_) if !origin.is_empty() => asked.notes.push(format!(
-                        "{origin}--clusters={} has no effect: this is cluster {}",
-                        shown(value),
-                        tutti_client::slurm::cluster_name()
-                    )),
-                    Some(problem) => asked.problems.push(problem),
-                    None => {}
-                }
-            }
+            "clusters" => asked.note_clusters(source),
             "begin" if value.is_empty() => {}
             "uid" | "gid" if is_own(source.name, value) => {}
             "mem" if parse_bytes(value) == Ok(0) => {
@@ -188,6 +174,27 @@ pub(super) fn understand(sources: Vec<Source>, cluster: &Cluster) -> Asked {
     }
     asked.script = script;
     asked
+}
+
+impl Asked {
+    /// Clusters are named, of which there is one.
+    fn note_clusters(&mut self, source: &Source) {
+        let value = source.value.as_deref().unwrap_or_default();
+        let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let mut unknown = names.filter_map(no_cluster);
+        let own = tutti_client::slurm::cluster_name();
+        let origin = &source.origin;
+        match unknown.next() {
+            // Scripts bring the names of other sites.
+            Some(_) if !origin.is_empty() => self.notes.push(format!(
+                "{origin}--clusters={} has no effect: this is cluster {own}",
+                shown(value)
+            )),
+            Some(problem) => self.problems.push(problem),
+            None => {}
+        }
+        self.cluster = Some(own);
+    }
 }
 
 /// What is said of a partition, an account or a QOS that is not there, where these are rejected.
