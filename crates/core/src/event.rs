@@ -573,7 +573,8 @@ pub struct SubmitOptions {
 pub struct NeverAfter {
     /// The job that has ended.
     pub job: JobId,
-    /// The elements of the new array; `None`: all of the new job, which waits until it is cancelled.
+    /// The elements of the new array; `None`: all of the new job, which waits until it is
+    /// cancelled.
     pub elements: Option<Positions>,
     /// Whether these elements wait until they are cancelled; otherwise they end.
     pub stays: bool,

@@ -282,7 +282,7 @@ mod tests {
         let means = Means::of([].into_iter()).with_network([slow, fast].into_iter());
         let peak = |network, weights| means.peak(None, network, weights);
         let bandwidth = Weights { network: 2, ..Weights::NONE };
-        assert_eq!(peak(Some(slow), bandwidth), MEAN / 3);
+        assert_eq!(peak(Some(slow), bandwidth), 2 * (MEAN / 6));
         assert_eq!(peak(Some(fast), bandwidth), 2 * 110 * MEAN / 60);
         assert_eq!(peak(None, bandwidth), 2 * MEAN, "one that was not measured is a mean one");
         let latency = Weights { latency: 1, ..Weights::NONE };

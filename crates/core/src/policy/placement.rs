@@ -3,7 +3,7 @@
 //! with a wish about their nodes are in [`super::chosen`].
 //!
 //! Whether a job fits a row at all depends on counts alone: a node can take as many tasks as its
-//! free processors and its unallocated memory allow, and the job fits if the nodes together can take
+//! free processors and its unallocated memory allow. The job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
 use super::{Machine, WaitReason, admission, buddy, chosen, expected_load, grm};

@@ -155,7 +155,7 @@ fn a_job_gets_the_nodes_with_the_network_that_it_needs() {
     assert_eq!(placed(&c, own), "0:1", "by the parameter");
     c.finish(own);
     // Nothing is left of a node that was removed, nor of links to it.
-    c.event(Event::NodeRemoved { node: NodeId(0) });
+    c.remove(0);
     assert_eq!(c.core.network().of(NodeId(0)), None);
     assert!(c.core.network().of(NodeId(2)).is_some());
 }

@@ -68,6 +68,7 @@ pub(crate) fn what_is_wrong(error: &Error, verb: &str) -> String {
             let with: Vec<&str> = with.iter().map(|name| bare(name)).collect();
             match (named(error), with.join(", ")) {
                 (twice, same) if twice == same => format!("{twice} is given twice"),
+                (more, one) if more.is_empty() => format!("{verb} takes {one} alone"),
                 (one, others) => format!("{one} can't go with {others}"),
             }
         }
@@ -197,7 +198,7 @@ mod tests {
         check("tutti cancel 7x", "TARGET: invalid job \"7x\"");
         check("tutti cancel 7x", "`tutti cancel --help` shows what cancel takes");
         check("tutti run -n 1 -n 2 true", "--tasks is given twice");
-        check("tutti nodes drop x", "nodes has no drop\n`tutti nodes --help`");
+        check("tutti nodes drop x", "nodes takes NODE alone\n`tutti nodes --help`");
         check("tutti sim compare x", "sim compare needs --policy\n`tutti sim compare --help`");
         check("tutti --frobnicate", "tutti has no option --frobnicate\n`tutti --help`");
     }
