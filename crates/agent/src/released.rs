@@ -153,7 +153,7 @@ impl Agent {
         self.groups.released.look_soon(now_ns);
     }
 
-    /// What jobs may have of the node's memory, in bytes: the rest is promised to released jobs.
+    /// What jobs may have of the node's memory, in bytes: released jobs have the rest.
     pub(super) fn memory_for_jobs(&mut self) -> u64 {
         let released = self.groups.own().map_or(0, |own| own.memory_bytes().0);
         self.groups.released.memory_bytes = released;

@@ -293,7 +293,7 @@ impl Driver {
         self.ask_disk_now();
     }
 
-    /// Job numbers go on after those of the instance before. Its journal was removed, or set aside
+    /// Job numbers go on after those of the instance before. Its journal was removed, or renamed
     /// with its jobs released, or is gone.
     fn take_count(&mut self, is_gone: bool, jobs_known: u64) {
         let made = self.instance.count_file().and_then(|file| std::fs::read_to_string(file).ok());

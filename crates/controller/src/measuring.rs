@@ -98,7 +98,7 @@ impl Seen {
         Self { life, idle_since: None, measured, asked: None }
     }
 
-    /// What is known of a node whose agent has this life; `measured`: when it was measured, of one
+    /// What is known of a node with this life of its agent; `measured`: when one was measured
     /// that is seen for the first time.
     fn of(
         all: &mut BTreeMap<NodeId, Self>,

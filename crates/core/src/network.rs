@@ -7,6 +7,7 @@
 
 use crate::apply::Core;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::NodeId;
 use tutti_types::node_performance::NetworkFigures;
@@ -36,8 +37,12 @@ impl Network {
 
     /// Notes a measurement in place of the node's former one.
     fn measure(&mut self, node: NodeId, peer: NodeId, figures: NetworkFigures) {
-        self.links.insert(node, (peer, figures));
-        self.sum_up();
+        match self.links.insert(node, (peer, figures)) {
+            // So that many nodes that join cost no more than each of them.
+            None => self.count([node, peer], figures),
+            Some(former) if former == (peer, figures) => {}
+            Some(_) => self.sum_up(),
+        }
     }
 
     /// Forgets a node and all links to it.
@@ -48,12 +53,16 @@ impl Network {
 
     fn sum_up(&mut self) {
         self.nodes.clear();
-        for (&from, &(to, figures)) in &self.links {
-            for node in [from, to] {
-                let best = self.nodes.entry(node).or_insert(figures);
-                best.bandwidth_mb_s = best.bandwidth_mb_s.max(figures.bandwidth_mb_s);
-                best.latency_us = best.latency_us.min(figures.latency_us);
-            }
+        let links: Vec<_> = self.links.iter().map(|(&from, &(to, it))| ([from, to], it)).collect();
+        links.into_iter().for_each(|(ends, figures)| self.count(ends, figures));
+    }
+
+    /// Counts a link in the figures of its ends.
+    fn count(&mut self, ends: [NodeId; 2], figures: NetworkFigures) {
+        for node in ends {
+            let best = self.nodes.entry(node).or_insert(figures);
+            best.bandwidth_mb_s = best.bandwidth_mb_s.max(figures.bandwidth_mb_s);
+            best.latency_us = best.latency_us.min(figures.latency_us);
         }
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn remove(options: &KeeperOptions) {
     }
 }
 
-/// Has released jobs run whose keeper is gone: it was killed while some of them were suspended.
+/// Has released jobs run without their keeper: it was killed while some of them were suspended.
 /// Whether there are such.
 fn let_go_on(hierarchy: &Hierarchy, until: JobId) -> bool {
     let left = released::remove_empty(hierarchy, until);

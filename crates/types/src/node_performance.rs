@@ -167,7 +167,7 @@ impl Means {
         Self { figures, bandwidth: 1, latency: 1 }
     }
 
-    /// And of the nodes whose network has these.
+    /// And of nodes with these figures of their network.
     #[must_use]
     pub fn with_network(self, all: impl Iterator<Item = NetworkFigures>) -> Self {
         let (mut bandwidth, mut latency, mut count) = (0u64, 0u64, 0u64);

@@ -161,6 +161,19 @@ fn a_job_gets_the_nodes_with_the_network_that_it_needs() {
 }
 
 #[test]
+fn weights_are_stored_as_before_the_network_was_measured() {
+    let stored = |weights| postcard::to_allocvec(&JobSpec { weights, ..job(1) }).unwrap();
+    let former = postcard::to_allocvec(&Some([71_u32, 72, 73, 74])).unwrap();
+    let of_processors = Weights { int: 71, float: 72, double: 73, memory: 74, ..Weights::NONE };
+    let bytes = stored(Some(of_processors));
+    assert!(bytes.windows(former.len()).any(|it| it == former), "{bytes:?}");
+    for weights in [None, Some(of_processors), Some(Weights { latency: 5, ..of_processors })] {
+        let read: JobSpec = postcard::from_bytes(&stored(weights)).unwrap();
+        assert_eq!(read.weights, weights);
+    }
+}
+
+#[test]
 fn memory_keeps_tasks_off_a_node_however_fast() {
     let mut c = cluster(HIGH_LOAD, &[(1, 900, 0), (1, 100, 0)]);
     let spec = JobSpec { processors_per_task: None, ..job(3) };

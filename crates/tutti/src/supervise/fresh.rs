@@ -36,7 +36,7 @@ pub(crate) fn set_aside(instance: &Instance) -> anyhow::Result<SetAside> {
     let membership = Place::of(instance).membership()?;
     if let Some(membership) = membership.filter(|membership| !membership.head.is_empty()) {
         let reason = format!(
-            "this machine is a node of cluster {}, whose state is at its head: use --fresh there, and the nodes follow",
+            "this machine is a node of cluster {}, and the state is at its head: use --fresh there, and the nodes follow",
             membership.cluster
         );
         return Err(coded(Code::Membership, reason));
