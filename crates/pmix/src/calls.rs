@@ -273,6 +273,7 @@ pub(crate) fn module() -> Module {
         module[place] = done as *mut c_void;
     }
     module[19] = control as *mut c_void;
+    module[25] = requests::group as *mut c_void;
     module[27] = connected as *mut c_void;
     module
 }

@@ -3,8 +3,8 @@
 //! The library keeps copies. Texts are of the C library's making, as those that the library makes.
 
 use crate::types::{
-    BOOL, DATA_ARRAY, Data, DataArray, INFO, Info, PROC, PROC_RANK, Proc, STRING, UINT16, UINT32,
-    Value,
+    BOOL, BYTES, ByteObject, DATA_ARRAY, Data, DataArray, INFO, Info, PROC, PROC_RANK, Proc, SIZE,
+    STRING, UINT16, UINT32, Value,
 };
 use std::ffi::{CString, c_char};
 
@@ -37,6 +37,19 @@ pub(crate) fn number(key: &str, number: u32) -> Info {
     let mut data = blank();
     data.uint32 = number;
     info(key, UINT32, data)
+}
+
+pub(crate) fn size(key: &str, size: usize) -> Info {
+    let mut data = blank();
+    data.size = size;
+    info(key, SIZE, data)
+}
+
+/// Bytes, which must live on: [`free`] leaves them.
+pub(crate) fn bytes(key: &str, bytes: &mut [u8]) -> Info {
+    let mut data = blank();
+    data.bytes = ByteObject { bytes: bytes.as_mut_ptr().cast(), size: bytes.len() };
+    info(key, BYTES, data)
 }
 
 pub(crate) fn small(key: &str, number: u32) -> Info {
@@ -72,9 +85,11 @@ pub(crate) fn free(infos: Vec<Info>) {
                 STRING => libc::free(info.value.data.string.cast()),
                 PROC => drop(Box::from_raw(info.value.data.proc)),
                 DATA_ARRAY => {
-                    let array = Box::from_raw(info.value.data.array);
-                    let list = array.array.cast::<Info>();
-                    free(Vec::from_raw_parts(list, array.size, array.size));
+                    let DataArray { kind, size, array } = *Box::from_raw(info.value.data.array);
+                    match kind {
+                        PROC => drop(Vec::from_raw_parts(array.cast::<Proc>(), size, size)),
+                        _ => free(Vec::from_raw_parts(array.cast::<Info>(), size, size)),
+                    }
                 }
                 _ => {}
             }
@@ -83,9 +98,18 @@ pub(crate) fn free(infos: Vec<Info>) {
 }
 
 pub(crate) fn list(key: &str, list: Vec<Info>) -> Info {
+    array(key, INFO, list)
+}
+
+pub(crate) fn processes(key: &str, list: Vec<Proc>) -> Info {
+    array(key, PROC, list)
+}
+
+/// A list of values of this type.
+fn array<T>(key: &str, kind: u16, list: Vec<T>) -> Info {
     let size = list.len();
     let list = Box::into_raw(list.into_boxed_slice());
-    let array = DataArray { kind: INFO, size, array: list.cast() };
+    let array = DataArray { kind, size, array: list.cast() };
     let mut data = blank();
     data.array = Box::into_raw(Box::new(array));
     info(key, DATA_ARRAY, data)

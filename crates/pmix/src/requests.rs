@@ -4,12 +4,13 @@
 //! library's callback is called when the answer has come.
 
 use crate::calls::{SERVICE, Service, finish, lock};
+use crate::infos;
 use crate::library::{Library, text_of};
 use crate::types::{
-    App, BAD_PARAMETER, BOOL, BYTES, ByteObject, DUPLICATE, Data, INT, Info, KEY_BYTES,
-    LookupCallback, ModexCallback, NO_ROOM, NOT_FOUND, NOT_SUPPORTED, OpCallback, PERSISTENCE,
-    Proc, Published, SPACE_BYTES, STRING, SUCCESS, SpawnCallback, TIMEOUT, UINT32, UNREACHABLE,
-    Value as Raw,
+    App, BAD_PARAMETER, BOOL, BYTES, ByteObject, DUPLICATE, Data, INT, Info, InfoCallback,
+    KEY_BYTES, LookupCallback, ModexCallback, NO_ROOM, NOT_FOUND, NOT_SUPPORTED, OpCallback,
+    PERSISTENCE, Proc, Published, Release, SPACE_BYTES, STRING, SUCCESS, SpawnCallback, TIMEOUT,
+    UINT32, UNREACHABLE, Value as Raw,
 };
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -27,6 +28,12 @@ const AROUND_BYTES: usize = 64;
 /// The longest list that is read of a task.
 const WORDS_MAX: usize = 8 << 10;
 
+/// The key of what nodes say of their members of a group.
+const GROUP_DATA: &str = "pmix.grp.endpt";
+
+/// An operation on a group.
+const FOUND_GROUP: c_int = 0;
+
 /// A published value that is removed by the first that reads it.
 const FIRST_READ: u8 = 1;
 
@@ -43,6 +50,8 @@ enum Waiting {
     Found(LookupCallback, *mut c_void),
     Spawned(SpawnCallback, *mut c_void),
     Data(ModexCallback, *mut c_void),
+    /// With its members.
+    Group(InfoCallback, *mut c_void, Vec<Proc>),
 }
 
 // SAFETY: the pointers are the library's. They are only passed back, which any thread may do.
@@ -118,10 +127,18 @@ impl Service {
                     unsafe { callback(status, none, 0, passed, None, nothing) };
                 }
             },
+            Waiting::Group(Some(callback), passed, members) => {
+                let found = match answer {
+                    Answer::Group { number, data } => Ok((number, members, data.into_vec())),
+                    _ => Err(status),
+                };
+                found_group(callback, passed, found);
+            }
             Waiting::Done(None, _)
             | Waiting::Found(None, _)
             | Waiting::Spawned(None, _)
-            | Waiting::Data(None, _) => {}
+            | Waiting::Data(None, _)
+            | Waiting::Group(None, ..) => {}
         }
     }
 
@@ -486,6 +503,76 @@ pub(crate) unsafe extern "C" fn disconnect(
 ) -> c_int {
     // SAFETY: the library passes so many.
     unsafe { meet(Meeting::Disconnect, (procs, count), callback, passed) }
+}
+
+/// Tells the library the number of a group and its members, or why there is none.
+fn found_group(
+    callback: unsafe extern "C" fn(c_int, *mut Info, usize, *mut c_void, Release, *mut c_void),
+    passed: *mut c_void,
+    found: Result<(u32, Vec<Proc>, Vec<u8>), c_int>,
+) {
+    let none = std::ptr::null_mut();
+    match found {
+        Ok((number, members, mut data)) => {
+            let number = infos::size("pmix.grp.ctxid", number as usize);
+            let mut list = vec![number, infos::processes("pmix.grp.mbrs", members)];
+            if !data.is_empty() {
+                list.push(infos::bytes(GROUP_DATA, &mut data));
+            }
+            let (first, count) = (list.as_mut_ptr(), list.len());
+            let kept = Box::into_raw(Box::new((list, data))).cast();
+            // SAFETY: what is passed is the library's own, and it lives until `release_group`.
+            unsafe { callback(SUCCESS, first, count, passed, Some(release_group), kept) };
+        }
+        // SAFETY: as above; nothing is passed.
+        Err(status) => unsafe { callback(status, none, 0, passed, None, none.cast()) },
+    }
+}
+
+unsafe extern "C" fn release_group(kept: *mut c_void) {
+    // SAFETY: it is what `found_group` has made of a box, and it comes once.
+    let (list, _data) = *unsafe { Box::from_raw(kept.cast::<(Vec<Info>, Vec<u8>)>()) };
+    infos::free(list);
+}
+
+/// Called when all tasks of this node that are members of a group want to found or to end it.
+pub(crate) unsafe extern "C" fn group(
+    operation: c_int,
+    name: *const c_char,
+    procs: *const Proc,
+    count: usize,
+    infos: *const Info,
+    info_count: usize,
+    callback: InfoCallback,
+    passed: *mut c_void,
+) -> c_int {
+    let (Some(service), Some(callback)) = (SERVICE.get(), callback) else { return NOT_SUPPORTED };
+    if operation != FOUND_GROUP {
+        let none = std::ptr::null_mut();
+        // SAFETY: as the library has it; nothing is passed.
+        unsafe { callback(SUCCESS, none, 0, passed, None, none.cast()) };
+        return SUCCESS;
+    }
+    // SAFETY: the library passes a text, and so many processes.
+    let (name, procs) = unsafe { (bytes_of(name), list_of(procs, count)) };
+    // SAFETY: as above.
+    let said = unsafe { list_of(infos, info_count) }.iter().find(|it| is_group_data(it));
+    // SAFETY: it is the library's.
+    let said = said.and_then(|it| unsafe { taken(&it.value) });
+    let data = said.map_or_else(Vec::new, |value| value.bytes.into_vec());
+    let meeting = Meeting::Group(digest(&name));
+    let waiting = Waiting::Group(Some(callback), passed, procs.to_vec());
+    service.meet((meeting, data), procs, waiting)
+}
+
+fn is_group_data(info: &Info) -> bool {
+    info.value.kind == BYTES && key_of(info) == GROUP_DATA.as_bytes()
+}
+
+/// A number for a text (FNV-1a).
+fn digest(text: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    text.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// What a task of another step, or of another node, has said of itself.

@@ -28,6 +28,7 @@ pub(crate) const HERE: u8 = 2;
 /// Types of values.
 pub(crate) const BOOL: u16 = 1;
 pub(crate) const STRING: u16 = 3;
+pub(crate) const SIZE: u16 = 4;
 pub(crate) const INT: u16 = 6;
 pub(crate) const UINT16: u16 = 13;
 pub(crate) const UINT32: u16 = 14;
@@ -68,6 +69,7 @@ pub(crate) union Data {
     pub(crate) uint16: u16,
     pub(crate) uint32: u32,
     pub(crate) int: c_int,
+    pub(crate) size: usize,
     pub(crate) byte: u8,
     pub(crate) proc: *mut Proc,
     pub(crate) bytes: ByteObject,
@@ -138,6 +140,9 @@ pub(crate) type ModexCallback =
 /// Hands over what was looked up.
 pub(crate) type LookupCallback =
     Option<unsafe extern "C" fn(c_int, *mut Published, usize, *mut c_void)>;
+/// Hands over what is known of a group.
+pub(crate) type InfoCallback =
+    Option<unsafe extern "C" fn(c_int, *mut Info, usize, *mut c_void, Release, *mut c_void)>;
 /// Hands over the name space of what was spawned.
 pub(crate) type SpawnCallback = Option<unsafe extern "C" fn(c_int, *mut c_char, *mut c_void)>;
 /// Takes what a task of this node has said of itself.

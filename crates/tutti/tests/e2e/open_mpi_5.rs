@@ -74,6 +74,21 @@ fn its_mpirun_works_inside_a_job_and_reaches_its_other_nodes() {
 }
 
 #[test]
+fn groups_have_numbers_also_over_nodes() {
+    let groups = program("groups.c");
+    let instance = Instance::new().up();
+    let bed = Bed::up(2, &[]);
+    for job in [
+        instance.start(&["run", "-n", "4", &groups]),
+        bed.start(1, &["run", "-N", "2", "-n", "4", &groups]),
+    ] {
+        let done = job.wait_within(PATIENCE * 3).expect(0);
+        let said = done.text();
+        assert!(said.contains("groups: 4, and 4 of two halves"), "{said} {}", done.err);
+    }
+}
+
+#[test]
 fn ranks_go_on_without_one_that_dies() {
     let survive = program("survive.c");
     let run = ["run", "-n", "4", "--on-rank-failure", "notify"];

@@ -57,6 +57,8 @@ pub enum Meeting {
     Disconnect,
     /// They wait for each other.
     Fence,
+    /// They found a group, of which this is a digest of the name.
+    Group(u64),
 }
 
 /// A request of a task.
@@ -87,7 +89,7 @@ pub enum Ask {
         meeting: Meeting,
         /// The ranks that take part.
         members: Vec<Members>,
-        /// What the step says, in a fence.
+        /// What the step says, in a fence or of a group.
         data: ByteBuf,
     },
     /// Get what a rank of another step has said of itself.
@@ -203,4 +205,11 @@ pub enum Answer {
     Started(String),
     /// What a rank has said of itself, or all steps in a fence.
     Data(ByteBuf),
+    /// A group.
+    Group {
+        /// Its number, which no other group of its job has.
+        number: u32,
+        /// What all nodes of its members have said.
+        data: ByteBuf,
+    },
 }

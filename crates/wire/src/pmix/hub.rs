@@ -35,6 +35,9 @@ const FOUND_BYTES_MAX: usize = 128 << 10;
 /// Maximum length of what one request has other lookups of the job find, in all.
 const FOUND_AT_ONCE_BYTES_MAX: usize = 8 << 20;
 
+/// How many groups have numbers of their own. Then the first number comes again.
+const GROUPS_MAX: u32 = u32::MAX / 2;
+
 /// Maximum time of a wait for a name, in seconds.
 const WAIT_S_MAX: u32 = 600;
 
@@ -96,6 +99,8 @@ pub struct Hub {
     published: Published,
     lookups: Lookups,
     meetings: Vec<Gathering>,
+    /// How many groups were founded.
+    groups_so_far: u32,
     fetches: BTreeMap<u32, Fetch>,
     fetches_so_far: u32,
     spawns: Vec<Spawning>,
@@ -701,14 +706,23 @@ impl Hub {
             let bytes = meeting_bytes(&gathering.members, data);
             subtract(&mut self.waiting, asker.0.step(), bytes);
         }
+        // Numbers that count up are those of the library's own communicators.
+        let group = u32::MAX - self.groups_so_far;
+        if matches!(meeting, Meeting::Group(_)) {
+            self.groups_so_far = self.groups_so_far.wrapping_add(1) % GROUPS_MAX;
+        }
         let all: Vec<u8> = gathering.came.iter().flat_map(|(_, it)| it.iter().copied()).collect();
         for (asker, _) in gathering.came {
             match meeting {
-                Meeting::Fence if all.len() > MODEX_BYTES_MAX => {
+                Meeting::Fence | Meeting::Group(_) if all.len() > MODEX_BYTES_MAX => {
                     refuse(asker, Refused::NoRoom, out);
                 }
                 Meeting::Fence => answer(asker, Answer::Data(all.clone().into()), out),
                 Meeting::Connect | Meeting::Disconnect => answer(asker, Answer::Done, out),
+                Meeting::Group(_) => {
+                    let data = all.clone().into();
+                    answer(asker, Answer::Group { number: group, data }, out);
+                }
             }
         }
     }

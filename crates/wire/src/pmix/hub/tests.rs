@@ -413,3 +413,23 @@ fn a_parent_hears_of_silent_children_when_none_of_any_node_is_left() {
     }
     assert!(hub.is_empty(), "{hub:?}");
 }
+
+#[test]
+fn a_group_has_one_number_for_all_of_its_members_and_each_group_its_own() {
+    let (mut hub, parts, _) = wide();
+    let found = |name: u64| {
+        let members = vec![Members { space: space(parts[0], 2).name, ranks: vec![0, 3] }];
+        Ask::Meet { meeting: Meeting::Group(name), members, data: ByteBuf::new() }
+    };
+    let mut numbers = Vec::new();
+    // Each node comes to them in an order of its own.
+    for (number, part, name) in [(1, 0, 7), (2, 0, 8), (3, 1, 8), (4, 1, 7), (5, 0, 7), (6, 1, 7)] {
+        for (_, asker, answer) in ask(&mut hub, parts[part], number, found(name)) {
+            let Answer::Group { number: group, .. } = answer else { panic!("{answer:?}") };
+            numbers.push((asker, group));
+        }
+    }
+    let of = |asker| numbers.iter().find(|it| it.0 == asker).map(|it| it.1).unwrap();
+    assert_eq!((of(1), of(2), of(5)), (of(4), of(3), of(6)));
+    assert!(of(1) != of(2) && of(1) != of(5) && of(2) != of(5), "{numbers:?}");
+}
