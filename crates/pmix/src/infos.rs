@@ -45,10 +45,16 @@ pub(crate) fn size(key: &str, size: usize) -> Info {
     info(key, SIZE, data)
 }
 
-/// Bytes, which must live on: [`free`] leaves them.
-pub(crate) fn bytes(key: &str, bytes: &mut [u8]) -> Info {
+/// Bytes. The library may take them: then their pointer is null.
+pub(crate) fn bytes(key: &str, bytes: &[u8]) -> Info {
     let mut data = blank();
-    data.bytes = ByteObject { bytes: bytes.as_mut_ptr().cast(), size: bytes.len() };
+    // SAFETY: so many bytes are copied to where there is room for them, and none if there is none.
+    data.bytes = unsafe {
+        let copy = libc::malloc(bytes.len().max(1)).cast::<u8>();
+        let size = if copy.is_null() { 0 } else { bytes.len() };
+        bytes.as_ptr().copy_to_nonoverlapping(copy, size);
+        ByteObject { bytes: copy.cast(), size }
+    };
     info(key, BYTES, data)
 }
 
@@ -83,6 +89,7 @@ pub(crate) fn free(infos: Vec<Info>) {
         unsafe {
             match info.value.kind {
                 STRING => libc::free(info.value.data.string.cast()),
+                BYTES => libc::free(info.value.data.bytes.bytes.cast()),
                 PROC => drop(Box::from_raw(info.value.data.proc)),
                 DATA_ARRAY => {
                     let DataArray { kind, size, array } = *Box::from_raw(info.value.data.array);

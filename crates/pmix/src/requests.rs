@@ -513,14 +513,14 @@ fn found_group(
 ) {
     let none = std::ptr::null_mut();
     match found {
-        Ok((number, members, mut data)) => {
+        Ok((number, members, data)) => {
             let number = infos::size("pmix.grp.ctxid", number as usize);
             let mut list = vec![number, infos::processes("pmix.grp.mbrs", members)];
             if !data.is_empty() {
-                list.push(infos::bytes(GROUP_DATA, &mut data));
+                list.push(infos::bytes(GROUP_DATA, &data));
             }
             let (first, count) = (list.as_mut_ptr(), list.len());
-            let kept = Box::into_raw(Box::new((list, data))).cast();
+            let kept = Box::into_raw(Box::new(list)).cast();
             // SAFETY: what is passed is the library's own, and it lives until `release_group`.
             unsafe { callback(SUCCESS, first, count, passed, Some(release_group), kept) };
         }
@@ -531,8 +531,7 @@ fn found_group(
 
 unsafe extern "C" fn release_group(kept: *mut c_void) {
     // SAFETY: it is what `found_group` has made of a box, and it comes once.
-    let (list, _data) = *unsafe { Box::from_raw(kept.cast::<(Vec<Info>, Vec<u8>)>()) };
-    infos::free(list);
+    infos::free(*unsafe { Box::from_raw(kept.cast::<Vec<Info>>()) });
 }
 
 /// Called when all tasks of this node that are members of a group want to found or to end it.
