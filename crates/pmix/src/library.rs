@@ -7,6 +7,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 /// The oldest version that was seen to work, and the first part of those after it.
 const OLDEST: (u32, u32) = (4, 1);
 
+/// The oldest whose answer about a group is one that Open MPI 5 can read. Tasks of a group see its
+/// members in it, which older versions leave out.
+const OLDEST_WITH_GROUPS: (u32, u32) = (5, 0);
+
 /// What is needed of the library.
 #[derive(Clone, Copy)]
 pub(crate) struct Library {
@@ -36,6 +40,8 @@ pub(crate) struct Library {
         *mut c_void,
     ) -> c_int,
     pub(crate) error: unsafe extern "C" fn(c_int) -> *const c_char,
+    /// Whether tasks can found groups by it.
+    pub(crate) has_groups: bool,
 }
 
 impl Library {
@@ -76,6 +82,7 @@ impl Library {
                 fetch: symbol(handle, c"PMIx_server_dmodex_request")?,
                 notify: symbol(handle, c"PMIx_Notify_event")?,
                 error: symbol(handle, c"PMIx_Error_string")?,
+                has_groups: numbers >= Some(OLDEST_WITH_GROUPS),
             })
         }
     }

@@ -7,7 +7,7 @@ use crate::calls::{SERVICE, Service, finish, lock};
 use crate::infos;
 use crate::library::{Library, text_of};
 use crate::types::{
-    App, BAD_PARAMETER, BOOL, BYTES, ByteObject, DUPLICATE, Data, INT, Info, InfoCallback,
+    App, BAD_PARAMETER, BOOL, BYTES, ByteObject, DONE, DUPLICATE, Data, INT, Info, InfoCallback,
     KEY_BYTES, LookupCallback, ModexCallback, NO_ROOM, NOT_FOUND, NOT_SUPPORTED, OpCallback,
     PERSISTENCE, Proc, Published, Release, SPACE_BYTES, STRING, SUCCESS, SpawnCallback, TIMEOUT,
     UINT32, UNREACHABLE, Value as Raw,
@@ -547,10 +547,8 @@ pub(crate) unsafe extern "C" fn group(
 ) -> c_int {
     let (Some(service), Some(callback)) = (SERVICE.get(), callback) else { return NOT_SUPPORTED };
     if operation != FOUND_GROUP {
-        let none = std::ptr::null_mut();
-        // SAFETY: as the library has it; nothing is passed.
-        unsafe { callback(SUCCESS, none, 0, passed, None, none.cast()) };
-        return SUCCESS;
+        // For a group of one node the library calls again unless it is answered by the return.
+        return DONE;
     }
     // SAFETY: the library passes a text, and so many processes.
     let (name, procs) = unsafe { (bytes_of(name), list_of(procs, count)) };

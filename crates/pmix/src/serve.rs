@@ -114,7 +114,7 @@ fn begin(order: &PmixOrder, service: &Service) -> anyhow::Result<Served> {
         text("pmix.hname", &here.name),
     ];
     // The library may change it, and keeps it.
-    let module = Box::leak(Box::new(module()));
+    let module = Box::leak(Box::new(module(&library)));
     // SAFETY: both live on, and are of the form that the library expects.
     let status = unsafe { (library.init)(module, infos.as_mut_ptr(), infos.len()) };
     library.check(status, "begin")?;
