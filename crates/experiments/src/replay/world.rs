@@ -223,6 +223,10 @@ const NUMBERED_BEHIND: u32 = 1 << 24;
 /// Steps after the last entry before it is said that no end is near, for jobs that no user ends.
 const STEPS_AFTER: usize = 1_000_000;
 
+/// The same while no job that has begun will end: what still waits is behind others that never do,
+/// unless one of so many steps changes what may run.
+const STEPS_IN_VAIN: usize = 20_000;
+
 impl<'a> World<'a> {
     pub(super) fn new(start: &Core, was: &'a Was, otherwise: &'a Otherwise) -> Self {
         let same: BTreeMap<JobId, JobId> =
@@ -273,8 +277,11 @@ impl<'a> World<'a> {
             }
             self.submits += usize::from(submits);
         }
+        let mut in_vain = 0;
         for _ in 0..STEPS_AFTER {
-            if !(self.waits_for_some() && self.step(ClusterTime::NEVER)) {
+            in_vain = if self.is_end_foreseen() { 0 } else { in_vain + 1 };
+            let goes_on = self.waits_for_some() && in_vain < STEPS_IN_VAIN;
+            if !(goes_on && self.step(ClusterTime::NEVER)) {
                 break;
             }
         }
@@ -322,6 +329,11 @@ impl<'a> World<'a> {
     fn waits_for_some(&self) -> bool {
         let ends = |job| self.was.jobs.get(job).is_some_and(|known| known.was.ended.is_some());
         self.fates.iter().any(|(job, fate)| fate.ended.is_none() && ends(job))
+    }
+
+    /// Whether any job that runs will end by itself.
+    fn is_end_foreseen(&self) -> bool {
+        !self.clearing.is_empty() || self.next_end.keys().any(|job| self.reaches(*job).is_some())
     }
 
     /// An event of the journal as it is here; nothing if it follows from others.

@@ -18,7 +18,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -46,8 +48,19 @@ pub(crate) fn next_of(numbers: &AtomicU32) -> u32 {
 /// Tests that measure time hold it alone, all others together.
 static STAGE: RwLock<()> = RwLock::new(());
 
+/// Tests whose instance is the user's without privileges hold it one after the other.
+static USER: Mutex<()> = Mutex::new(());
+
+/// The tests that hold the stage alone, by name. `tests/run` has them run when all others have
+/// ended: otherwise each would wait for those that run, and have those that come wait for it.
+const ALONE: &str = include_str!("alone.txt");
+
 enum Hold {
     Shared(#[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    OfUser(
+        #[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>,
+        #[allow(dead_code, reason = "held, not read")] MutexGuard<'static, ()>,
+    ),
     Alone(#[allow(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
     /// By another instance of the same test: to ask once more could wait for a test that waits to
     /// have it alone.
@@ -67,8 +80,20 @@ impl Hold {
         }
     }
 
+    fn of_user() -> Self {
+        assert!(!HOLDS.replace(true), "an instance of the user comes first in a test");
+        let user = USER.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::OfUser(STAGE.read().unwrap_or_else(PoisonError::into_inner), user)
+    }
+
     fn alone() -> Self {
         assert!(!HOLDS.replace(true), "what is to be alone comes first in a test");
+        let thread = std::thread::current();
+        // Where one thread runs all tests, it has no name of a test.
+        if let Some(name) = thread.name().filter(|name| name.contains("::")) {
+            let is_listed = ALONE.lines().any(|listed| listed == name);
+            assert!(is_listed, "add {name} to crates/tutti/tests/e2e/alone.txt");
+        }
         Self::Alone(STAGE.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -356,7 +381,7 @@ impl Instance {
 
     /// An instance of a user without privileges.
     pub(crate) fn of_nobody() -> Self {
-        Self::make(Hold::alone(), Some(NOBODY), None)
+        Self::make(Hold::of_user(), Some(NOBODY), None)
     }
 
     /// The same with a cgroup of the user's own, as service managers hand them over.
