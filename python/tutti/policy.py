@@ -266,7 +266,10 @@ class Policy:
         self._orders.append({"order": "message", "node": node, "text": text})
 
     def yield_charge(self) -> None:
-        """Has the built-in policy go on until `take_charge`."""
+        """Has the built-in policy go on until `take_charge`.
+
+        Until then news come in lots: 100 at a time, or those of a minute.
+        """
         self._orders.append({"order": "yield"})
 
     def take_charge(self) -> None:

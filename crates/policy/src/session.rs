@@ -25,6 +25,10 @@ use tutti_types::{ClusterTime, JobId, Nanos, NodeId, RowId};
 /// News in one line.
 const NEWS_MAX: usize = 500;
 
+/// News of which a program that yields hears at once; fewer wait for more, so long at most.
+const YIELDING_NEWS: usize = 100;
+const YIELDING_AFTER: Nanos = Nanos::from_secs(60);
+
 /// Nodes that an event of a start names in all; beyond that, they come with the nodes' own news.
 const PLACES_MAX: usize = 4096;
 
@@ -76,6 +80,8 @@ pub struct Session {
     nodes: BTreeSet<NodeId>,
     node_news: BTreeSet<NodeId>,
     task_ends: TaskEnds,
+    /// Since when there are news that the program does not know.
+    news_since: Option<ClusterTime>,
     timers: Timers,
     refused: Vec<Refused>,
     refusal_rounds: u32,
@@ -115,6 +121,7 @@ impl Session {
             nodes: BTreeSet::new(),
             node_news: BTreeSet::new(),
             task_ends: TaskEnds::of_at_most(usize::MAX),
+            news_since: None,
             timers: Timers::default(),
             refused: Vec::new(),
             refusal_rounds: 0,
@@ -187,6 +194,24 @@ impl Session {
             self.node_news.extend(core.nodes().map(|node| node.id));
             self.node_news.extend(&self.nodes);
         }
+        if self.news_since.is_none() && self.has_news() {
+            self.news_since = Some(core.now());
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        !(self.line_news.is_empty()
+            && self.home_news.is_empty()
+            && self.node_news.is_empty()
+            && self.task_ends.is_empty())
+    }
+
+    /// Since when and for how long news wait for more: those for a program that yields, which does
+    /// nothing about most of them.
+    fn gathers_since(&self) -> Option<ClusterTime> {
+        let count = self.line_news.len() + self.home_news.len() + self.node_news.len();
+        let may_wait = self.yields && self.caught_up && self.parts.is_silent();
+        self.news_since.filter(|_| may_wait && count < YIELDING_NEWS)
     }
 
     /// The program is dead, late or wrong. If it had one request in its hands, and failed with that
@@ -238,15 +263,12 @@ impl Session {
         if self.asked || !self.items.is_empty() {
             return ClusterTime::NEVER;
         }
-        let has_news = !(self.line_news.is_empty()
-            && self.home_news.is_empty()
-            && self.node_news.is_empty()
-            && self.task_ends.is_empty()
-            && self.parts.is_silent());
-        if has_news || !self.caught_up {
-            return now;
+        let others = self.timers.due().min(self.refusals_due);
+        if let Some(since) = self.gathers_since() {
+            return others.min(since + YIELDING_AFTER);
         }
-        self.timers.due().min(self.refusals_due)
+        let has_news = self.has_news() || !self.parts.is_silent();
+        if has_news || !self.caught_up { now } else { others }
     }
 
     /// The next line.
@@ -267,6 +289,7 @@ impl Session {
         for Refused { round, index, job, reason } in self.refused.drain(..) {
             events.push(News::Refused { round, index, job: job.map(|job| job.0), reason });
         }
+        self.news_since = self.has_news().then_some(now);
         let more =
             !(self.line_news.is_empty() && self.home_news.is_empty() && self.node_news.is_empty());
         let rows: Vec<RowFree> =

@@ -172,6 +172,32 @@ fn orders_that_are_no_starts_have_a_rate() {
 }
 
 #[test]
+fn who_yields_hears_of_news_in_lots_and_of_timers_at_once() {
+    let mut world = World::new();
+    world.begin();
+    world.line();
+    world.answer(&json!([{"order": "yield"}, {"order": "timer", "after_ns": 5_000_000_000u64}]));
+    // What the program knows already makes no round.
+    world.submit(1);
+    let minute = world.now + Nanos::from_secs(60);
+    let timer = world.now + Nanos::from_secs(5);
+    assert_eq!(world.session.due(world.now), timer);
+    world.now = timer;
+    let line = world.line();
+    assert_eq!((of(&line, "timer").len(), of(&line, "started").len()), (1, 1), "{line}");
+    world.answer(&json!([]));
+    world.submit(1);
+    assert_eq!(world.session.due(world.now), world.now + Nanos::from_secs(60));
+    assert!(world.session.due(world.now) > minute);
+    (0..99).for_each(|_| drop(world.submit(1)));
+    assert_eq!(world.session.due(world.now), world.now, "100 of them");
+    world.line();
+    world.answer(&json!([{"order": "take_charge"}]));
+    world.submit(1);
+    assert_eq!(world.session.due(world.now), world.now);
+}
+
+#[test]
 fn a_job_with_which_the_program_fails_twice_is_left_to_the_built_in_policy() {
     let mut world = World::new();
     world.begin();
