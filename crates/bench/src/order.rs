@@ -282,6 +282,7 @@ pub(super) fn settings(
         order: Order::SubmitFirst,
         switch_cost: Nanos::ZERO,
         move_cost: MoveCost::default(),
+        swap: None,
         movable: false,
         progress: Progress::ByEvent,
         feedback: None,

@@ -506,6 +506,7 @@ impl Core {
             self.seat_queued(now);
         }
         self.preempt_overrun();
+        self.take_turns_in_memory();
     }
 
     /// Whether any home moved.

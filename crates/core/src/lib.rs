@@ -57,6 +57,7 @@ mod line;
 mod local_moves;
 mod longer_leases;
 pub mod matrix;
+mod memory_turns;
 mod migrate;
 mod nested;
 pub mod network;

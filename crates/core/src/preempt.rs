@@ -204,6 +204,7 @@ impl Core {
     /// Gives a job its turns, if nothing speaks against it.
     pub(crate) fn give_turns(&mut self, job: JobId) {
         if self.activate(job) {
+            self.swaps.turns.is_back(job, self.now);
             let begins = self.activation(self.now);
             self.ledger.resume(job, begins);
         }
@@ -225,6 +226,7 @@ impl Core {
                 && !self.is_kept_preempted(job)
                 && self.may_swap_in(job)
                 && self.kept_out_until(job) <= self.now
+                && !self.awaits_turn_of_another(job)
             {
                 self.move_in(job, self.row_with_its_processors(job));
             }

@@ -25,6 +25,7 @@ use crate::apply::Core;
 use crate::frame::Layout;
 use crate::ledger::{Rows, Runs, Stage};
 use crate::matrix::{Changes, Column, Owner, Seat};
+use crate::memory_turns;
 use crate::share::{self, Present, Users};
 use crate::state::record::Phase;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -320,9 +321,14 @@ impl Core {
             }
             present.insert(id, names);
         }
+        let standing_in = match several {
+            true => self.add_absent(&mut present),
+            false => BTreeMap::new(),
+        };
         self.hold_slots(&mut present);
         let mut layout =
             (self.policy().shares.layout)(&present, &self.classes, self.params.quantum());
+        memory_turns::give_to(&standing_in, &mut layout);
         if self.policy().has_levels {
             return self.in_strobes(layout);
         }

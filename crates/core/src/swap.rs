@@ -24,6 +24,7 @@
 use crate::action::Action;
 use crate::apply::Core;
 use crate::event::Event;
+use crate::memory_turns::MemoryTurns;
 use crate::policy::WaitReason;
 use crate::state::nodes::Nodes;
 use crate::state::record::{Course, Part, Residence};
@@ -34,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, NodeId};
 use tutti_types::job::JobSpec;
 use tutti_types::limits::SHARE_WHOLE;
-use tutti_types::params::SwapJobs;
+use tutti_types::params::{Params, SwapJobs};
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// The jobs whose memory may leave, and those whose memory has.
@@ -53,6 +54,8 @@ pub(crate) struct Swaps {
     space: BTreeMap<NodeId, u64>,
     /// What of jobs stayed in memory the last time though there was swap space, in bytes.
     stays: BTreeMap<(JobId, NodeId), u64>,
+    /// Jobs that take turns in memory.
+    pub(crate) turns: MemoryTurns,
 }
 
 /// A job whose memory leaves, has left, or comes back.
@@ -119,6 +122,34 @@ impl Swaps {
         }
     }
 
+    /// The jobs that may be swapped out by request; `None`: all may.
+    pub(crate) fn asked_of(&self, params: &Params) -> Option<&BTreeSet<JobId>> {
+        (params.swap() != SwapJobs::All).then_some(&self.asked)
+    }
+
+    /// Whether a job may be swapped out by the parameter `swap`.
+    pub(crate) fn may_leave_by(&self, params: &Params, job: JobId) -> bool {
+        match params.swap() {
+            SwapJobs::Asked => self.asked.contains(&job),
+            SwapJobs::All => true,
+            SwapJobs::Never => false,
+        }
+    }
+
+    /// Whether there is any job that may be.
+    pub(crate) fn any_may_leave(&self, params: &Params) -> bool {
+        match params.swap() {
+            SwapJobs::Asked => !self.asked.is_empty(),
+            SwapJobs::All => true,
+            SwapJobs::Never => false,
+        }
+    }
+
+    /// Whether memory of any job is on its way.
+    pub(crate) fn is_moving(&self) -> bool {
+        !self.wanted.is_empty() || self.leaving().is_some()
+    }
+
     /// A job is gone.
     pub(crate) fn forget(&mut self, job: JobId) {
         self.asked.remove(&job);
@@ -149,6 +180,7 @@ impl Swaps {
             }
         }
         self.is_back(job);
+        self.turns.end(job);
         self.stays.retain(|&(other, _), _| other != job);
     }
 
@@ -174,6 +206,7 @@ impl Swaps {
     /// A node is one no longer.
     pub(crate) fn remove_node(&mut self, node: NodeId) {
         self.space.remove(&node);
+        self.turns.remove_node(node);
     }
 
     fn order(&mut self, job: JobId, course: SwapCourse) {
@@ -235,13 +268,9 @@ impl Core {
     }
 
     /// The nodes where memory of a job may be swapped out; `None`: it may not.
-    fn swappable_on(&self, job: JobId) -> Option<Vec<NodeId>> {
+    pub(crate) fn swappable_on(&self, job: JobId) -> Option<Vec<NodeId>> {
         let record = self.jobs.get(&job)?;
-        let may = match self.params.swap() {
-            SwapJobs::Asked => self.swaps.asked.contains(&job),
-            SwapJobs::All => true,
-            SwapJobs::Never => false,
-        };
+        let may = self.swaps.may_leave_by(&self.params, job);
         let residence = record.residence().filter(|it| it.may_come_back() && !it.ending())?;
         if !may || record.spec.movable || self.policy().plans() {
             return None;
@@ -456,6 +485,7 @@ impl Core {
             return;
         }
         part.took = took;
+        self.swaps.turns.note_rate(node, left_bytes, took);
         if space_bytes > 0 {
             self.swaps.stays.insert((job, node), resident_bytes.min(allocated));
         }

@@ -328,6 +328,7 @@ impl Core {
             .min(self.next_move_within_node());
         at = at.min(self.next_warning()).min(self.next_respawn()).min(self.checkpoints.next());
         at = at.min(self.next_of_roll_out()).min(self.next_back()).min(self.next_leaving());
+        at = at.min(self.next_end_of_turn());
         at = at.min(self.by_class.wake).min(self.next_spent(now)).min(self.next_by_use());
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.policy().plans() {

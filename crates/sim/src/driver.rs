@@ -15,7 +15,7 @@ use crate::grouped::Grouped;
 use crate::hosts::{self, Host};
 use crate::jobs::{Course, Finished, Index, Job, Jobs, Live, Rest};
 use crate::machine::Machine;
-use crate::moves::{MoveCost, Moves};
+use crate::moves::{MoveCost, Moves, SwapOrder, SwapSpace};
 use crate::observer::{Observer, Passed, Start};
 use crate::outside::Outside;
 use crate::pace::Pace;
@@ -26,8 +26,8 @@ use crate::uneven::Uneven;
 use tutti_core::{Action, Core, Event, JobState, SubmitOptions, WaitReason, check};
 use tutti_types::{
     BankAccount, ClassName, Classes, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos,
-    NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal, RequestId,
-    TaskStatus, UserId, Weights,
+    NodeId, NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal,
+    RequestId, TaskStatus, UserId, Weights,
 };
 
 /// How a workload is simulated.
@@ -65,6 +65,8 @@ pub struct Settings {
     pub switch_cost: Nanos,
     /// How long it takes to set a job aside, and to bring it back.
     pub move_cost: MoveCost,
+    /// Swap space of each node; `None`: memory moves at once, where a policy preempts.
+    pub swap: Option<SwapSpace>,
     /// Whether preempted jobs may come back on other processors.
     pub movable: bool,
     /// How progress is worked out.
@@ -190,10 +192,21 @@ impl Settings {
             .into_iter()
             .flatten()
             .chain(hosts::events(&self.hosts))
+            .chain(self.swap_events())
             .chain(self.periods.iter().map(event))
             .chain(self.bank.iter().map(allowance))
             .chain(self.site.events())
             .chain(timed_events(&self.timed, 0))
+    }
+}
+
+impl Settings {
+    /// What tells a core of swap space.
+    fn swap_events(&self) -> impl Iterator<Item = Event> + '_ {
+        let nodes = (0..).map(NodeId).take(self.hosts.len());
+        self.swap.into_iter().flat_map(move |swap| {
+            nodes.clone().map(move |node| Event::NodeSwap { node, space_bytes: swap.bytes })
+        })
     }
 }
 
@@ -241,7 +254,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             outside,
             jobs: Jobs::default(),
             waiting: Waiting::new(settings.feedback, &settings.calendar),
-            moves: Moves::new(settings.move_cost),
+            moves: Moves::new(settings.move_cost, settings.swap),
             uneven: (!settings.hosts.is_empty()).then(|| {
                 let weights = settings.weights.unwrap_or(settings.params.weights());
                 Uneven::new(Pace::new(&settings.hosts, weights), settings.bags)
@@ -614,8 +627,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 Action::Ended { job, .. } => self.finish(job)?,
                 Action::MoveOut { job } => self.move_out(job),
                 Action::MoveIn { job } => self.move_in(job),
-                Action::Swap { job, node, order, .. } => {
-                    self.moves.at_once(self.now, Event::swapped_at_once(job, node, order));
+                Action::Swap { job, node, order, out } => {
+                    let allocated = self.allocated_bytes(job, node);
+                    let order = SwapOrder { job, node, order, out, allocated };
+                    self.moves.swap(self.now, order);
                 }
                 Action::JobDeclined { job, .. } => self.leave_out(job),
                 Action::WakeAt { at } => self.wake = at,
@@ -694,11 +709,20 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.moves.back(self.now, id, live.job.processors);
     }
 
+    /// The memory that is allocated to a job on a node.
+    fn allocated_bytes(&self, id: JobId, node: NodeId) -> u64 {
+        let Some(index) = self.jobs.find(id) else { return 0 };
+        let each = self.jobs.get(index).job.memory.unwrap_or(0);
+        let parts = self.core.parts(id).iter().filter(|part| part.node == node);
+        parts.map(|part| each.saturating_mul(u64::from(part.tasks))).sum()
+    }
+
     fn finish<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
         let Some(live) = self.jobs.remove(id) else { return Ok(()) };
         if let Some(uneven) = &mut self.uneven {
             uneven.forget(id);
         }
+        self.moves.forget(id);
         self.seated -= usize::from(live.is_seated);
         let finished = Finished {
             job: live.job,

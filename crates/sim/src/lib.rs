@@ -45,7 +45,7 @@ pub use feedback::{Feedback, Follows};
 pub use hosts::{Host, HostsError, parse_hosts};
 pub use jobs::{Finished, Job};
 pub use machine::{Machine, MachineError};
-pub use moves::MoveCost;
+pub use moves::{MoveCost, SwapSpace};
 pub use multifactor::{Multifactor, run_multifactor};
 pub use observer::{Observer, Passed, Start};
 pub use order::InOrder;

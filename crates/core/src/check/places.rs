@@ -71,6 +71,7 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
             // Its memory would come back too soon, or others have it.
             && core.kept_out_until(job) <= core.now
             && core.may_swap_in(job)
+            && !core.awaits_turn_of_another(job)
             && core.residence(job).is_some_and(Residence::may_come_back)
     };
     if !core.policy().sets_aside() && found.iter().any(waits) {

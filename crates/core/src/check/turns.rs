@@ -2,6 +2,7 @@
 
 use super::{Report, Rule};
 use crate::apply::Core;
+use crate::memory_turns::Absent;
 use crate::publish::NodePlan;
 use crate::share;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -121,7 +122,9 @@ fn check_shares(core: &Core, report: &mut Report<'_>) {
     if frame == 0 && live().next().is_some() {
         report(Rule::Shares, "there are rows and no slots".into());
     }
-    for (name, class) in &core.classes {
+    // The time of jobs that are out for others' turns in memory is a matter of users.
+    let absent = absent(core);
+    for (name, class) in core.classes.iter().filter(|(name, _)| !absent.contains_key(*name)) {
         let rows = live().filter(|(_, row)| row.classes.contains_key(name));
         let mut rows: Vec<RowId> = rows.map(|(id, _)| id).collect();
         let holds = class.empty() == IfAbsent::Hold && class.share() > 0;
@@ -156,14 +159,15 @@ fn check_users(core: &Core, report: &mut Report<'_>) {
     };
     let mut parts: BTreeMap<Option<ClassName>, u64> = core.held.keys().map(part).collect();
     let mut rows: BTreeMap<(Option<ClassName>, UserId), (u32, BTreeSet<RowId>)> = BTreeMap::new();
-    for (id, row) in live() {
-        for (class, owner) in row.owners.keys() {
-            let (sharers, part) = part(class);
-            parts.insert(sharers.clone(), part);
-            let (weight, theirs) = rows.entry((sharers, owner.user)).or_default();
-            *weight = core.weight(*owner).max(*weight);
-            theirs.insert(id);
-        }
+    let absent: Vec<Absent> = absent(core).into_values().flatten().collect();
+    let here =
+        live().flat_map(|(id, row)| row.owners.keys().map(move |(of, owner)| (id, of, owner)));
+    for (id, class, owner) in here.chain(absent.iter().map(|it| (it.row, &it.class, &it.owner))) {
+        let (sharers, part) = part(class);
+        parts.insert(sharers.clone(), part);
+        let (weight, theirs) = rows.entry((sharers, owner.user)).or_default();
+        *weight = core.weight(*owner).max(*weight);
+        theirs.insert(id);
     }
     // Those that have only what is idle have no part beside others.
     let idle = Some(share::idle_only());
@@ -198,12 +202,40 @@ fn check_users(core: &Core, report: &mut Report<'_>) {
             *count += 1;
         }
     }
+    for Absent { row, stands_in, .. } in absent {
+        let (theirs, more) = expected.remove(&row).unwrap_or_default();
+        let (sum, count) = expected.entry(stands_in).or_default();
+        *sum += theirs;
+        *count += more;
+    }
+    check_lengths(core, (frame, expected), report);
+}
+
+/// Each row is so long, as far as the odd nanoseconds of so many parts permit.
+fn check_lengths(
+    core: &Core,
+    (frame, expected): (u128, BTreeMap<RowId, (u128, u128)>),
+    report: &mut Report<'_>,
+) {
     for (row, (sum, count)) in expected {
         let length = core.frame.length_of(row).map_or(0, |length| u128::from(length.0));
         if length.abs_diff(sum) > 3 * count {
             report(Rule::Shares, format!("row {row} has {length} of {frame} ns, not {sum}"));
         }
     }
+}
+
+/// The jobs that are out for others' turns in memory and count in the frame, by class. Beside the
+/// only row they have no part.
+fn absent(core: &Core) -> BTreeMap<ClassName, Vec<Absent>> {
+    let live = || core.matrix.rows().filter(|(_, row)| !row.classes.is_empty());
+    let mut found: BTreeMap<ClassName, Vec<Absent>> = BTreeMap::new();
+    if live().nth(1).is_some() {
+        for job in core.absent(|row| live().any(|(id, _)| id == row)) {
+            found.entry(job.class.clone()).or_default().push(job);
+        }
+    }
+    found
 }
 
 fn check_accounts(core: &Core, plans: BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {

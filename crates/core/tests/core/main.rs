@@ -20,6 +20,7 @@ mod kept_memory;
 mod lending;
 mod limits;
 mod local_moves;
+mod memory_turns;
 mod migration;
 mod moves;
 mod nested;

@@ -215,6 +215,21 @@ pub(super) struct Options {
     )]
     pub(super) move_cost_each: Nanos,
 
+    /// Swap space of each node: jobs whose memory does not fit beside others take turns in memory,
+    /// with --set swap=all; with --hosts
+    #[arg(
+        long, value_name = "SIZE", value_parser = tutti_client::memory, requires = "hosts",
+        help_heading = "Machine"
+    )]
+    pub(super) swap_space: Option<u64>,
+
+    /// How much memory moves to swap space or back in a second
+    #[arg(
+        long, value_name = "SIZE", default_value = "100M", value_parser = tutti_client::memory,
+        help_heading = "Machine"
+    )]
+    pub(super) swap_rate: u64,
+
     /// Preempted jobs may come back on other processors, and migrate if migration=on
     #[arg(long, help_heading = "Scheduler")]
     pub(super) movable: bool,

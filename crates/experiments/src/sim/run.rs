@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_sim::{
     Checks, Fairness, Feedback, Host, Machine, MapRule, MapTo, Measure, MoveCost, Observer,
-    Outside, Results, Settings, SimError, Summary, Workload, parse_hosts, run_with,
+    Outside, Results, Settings, SimError, Summary, SwapSpace, Workload, parse_hosts, run_with,
 };
 use tutti_trace::Stretch;
 use tutti_types::{ClassName, ClusterTime, QueueName, QueueSpec};
@@ -139,6 +139,7 @@ impl<'a> Setup<'a> {
                 per_job: options.move_cost,
                 per_processor: options.move_cost_each,
             },
+            swap: swap(options),
             movable: options.movable,
             progress: match options.exact_slices {
                 true => tutti_sim::Progress::BySlot,
@@ -178,6 +179,12 @@ impl Setup<'_> {
     pub(super) fn class(&self, name: &str) -> Option<usize> {
         self.settings.classes.iter().position(|class| *class.0 == *name)
     }
+}
+
+/// Swap space of each node.
+fn swap(options: &Options) -> Option<SwapSpace> {
+    let bytes_per_second = options.swap_rate;
+    options.swap_space.map(|bytes| SwapSpace { bytes, bytes_per_second })
 }
 
 /// What a site sets besides parameters and classes, by the indices of its classes.

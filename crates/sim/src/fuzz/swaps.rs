@@ -55,6 +55,11 @@ impl Cluster {
 
     /// A node answers one of the orders, with so many percent of the job's memory left there.
     pub fn answer_swap(&mut self, index: usize, percent: u64) {
+        self.answer_swap_after(index, percent, None);
+    }
+
+    /// The same after so long; `None`: a nanosecond for each byte of the job.
+    pub fn answer_swap_after(&mut self, index: usize, percent: u64, took: Option<Nanos>) {
         if self.swaps.orders.is_empty() {
             return;
         }
@@ -65,7 +70,8 @@ impl Cluster {
         if out && self.swaps.latest.get(&(job, node)) == Some(&number) {
             self.swaps.resident.insert((job, node), percent);
         }
-        let (order, left_bytes, took) = (number, allocated - resident_bytes, Nanos(allocated));
+        let (order, left_bytes) = (number, allocated - resident_bytes);
+        let took = took.unwrap_or(Nanos(allocated));
         let space_bytes = allocated * 5;
         self.event(Event::Swapped {
             job,

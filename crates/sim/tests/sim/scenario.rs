@@ -34,6 +34,7 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         bank: Vec::new(),
         site: Site::default(),
         move_cost: MoveCost::default(),
+        swap: None,
         movable: false,
         progress: Progress::ByEvent,
         feedback: None,
