@@ -6,8 +6,11 @@
 //!
 //! - A job that waits for memory, in line or preempted, gets a turn when jobs that may leave have
 //!   been in memory for a *slice*. These are preempted, the longest stay first and no more than
-//!   needed; swap space must suffice. Of a preempted job and the first in line, the longer wait
-//!   counts.
+//!   needed; swap space must suffice. The longest wait comes first, and before all a job that is
+//!   at home already and lacks memory. One that would lack memory without all of them holds up no
+//!   other.
+//! - One exchange goes on at a time. Until the job whose turn it is has begun, others that are out
+//!   do not come back, for a slice at most.
 //! - A slice is so long that moving memory out and back takes at most the part `swap_cost` of it:
 //!   the job's bytes over the bandwidth that its nodes had when memory left them last. The same
 //!   holds for a frame: a job that is back may wait so long for its turn.
@@ -41,8 +44,8 @@ const RATE_UNKNOWN: u64 = 100 << 20;
 pub(crate) struct MemoryTurns {
     /// The jobs that left for the turn of another, and since when.
     out: BTreeMap<JobId, ClusterTime>,
-    /// The job that the last of them left for.
-    turn_of: Option<JobId>,
+    /// The job that the last of them left for, and when.
+    turn_of: Option<(JobId, ClusterTime)>,
     /// Since when the memory of jobs is back that were out.
     back: BTreeMap<JobId, ClusterTime>,
     /// How many bytes a second left each node the last time.
@@ -96,13 +99,20 @@ pub(crate) struct Absent {
 impl Core {
     /// Gives a job that waits for memory its turn, if it is time for that.
     pub(crate) fn take_turns_in_memory(&mut self) {
+        if !self.have_turns_in_memory() {
+            return;
+        }
+        // A turn may have begun just now: those that fit beside it come back.
+        if !self.swaps.turns.out.is_empty() {
+            self.bring_back();
+        }
         let Some((next, leaving)) = self.next_turn_in_memory() else { return };
         let (now, blocked) = (self.now, self.queue.blocked);
         for &job in &leaving {
             self.swaps.turns.out.insert(job, now);
             self.move_out(job);
         }
-        self.swaps.turns.turn_of = Some(next);
+        self.swaps.turns.turn_of = Some((next, now));
         // Until they are gone, the first in line waits as before.
         self.queue.blocked = blocked;
     }
@@ -117,10 +127,7 @@ impl Core {
     }
 
     fn waits_for_turn_until(&self, job: JobId) -> ClusterTime {
-        let turns = &self.swaps.turns;
-        let (Some(&since), Some(next)) = (turns.out.get(&job), turns.turn_of) else {
-            return ClusterTime(0);
-        };
+        let Some((next, given)) = self.swaps.turns.turn_of else { return ClusterTime(0) };
         let has_begun = match self.residence(next) {
             Some(residence) => residence.place == Place::Home && !self.swaps.has(next),
             None => !self.queue.waiting.contains(&next),
@@ -128,42 +135,57 @@ impl Core {
         let ends = self.residence(job).is_some_and(Residence::ending);
         match next == job || has_begun || ends {
             true => ClusterTime(0),
-            false => since + self.slice_in_memory(job, next),
+            false => given + self.slice_in_memory(job, next),
         }
     }
 
     /// When a turn in memory may be over; never, if no job waits for one.
     pub(crate) fn next_end_of_turn(&self) -> ClusterTime {
         let out = self.swaps.turns.out.keys().map(|&job| self.waits_for_turn_until(job));
-        let next = self.next_for_memory();
-        let stays = next.into_iter().flat_map(|next| {
-            let staying = self.may_leave_memory().into_iter();
-            staying.map(move |(since, job)| since + self.slice_in_memory(job, next))
+        let waiting = self.waiting_for_memory();
+        let staying = match waiting.is_empty() {
+            true => Vec::new(),
+            false => self.may_leave_memory(),
+        };
+        let stays = waiting.iter().flat_map(|&next| {
+            staying.iter().map(move |&(since, job)| since + self.slice_in_memory(job, next))
         });
         out.chain(stays).filter(|&at| at > self.now).min().unwrap_or(ClusterTime::NEVER)
     }
 
     fn have_turns_in_memory(&self) -> bool {
+        if !self.swaps.any_may_leave(&self.params) {
+            return false;
+        }
         let policy = self.policy();
         let shares_rows = (policy.shares.rows)(&self.params) > 1 && !policy.has_levels;
-        shares_rows && !policy.sets_aside() && self.swaps.any_may_leave(&self.params)
+        shares_rows && !policy.sets_aside()
     }
 
     /// The job whose turn is next, and those that leave for it.
     fn next_turn_in_memory(&self) -> Option<(JobId, Vec<JobId>)> {
-        let next = self.next_for_memory().filter(|_| !self.is_memory_moving())?;
-        let stayed = self.may_leave_memory().into_iter();
-        let over = |(since, job): &(ClusterTime, JobId)| {
-            *since + self.slice_in_memory(*job, next) <= self.now
-        };
-        let mut over: Vec<(ClusterTime, JobId)> = stayed.filter(over).collect();
-        over.sort_unstable();
-        let over: Vec<JobId> = over.into_iter().map(|(_, job)| job).collect();
-        let leaving = match self.residence(next) {
-            Some(_) => self.leave_for_preempted(next, over),
-            None => self.leave_for_first(next, over),
-        }?;
-        (!leaving.is_empty()).then_some((next, leaving))
+        let waiting = self.waiting_for_memory();
+        if waiting.is_empty() || self.is_memory_moving() {
+            return None;
+        }
+        let mut staying = self.may_leave_memory();
+        staying.sort_unstable();
+        let mut waiting = waiting.into_iter().peekable();
+        while let Some(next) = waiting.next() {
+            let is_over = |&&(since, job): &&(ClusterTime, JobId)| {
+                since + self.slice_in_memory(job, next) <= self.now
+            };
+            let over = staying.iter().filter(is_over).map(|&(_, job)| job).collect();
+            if let Some(leaving) = self.leave_for(next, over) {
+                return Some((next, leaving));
+            }
+            // It waits for the end of a slice, and no other passes it.
+            let all = || staying.iter().map(|&(_, job)| job).collect();
+            if waiting.peek().is_some() && self.leave_for(next, all()).is_some() {
+                return None;
+            }
+        }
+        None
     }
 
     /// Whether the memory of any job is on its way, or a job that was out is.
@@ -175,10 +197,11 @@ impl Core {
         self.swaps.is_moving() || self.swaps.turns.out.keys().any(moves)
     }
 
-    /// The job that has waited longest for memory: one that is out, or the first in line.
-    fn next_for_memory(&self) -> Option<JobId> {
+    /// The jobs that wait for memory: those at home, then those that are out and the first in line,
+    /// the longest wait first.
+    fn waiting_for_memory(&self) -> Vec<JobId> {
         if !self.have_turns_in_memory() {
-            return None;
+            return Vec::new();
         }
         let waits = |job: JobId| {
             let record = self.jobs.get(&job)?;
@@ -191,8 +214,10 @@ impl Core {
             may.then_some(())
         };
         let out = self.swaps.turns.out.iter().filter(|&(&job, _)| waits(job).is_some());
-        let out = out.map(|(&job, &since)| (since, job)).min();
-        out.into_iter().chain(self.first_for_memory()).min().map(|(_, job)| job)
+        let out = out.map(|(&job, &since)| (since, job));
+        let mut after: Vec<(ClusterTime, JobId)> = out.chain(self.first_for_memory()).collect();
+        after.sort_unstable();
+        self.swaps.lacking().chain(after.into_iter().map(|(_, job)| job)).collect()
     }
 
     /// The first in line, if all that it waits for is memory, and since when it waits. Not with as
@@ -264,12 +289,21 @@ impl Core {
         }
     }
 
+    /// Those of the jobs without which another would have its memory, in this order.
+    fn leave_for(&self, next: JobId, jobs: Vec<JobId>) -> Option<Vec<JobId>> {
+        match self.residence(next) {
+            _ if jobs.is_empty() => None,
+            Some(_) => self.leave_for_preempted(next, jobs),
+            None => self.leave_for_first(next, jobs),
+        }
+    }
+
     /// Those of the jobs without which the first in line could start, in this order.
-    fn leave_for_first(&self, first: JobId, over: Vec<JobId>) -> Option<Vec<JobId>> {
+    fn leave_for_first(&self, first: JobId, jobs: Vec<JobId>) -> Option<Vec<JobId>> {
         let spec = &self.jobs.get(&first)?.spec;
         let (mut matrix, mut nodes) = (self.matrix.clone(), self.nodes.clone());
         let mut leaving = Vec::new();
-        for job in over {
+        for job in jobs {
             matrix.remove(job);
             self.without_memory_of(job, &mut nodes);
             leaving.push(job);
@@ -282,11 +316,11 @@ impl Core {
     }
 
     /// Those of the jobs without which a preempted one would have its memory.
-    fn leave_for_preempted(&self, next: JobId, over: Vec<JobId>) -> Option<Vec<JobId>> {
+    fn leave_for_preempted(&self, next: JobId, jobs: Vec<JobId>) -> Option<Vec<JobId>> {
         let mut nodes = self.nodes.clone();
         let on: Vec<NodeId> = self.residence(next)?.parts.iter().map(|part| part.node).collect();
         let mut leaving = Vec::new();
-        for job in over {
+        for job in jobs {
             let is_there =
                 |node: &NodeId| self.residence(job).is_some_and(|it| it.part(*node).is_some());
             if !on.iter().any(is_there) {

@@ -147,7 +147,16 @@ impl Swaps {
 
     /// Whether memory of any job is on its way.
     pub(crate) fn is_moving(&self) -> bool {
-        !self.wanted.is_empty() || self.leaving().is_some()
+        let course = |job| self.jobs.get(job).map(|swap| swap.course);
+        let comes = self.wanted.iter().any(|job| course(job) == Some(SwapCourse::In));
+        comes || self.leaving().is_some()
+    }
+
+    /// The jobs that are to run again and lack memory, the longest wait first.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = JobId> {
+        let lacks =
+            |job: &JobId| self.jobs.get(job).is_some_and(|it| it.course == SwapCourse::Wanted);
+        self.wanted.iter().copied().filter(lacks)
     }
 
     /// A job is gone.
