@@ -83,13 +83,18 @@ impl Machine<'_> {
 impl Core {
     /// Memory of a node, in bytes, that a job may have back which was swapped out.
     pub(crate) fn bytes_to_come_back(&self, job: JobId, node: NodeId) -> u64 {
-        let machine = self.machine();
-        let Some(record) = self.jobs.get(&job) else { return self.nodes.free_bytes(node) };
+        self.bytes_of(self.machine(), job, node)
+    }
+
+    /// The same on a machine that may be.
+    pub(crate) fn bytes_of(&self, machine: Machine<'_>, job: JobId, node: NodeId) -> u64 {
+        let free = machine.nodes.free_bytes(node);
+        let Some(record) = self.jobs.get(&job) else { return free };
         let part = record.residence().and_then(|it| it.part(node));
         let needs = part.map_or(0, |part| memory_of(part, &record.spec));
         let class = &record.spec.class;
         match needs > machine.bytes_if_alone(node, class) {
-            true => self.nodes.free_bytes(node),
+            true => free,
             false => machine.free_bytes(node, class),
         }
     }

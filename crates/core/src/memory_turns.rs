@@ -291,44 +291,29 @@ impl Core {
 
     /// Those of the jobs without which another would have its memory, in this order.
     fn leave_for(&self, next: JobId, jobs: Vec<JobId>) -> Option<Vec<JobId>> {
-        match self.residence(next) {
-            _ if jobs.is_empty() => None,
-            Some(_) => self.leave_for_preempted(next, jobs),
-            None => self.leave_for_first(next, jobs),
+        if jobs.is_empty() {
+            return None;
         }
-    }
-
-    /// Those of the jobs without which the first in line could start, in this order.
-    fn leave_for_first(&self, first: JobId, jobs: Vec<JobId>) -> Option<Vec<JobId>> {
-        let spec = &self.jobs.get(&first)?.spec;
+        let spec = &self.jobs.get(&next)?.spec;
+        let on = self.residence(next).map(|residence| &residence.parts);
+        let is_beside = |job: JobId| {
+            let there = self.residence(job);
+            on.is_none_or(|parts| {
+                parts.iter().any(|part| there.is_some_and(|it| it.part(part.node).is_some()))
+            })
+        };
         let (mut matrix, mut nodes) = (self.matrix.clone(), self.nodes.clone());
         let mut leaving = Vec::new();
-        for job in jobs {
+        for job in jobs.into_iter().filter(|&job| is_beside(job)) {
             matrix.remove(job);
             self.without_memory_of(job, &mut nodes);
             leaving.push(job);
             let machine = Machine { matrix: &matrix, nodes: &nodes, ..self.machine() };
-            if matches!(self.policy().decide(machine, spec), Some(Decision::Start { .. })) {
-                return Some(leaving);
-            }
-        }
-        None
-    }
-
-    /// Those of the jobs without which a preempted one would have its memory.
-    fn leave_for_preempted(&self, next: JobId, jobs: Vec<JobId>) -> Option<Vec<JobId>> {
-        let mut nodes = self.nodes.clone();
-        let on: Vec<NodeId> = self.residence(next)?.parts.iter().map(|part| part.node).collect();
-        let mut leaving = Vec::new();
-        for job in jobs {
-            let is_there =
-                |node: &NodeId| self.residence(job).is_some_and(|it| it.part(*node).is_some());
-            if !on.iter().any(is_there) {
-                continue;
-            }
-            self.without_memory_of(job, &mut nodes);
-            leaving.push(job);
-            if self.may_swap_in_of(next, |node| nodes.free_bytes(node)) {
+            let has_memory = match on {
+                Some(_) => self.may_swap_in_of(next, |node| self.bytes_of(machine, next, node)),
+                None => matches!(self.policy().decide(machine, spec), Some(Decision::Start { .. })),
+            };
+            if has_memory {
                 return Some(leaving);
             }
         }

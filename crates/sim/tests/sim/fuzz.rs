@@ -112,6 +112,41 @@ fn whichever_jobs_have_devices_in_turns() {
     });
 }
 
+/// Most jobs may be swapped out and have so much memory that few fit beside each other.
+fn takes_turns_in_memory(step: &mut Step) {
+    let Step::Submit(spec) = step else { return };
+    if spec.tasks % 4 == 0 {
+        return;
+    }
+    spec.memory_per_task_bytes = Some(260 + 40 * u64::from(spec.tasks));
+    spec.deadline = None;
+    *step = Step::SubmitSwapping(spec.clone());
+}
+
+/// Jobs whose memory does not fit beside each other have it in turns.
+#[test]
+fn whichever_jobs_take_turns_in_memory() {
+    try_scripts(|seed| {
+        let who = if seed % 2 == 0 { Who::Users } else { Who::Everybody };
+        let mut script = Script::random(seed, 150, who);
+        let params = [("policy", 0), ("rows", 2 + seed / 4 % 3), ("swap", seed / 2 % 2)];
+        let params = params.map(|(name, value)| (name.to_owned(), value));
+        script.start.params.extend(params);
+        let mut steps: Vec<Step> = (0..3).map(|node| Step::Join(node, 2 + node)).collect();
+        for mut step in script.steps {
+            takes_turns_in_memory(&mut step);
+            let passes = matches!(step, Step::Pass(_));
+            steps.push(step);
+            // Nodes move memory, and then say so.
+            if passes {
+                steps.extend([Step::Arrive(0), Step::Swapped(0, seed % 3 * 10), Step::Arrive(0)]);
+            }
+        }
+        script.steps = steps;
+        script
+    });
+}
+
 /// Scripts that failed once.
 #[test]
 fn what_was_mended_stays_mended() {

@@ -271,6 +271,28 @@ fn a_job_is_preempted_for_its_memory_and_comes_back_with_it() {
     goes_on_and_ends(&instance, first, "a");
 }
 
+#[test]
+fn jobs_that_do_not_fit_beside_each_other_take_turns_in_memory() {
+    let Some(_zram) = Zram::or_say(1 << 30) else { return };
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "swap_cost=100%"]).expect(0);
+    // All but this much is allocated to a job that never leaves.
+    let rest = node(&instance)["memory_bytes"].as_u64().unwrap() / MIB - 150;
+    let line = "while [ ! -e go ]; do sleep 0.05; done";
+    instance.submit(&["-m", &(rest.to_string() + "M"), "sh", "-c", line]);
+    let first = start(&instance, "a", 24, &["-m", "100M", "--swap"]);
+    let second = start(&instance, "b", 24, &["-m", "100M", "--swap"]);
+    assert_eq!(instance.job(2)["state"], "swapped", "the second has its memory");
+    for name in ["a", "b", "a"] {
+        let before = looks(&instance, name);
+        within(PATIENCE, "its turn", || (looks(&instance, name) > before + 2).then_some(()));
+        let states = [2, 3].map(|job| instance.job(job)["state"].clone());
+        assert!(states.iter().any(|state| state != "running"), "{states:?}");
+    }
+    goes_on_and_ends(&instance, first, "a");
+    goes_on_and_ends(&instance, second, "b");
+}
+
 /// A process that can have no more threads, by a group of v1; `None` where there is none.
 struct WithoutThreads {
     pid: i32,
