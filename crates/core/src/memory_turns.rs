@@ -48,6 +48,8 @@ pub(crate) struct MemoryTurns {
     turn_of: Option<(JobId, ClusterTime)>,
     /// Since when the memory of jobs is back that were out.
     back: BTreeMap<JobId, ClusterTime>,
+    /// Those that are out as they count in the frame.
+    absent: Vec<Absent>,
     /// How many bytes a second left each node the last time.
     rates: BTreeMap<NodeId, u64>,
 }
@@ -87,6 +89,7 @@ impl MemoryTurns {
 }
 
 /// A job that is out for the turn of another, as it counts in the frame.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Absent {
     /// A row that does not exist, for it alone.
     pub(crate) row: RowId,
@@ -318,6 +321,19 @@ impl Core {
             }
         }
         None
+    }
+
+    /// Notes which jobs that are out count in the frame; whether they are others than before, or
+    /// other rows stand in for them.
+    pub(crate) fn note_absent(&mut self) -> bool {
+        if self.swaps.turns.out.is_empty() && self.swaps.turns.absent.is_empty() {
+            return false;
+        }
+        let is_live =
+            |id: RowId| self.matrix.rows().any(|(row, view)| row == id && !view.classes.is_empty());
+        let absent = self.absent(is_live);
+        let before = core::mem::replace(&mut self.swaps.turns.absent, absent);
+        before != self.swaps.turns.absent
     }
 
     /// Adds the jobs that are out for others' turns, each in a row of its own that does not exist.

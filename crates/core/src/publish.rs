@@ -291,7 +291,9 @@ impl Core {
     pub(crate) fn reframe(&mut self, now: ClusterTime) -> bool {
         let at = self.activation(now);
         self.activated = at;
-        let reshaped = self.matrix.take_reshaped() | core::mem::take(&mut self.outbox.reshaped);
+        let reshaped = self.matrix.take_reshaped()
+            | core::mem::take(&mut self.outbox.reshaped)
+            | self.note_absent();
         // A row may be of another level though nothing else of it is different.
         if !reshaped && !self.policy().has_levels {
             return false;
