@@ -457,6 +457,7 @@ fn received(bed: &Bed, number: usize) -> u64 {
 
 #[test]
 fn mpi_jobs_over_all_nodes_take_turns_and_agree() {
+    let _alone = Instance::alone();
     let bed = Bed::up_with_processors(2, 1);
     bed.tutti(1, &["params", "quantum=20ms"]).expect(0);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/solver.c");

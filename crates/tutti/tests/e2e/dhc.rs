@@ -2,7 +2,7 @@
 //! what a node decides alone, on one.
 
 use crate::cluster::Bed;
-use crate::harness::{eventually, within};
+use crate::harness::{Instance, eventually, within};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,6 +88,7 @@ fn check(parts: &BTreeMap<(String, String), f64>, widest: &str) {
 
 #[test]
 fn each_job_has_its_part_of_each_round_over_a_restart_of_the_controller() {
+    let _alone = Instance::alone();
     let bed = Bed::up_with_processors(8, 1);
     bed.tutti(1, &["params", "policy=dhc", "quantum=100ms"]).expect(0);
     let all: Vec<String> = [8, 4, 4, 4, 2, 1].map(|tasks| submit(&bed, tasks)).into();
@@ -134,6 +135,7 @@ fn classes(bed: &Bed) -> Vec<(String, u64, u64)> {
 
 #[test]
 fn a_node_alone_divides_what_a_job_leaves_by_the_shares_of_classes() {
+    let _alone = Instance::alone();
     let bed = Bed::up_with_processors(1, 1);
     bed.tutti(1, &["params", "policy=dhc", "quantum=100ms"]).expect(0);
     let shares = [("interactive", "60%"), ("production", "30%"), ("standby", "10%")];

@@ -195,7 +195,7 @@ fn a_launch_by_an_earlier_controller_is_not_timed_again() {
 
 #[test]
 fn a_timeline_has_the_turns_of_jobs_that_share_processors() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     instance.tutti(&["timeline"]).expect(1).says("nothing has run").says("[T024]");
     instance.tutti(&["timeline", "-o", "t.txt"]).expect(1).says("not .txt").says("[T");
     instance.tutti(&["timeline", "-o", "t.GIF"]).expect(1).says("as .svg or .png").says("not .GIF");

@@ -184,7 +184,7 @@ fn who_does_not_heed_the_end_is_killed_after_the_grace_or_at_once() {
 /// Each is named wherever the job is shown, and kept until it is resumed.
 #[test]
 fn no_more_parts_are_suspended_than_can_be_told() {
-    let instance = Instance::new().up();
+    let instance = Instance::alone().up();
     let line = format!("for i in $(seq {}); do sleep $NAP & done; wait", SUSPENDED_PARTS_MAX + 1);
     let job = instance.submit(&["-o", "/dev/null", "sh", "-c", &line]);
     let sleeps = eventually("all sleeps", || {
