@@ -1,7 +1,7 @@
-//! Turns in memory: jobs whose memory does not fit beside each other have it one after the other.
+//! Turns in memory: jobs that do not fit into memory beside each other have it one after the other.
 //!
-//! Jobs that take turns have their memory in place all the time, so a job whose memory does not fit
-//! beside others waits. Where it and others may be swapped out ([`crate::swap`]), they take turns
+//! Jobs that take turns have their memory in place all the time, so a job that does not fit beside
+//! them waits. Where it and others may be swapped out ([`crate::swap`]), they take turns
 //! in memory instead, much longer ones than those of the timetable:
 //!
 //! - A job that waits for memory, in line or preempted, gets a turn when jobs that may leave have
@@ -9,7 +9,7 @@
 //!   needed; swap space must suffice. The longest wait comes first, and before all a job that is
 //!   at home already and lacks memory. One that would lack memory without all of them holds up no
 //!   other.
-//! - One exchange goes on at a time. Until the job whose turn it is has begun, others that are out
+//! - One exchange goes on at a time. Until the job that has the turn has begun, others that are out
 //!   do not come back, for a slice at most.
 //! - A slice is so long that moving memory out and back takes at most the part `swap_cost` of it:
 //!   the job's bytes over the bandwidth that its nodes had when memory left them last. The same
@@ -165,7 +165,7 @@ impl Core {
         shares_rows && !policy.sets_aside()
     }
 
-    /// The job whose turn is next, and those that leave for it.
+    /// The job that has the next turn, and those that leave for it.
     fn next_turn_in_memory(&self) -> Option<(JobId, Vec<JobId>)> {
         let waiting = self.waiting_for_memory();
         if waiting.is_empty() || self.is_memory_moving() {

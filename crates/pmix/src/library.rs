@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 /// The oldest version that was seen to work, and the first part of those after it.
 const OLDEST: (u32, u32) = (4, 1);
 
-/// The oldest whose answer about a group is one that Open MPI 5 can read. Tasks of a group see its
+/// The oldest with an answer about a group that Open MPI 5 can read. Tasks of a group see its
 /// members in it, which older versions leave out.
 const OLDEST_WITH_GROUPS: (u32, u32) = (5, 0);
 

@@ -1,4 +1,4 @@
-//! Jobs whose memory does not fit beside each other have it in turns.
+//! Jobs that do not fit into memory beside each other have it in turns.
 
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::why;

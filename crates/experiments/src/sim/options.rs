@@ -215,7 +215,7 @@ pub(super) struct Options {
     )]
     pub(super) move_cost_each: Nanos,
 
-    /// Swap space of each node: jobs whose memory does not fit beside others take turns in memory,
+    /// Swap space of each node: jobs that do not fit into memory beside others take turns in it,
     /// with --set swap=all; with --hosts
     #[arg(
         long, value_name = "SIZE", value_parser = tutti_client::memory, requires = "hosts",

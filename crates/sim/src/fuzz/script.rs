@@ -93,14 +93,13 @@ impl Step {
             | Self::SubmitHeld(spec, _)
             | Self::SubmitBatch(spec)
             | Self::SubmitLater(spec, _)
+            | Self::SubmitSwapping(spec)
             | Self::SubmitWarned(spec, ..)
             | Self::SubmitSaver(spec, ..)
             | Self::SubmitImage(spec, _)
             | Self::SubmitAfter(spec, ..) => {
                 spec.owner == user_name(0) && spec.class != class_name(KEEPS_ROWS)
             }
-            // The row of a job has the time of those that are out for its turn in memory, too.
-            Self::SubmitSwapping(_) => false,
             // Changes are put off for those that vacate.
             Self::JobClass(..) | Self::AfterUse(..) | Self::SubmitVacating(..) => false,
             _ => true,

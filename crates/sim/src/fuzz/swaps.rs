@@ -5,7 +5,7 @@
 //! never exceeds what the core counts there.
 
 use super::Cluster;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::Event;
 use tutti_types::{ClusterTime, JobId, Nanos, NodeId};
 
@@ -26,6 +26,8 @@ pub(super) struct Swaps {
     latest: BTreeMap<(JobId, NodeId), u64>,
     /// How many percent of its memory are resident, of jobs of which some has left.
     resident: BTreeMap<(JobId, NodeId), u64>,
+    /// The jobs of which memory was ever to leave.
+    out: BTreeSet<JobId>,
 }
 
 impl Swaps {
@@ -33,7 +35,9 @@ impl Swaps {
     pub(super) fn order(&mut self, (job, node): (JobId, NodeId), number: u64, out: bool) {
         self.orders.push(Order { job, node, number, out });
         self.latest.insert((job, node), number);
-        if !out {
+        if out {
+            self.out.insert(job);
+        } else {
             // From now on it may be there again.
             self.resident.remove(&(job, node));
         }
@@ -47,6 +51,11 @@ impl Swaps {
 }
 
 impl Cluster {
+    /// How many jobs were ever to leave memory.
+    pub(super) fn swapped_out(&self) -> u64 {
+        self.swaps.out.len() as u64
+    }
+
     /// The core has the memory of a job moved.
     pub(super) fn order_swap(&mut self, (job, node): (JobId, NodeId), number: u64, out: bool) {
         assert!(self.held[&job].tasks.contains_key(&node), "memory of no job is moved");

@@ -123,7 +123,7 @@ fn takes_turns_in_memory(step: &mut Step) {
     *step = Step::SubmitSwapping(spec.clone());
 }
 
-/// Jobs whose memory does not fit beside each other have it in turns.
+/// Jobs that do not fit into memory beside each other have it in turns.
 #[test]
 fn whichever_jobs_take_turns_in_memory() {
     try_scripts(|seed| {

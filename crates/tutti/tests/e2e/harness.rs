@@ -48,7 +48,7 @@ pub(crate) fn next_of(numbers: &AtomicU32) -> u32 {
 /// Tests that measure time hold it alone, all others together.
 static STAGE: RwLock<()> = RwLock::new(());
 
-/// Tests whose instance is the user's without privileges hold it one after the other.
+/// Tests with an instance of the user without privileges hold it one after the other.
 static USER: Mutex<()> = Mutex::new(());
 
 /// The tests that hold the stage alone, by name. `tests/run` has them run when all others have
