@@ -615,7 +615,7 @@ impl Core {
         self.settle_in(now, job, row, parts);
     }
 
-    /// Promises a job the memory that it asks for.
+    /// Allocates the memory that a job asks for.
     pub(crate) fn admit_memory(&mut self, job: JobId, parts: &[Part]) {
         let Some(record) = self.jobs.get(&job) else { return };
         if record.spec.memory_per_task_bytes.is_some() {

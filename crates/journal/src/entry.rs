@@ -5,7 +5,9 @@ use crate::rows::EndedRow;
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use std::hash::Hasher;
 use tutti_core::{Action, Event};
+use tutti_types::digest::Digest;
 use tutti_types::{ClusterTime, JobId, Nanos, NodeId, Outcome};
 use tutti_wire::launch::Credentials;
 use tutti_wire::local::SubmitKey;
@@ -109,30 +111,27 @@ impl Entry {
     /// A digest of actions, in their order: FNV-1a, 64 bits, of how they are written.
     #[must_use]
     pub fn digest_of(actions: &[Action]) -> u64 {
-        let mut digest = FNV_BASIS;
+        let mut digest = Digest::new();
         for action in actions {
             // Nothing of an action can't be written, and a digest has no end that could be reached.
-            digest = postcard::serialize_with_flavor(action, Fnv(digest)).unwrap_or(digest);
+            digest = postcard::serialize_with_flavor(action, Sum(digest)).unwrap_or(digest);
         }
-        digest
+        digest.finish()
     }
 }
 
-const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-
 /// Writes nowhere, and knows what was written by its digest.
-struct Fnv(u64);
+struct Sum(Digest);
 
-impl Flavor for Fnv {
-    type Output = u64;
+impl Flavor for Sum {
+    type Output = Digest;
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+        self.0.write(&[byte]);
         Ok(())
     }
 
-    fn finalize(self) -> postcard::Result<u64> {
+    fn finalize(self) -> postcard::Result<Digest> {
         Ok(self.0)
     }
 }

@@ -21,6 +21,7 @@ use tutti_journal::SqliteStore;
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_secure::Name;
 use tutti_types::JobId;
+use tutti_types::digest::Digest;
 use tutti_wire::code::Code;
 
 /// An instance's place on this machine.
@@ -332,10 +333,7 @@ impl Instance {
     /// The same where the instance is this user's.
     pub fn cgroup_name_for(&self, uid: u32) -> String {
         let path = self.directory.as_os_str().as_encoded_bytes();
-        let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("tutti-{uid}-{:08x}", hash >> 32)
+        format!("tutti-{uid}-{:08x}", Digest::of(path) >> 32)
     }
 
     /// Whether a controller takes connections there.

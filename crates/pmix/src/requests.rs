@@ -15,6 +15,7 @@ use crate::types::{
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use tutti_types::digest::Digest;
 use tutti_wire::frame;
 use tutti_wire::pmix::{
     ASKS_MAX, Answer, Ask, Found, FromPmix, MODEX_BYTES_MAX, Meeting, Members,
@@ -557,19 +558,13 @@ pub(crate) unsafe extern "C" fn group(
     // SAFETY: it is the library's.
     let said = said.and_then(|it| unsafe { taken(&it.value) });
     let data = said.map_or_else(Vec::new, |value| value.bytes.into_vec());
-    let meeting = Meeting::Group(digest(&name));
+    let meeting = Meeting::Group(Digest::of(&name));
     let waiting = Waiting::Group(Some(callback), passed, procs.to_vec());
     service.meet((meeting, data), procs, waiting)
 }
 
 fn is_group_data(info: &Info) -> bool {
     info.value.kind == BYTES && key_of(info) == GROUP_DATA.as_bytes()
-}
-
-/// A number for a text (FNV-1a).
-fn digest(text: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    text.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// What a task of another step, or of another node, has said of itself.

@@ -14,7 +14,8 @@
 //! - [`policy`]: the program of a site's own policy
 //! - [`resource`]: what is counted and admitted by number, such as licences; [`device`]: those of
 //!   one node
-//! - [`limits`]: the most of everything; [`counted`]: numbers in messages
+//! - [`limits`]: the most of everything; [`counted`]: numbers in messages; [`digest`]: one number
+//!   for many bytes
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]
@@ -29,6 +30,7 @@ pub mod class;
 pub mod constraints;
 pub mod counted;
 pub mod device;
+pub mod digest;
 pub mod ids;
 pub mod job;
 pub mod limits;

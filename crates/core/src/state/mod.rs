@@ -8,7 +8,6 @@
 //! - [`table`], `ordered`: a map from job numbers, and a sorted list with summaries;
 //! - `digest`: one number for a whole state.
 
-pub(crate) mod digest;
 pub mod nodes;
 pub(crate) mod ordered;
 pub mod record;

@@ -213,14 +213,14 @@ impl Nodes {
             .map_or(0, |record| record.spec.memory_bytes.saturating_sub(record.admitted_bytes))
     }
 
-    /// Promises memory to a job that was placed.
+    /// Allocates memory to a job that was placed.
     pub fn admit(&mut self, node: NodeId, bytes: u64) {
         if let Some(record) = self.nodes.get_mut(&node) {
             record.admitted_bytes = record.admitted_bytes.saturating_add(bytes);
         }
     }
 
-    /// Takes back what was promised to a job that has ended.
+    /// Takes back what was allocated to a job that has ended.
     pub fn release(&mut self, node: NodeId, bytes: u64) {
         if let Some(record) = self.nodes.get_mut(&node) {
             record.admitted_bytes = record.admitted_bytes.saturating_sub(bytes);

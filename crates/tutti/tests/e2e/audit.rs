@@ -90,10 +90,7 @@ fn find_directory(path: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>)
 
 /// The name of an instance's cgroup, as the product makes it.
 pub(crate) fn cgroup_name(dir: &Path, user: u32) -> String {
-    let hash =
-        dir.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &b| {
-            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-        });
+    let hash = tutti_types::digest::Digest::of(dir.as_os_str().as_encoded_bytes());
     format!("tutti-{user}-{:08x}", hash >> 32)
 }
 

@@ -7,6 +7,7 @@ use crate::pmix::{Ask, Far, Part, Peer, PmixNode, PmixSpace, Said, Session, ToPm
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
+use tutti_types::digest::Digest;
 use tutti_types::{
     ClusterTime, ControlMethod, JobId, LaunchId, Nanos, NodeId, ProcessorSet, StepId,
     TaskPlacement, UserId,
@@ -318,9 +319,7 @@ fn far() -> Far {
 #[test]
 fn the_form_changes_with_its_number_only() {
     let bytes = sample().encode().unwrap();
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = Digest::of(&bytes);
     assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (6, 1248, "6beb30e210712204"));
 }
 
