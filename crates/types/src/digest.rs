@@ -1,5 +1,5 @@
 //! One number for many bytes: to compare a replay with what it replays, or to name a directory.
-//! Nothing that somebody gains by making two equal may rest on it.
+//! It is no protection: two texts with the same number are easily made.
 
 use core::hash::Hasher;
 

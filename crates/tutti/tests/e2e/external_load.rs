@@ -1,8 +1,10 @@
 //! Instances of one machine see each other's jobs as external load.
 
+use crate::cluster::Bed;
 use crate::harness::{Instance, eventually, group_of, own_processors, stands};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use std::fs;
 
 /// The processor of a job with one task.
@@ -107,4 +109,45 @@ fn former_jobs_are_external_load_after_a_fresh_start() {
     }
     // The next instance there removes what was theirs.
     instance.tutti(&["run", "true"]).expect(0);
+}
+
+/// Two jobs over both nodes that take turns. One node has no agent when the head begins anew.
+#[test]
+fn a_fresh_start_of_a_cluster_releases_jobs_on_all_of_its_nodes() {
+    let bed = Bed::up(2, &[0]);
+    let naps = bed.audit.nap.clone();
+    let computes = format!("while :; do :; done; : {naps}");
+    for _ in 0..2 {
+        let job = ["submit", "-n", "4", "-o", "/dev/null", "sh", "-c", &computes];
+        bed.tutti(1, &job).expect(0);
+    }
+    let former = eventually("all tasks run", || {
+        Some(bed.audit.nappers()).filter(|all: &Vec<i32>| all.len() == 8)
+    });
+    bed.tutti(1, &["down", "--leave-jobs"]).expect(0);
+    kill(Pid::from_raw(bed.node(2).daemon("agent").unwrap()), Signal::SIGKILL).unwrap();
+    let begun = bed.tutti(1, &["up", "--fresh"]).expect(0).text();
+    assert!(begun.contains("jobs up to 2 are released"), "{begun}");
+    eventually("both nodes are up", || {
+        (bed.states().into_values().collect::<Vec<_>>() == ["up", "up"]).then_some(())
+    });
+    eventually("none is suspended", || former.iter().all(|&pid| !stands(pid)).then_some(()));
+    assert_eq!(bed.audit.nappers(), former);
+    eventually("external load on both", || {
+        let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+        let is_loaded = |node: &Value| node["external_load"].as_array().unwrap().len() == 2;
+        nodes.as_array()?.iter().all(is_loaded).then_some(())
+    });
+    // Jobs of the new state run beside them, on both, and their numbers go on.
+    let done = bed.tutti(2, &["run", "-n", "4", "sh", "-c", "echo $TUTTI_JOB $(hostname)"]);
+    assert_eq!(done.expect(0).sorted(), ["3 n1", "3 n1", "3 n2", "3 n2"]);
+    bed.tutti(2, &["cancel", "1"]).says("job 1 is released");
+    for pid in former {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    eventually("no load is left", || {
+        let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+        let is_free = |node: &Value| node["external_load"].as_array().unwrap().is_empty();
+        nodes.as_array()?.iter().all(is_free).then_some(())
+    });
 }

@@ -53,7 +53,7 @@ static USER: Mutex<()> = Mutex::new(());
 
 /// The tests that hold the stage alone, by name. `tests/run` has them run when all others have
 /// ended: otherwise each would wait for those that run, and have those that come wait for it.
-const ALONE: &str = include_str!("alone.txt");
+pub(crate) const ALONE: &str = include_str!("alone.txt");
 
 enum Hold {
     Shared(#[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 mod house;
 mod prose;
@@ -286,4 +287,19 @@ fn tidy_links_between_pages_lead_somewhere() {
         }
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// `tests/run` leaves these out and runs them later: a name of no test would hide that one is run
+/// beside others.
+#[test]
+fn the_list_of_tests_that_run_alone_names_tests() {
+    let program = std::env::current_exe().unwrap();
+    let listed = Command::new(program).arg("--list").output().unwrap();
+    let tests = String::from_utf8(listed.stdout).unwrap();
+    let tests: BTreeSet<&str> =
+        tests.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let alone: Vec<&str> = crate::harness::ALONE.lines().collect();
+    let unknown: Vec<&&str> = alone.iter().filter(|name| !tests.contains(*name)).collect();
+    assert!(unknown.is_empty(), "no test has these names: {unknown:?}");
+    assert!(alone.is_sorted(), "crates/tutti/tests/e2e/alone.txt is not sorted");
 }
