@@ -9,8 +9,10 @@ use super::driver::Agent;
 use std::time::Duration;
 use tracing::{info, warn};
 use tutti_node::link::Interest;
-use tutti_policy::{Failure, Life, Mode, NodeAnswer, NodeSession, Out, Reply, Worker, start_of};
-use tutti_types::{ClusterTime, JobId, Rank, Timetable};
+use tutti_policy::{
+    Failure, Life, Limits, Mode, NodeAnswer, NodeSession, Out, Reply, Worker, start_of,
+};
+use tutti_types::{ClusterTime, JobId, Nanos, Rank, Timetable};
 use tutti_wire::code::Code;
 use tutti_wire::tree::{FromAgent, PolicyNews, PolicyPart, PolicyReport};
 
@@ -29,7 +31,7 @@ impl Agent {
     /// Runs this part from now on, or none. One that runs already goes on.
     pub(super) fn on_policy_part(&mut self, wanted: Option<PolicyPart>) {
         let Some(wanted) = wanted else { return self.end_policy_part() };
-        let of = |it: &PolicyPart| (it.path.clone(), it.user.clone());
+        let of = |it: &PolicyPart| PolicyPart { limit: Nanos::ZERO, ..it.clone() };
         match &mut self.processes.policy {
             Some(part) if of(&part.wanted) == of(&wanted) => part.wanted = wanted,
             Some(_) | None => {
@@ -161,7 +163,8 @@ impl Agent {
 
     fn start_policy_part(&mut self, now: ClusterTime) {
         let Some(part) = &mut self.processes.policy else { return };
-        let start = start_of(part.wanted.path.clone(), part.wanted.user.as_deref());
+        let PolicyPart { path, user, memory_bytes, processes, .. } = part.wanted.clone();
+        let start = start_of(path, user.as_deref(), Limits { memory_bytes, processes });
         let begun = start.and_then(|start| {
             if part.worker.is_none() {
                 let worker = Worker::of_node().map_err(|error| error.to_string())?;

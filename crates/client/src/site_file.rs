@@ -529,8 +529,8 @@ pub fn queues(queues: &[QueueReport]) -> String {
 pub fn params(params: &[ParamReport], classes: &[ClassReport], periods: &[PeriodReport]) -> String {
     let mut file = String::from("[params]\n");
     // The program is set by its path alone: a file may be for another machine.
-    let is_of_file =
-        |param: &&ParamReport| !param.name.starts_with("policy_") || param.name == "policy_limit";
+    let of_program = ["policy_program", "policy_user", "policy_node"];
+    let is_of_file = |param: &&ParamReport| !of_program.contains(&&*param.name);
     for param in params.iter().filter(is_of_file) {
         file.push_str(&line(&param.name, &param.value));
     }

@@ -9,10 +9,15 @@ use tutti_types::limits::WEIGHT_MAX;
 /// What is wrong, and what would be right.
 pub fn weights(text: &str) -> Result<Weights, String> {
     let mut weights = Weights::NONE;
+    let mut named = Vec::new();
     for word in text.split(',') {
         let (name, value) = word.split_once('=').ok_or_else(|| {
             format!("{word:?} weighs nothing; write FIGURE=N, such as int=1,double=3")
         })?;
+        if named.contains(&name) {
+            return Err(format!("{name} is named twice"));
+        }
+        named.push(name);
         let weight = match name {
             "int" => &mut weights.int,
             "float" => &mut weights.float,
@@ -47,7 +52,9 @@ mod tests {
         assert_eq!(weights("int=1,double=3"), Ok(expected));
         let network = Weights { network: 2, latency: 1, ..Weights::NONE };
         assert_eq!(weights("network=2,latency=1"), Ok(network));
-        for wrong in ["", "int", "int=", "int=1,", "speed=1", "int=-1", "int=1001", "int=0"] {
+        for wrong in
+            ["", "int", "int=", "int=1,", "speed=1", "int=-1", "int=1001", "int=0", "int=1,int=2"]
+        {
             assert!(weights(wrong).is_err(), "{wrong}");
         }
     }

@@ -45,6 +45,17 @@ impl Driver {
             Ok(grants) => grants,
             Err(problem) => return self.fail(token, problem),
         };
+        let mut seen = BTreeSet::new();
+        for (grantee, origin) in &grants {
+            let reason = match origin {
+                _ if !seen.insert(*grantee) => "is named twice; write it once",
+                None if !self.core.access().contains_key(grantee) => {
+                    "is not on the list; `tutti access` shows it"
+                }
+                _ => continue,
+            };
+            return self.fail(token, Problem::from(format!("{} {reason}", name(*grantee))));
+        }
         if self.core.access().len().saturating_add(grants.len()) > GRANTS_MAX {
             let reason =
                 format!("at most {GRANTS_MAX} users and groups can be listed; list groups");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use tutti_core::Event;
 use tutti_node::link::Interest;
-use tutti_policy::{Failure, Life, Mode, Reply, Session, State, Worker, start_of};
+use tutti_policy::{Failure, Life, Limits, Mode, Reply, Session, State, Worker, start_of};
 use tutti_types::limits::POLICY_PATH_BYTES_MAX;
 use tutti_types::{ClusterTime, PolicyProgram};
 
@@ -27,8 +27,8 @@ pub(super) struct Outsider {
     worker: Option<Worker>,
     pub(super) session: Session,
     life: Life,
-    /// What was started.
-    program: Option<PolicyProgram>,
+    /// What was started, and with which limits.
+    program: Option<(PolicyProgram, Limits)>,
     /// Its parts on nodes.
     pub(super) on_nodes: OnNodes,
 }
@@ -64,6 +64,13 @@ impl Driver {
         self.core.is_external() && self.core.policy_program().is_some() && !ends
     }
 
+    /// What the program, and its part on each node, may have.
+    pub(super) fn policy_limits(&self) -> Limits {
+        let params = self.core.params();
+        let (memory_bytes, processes) = (params.policy_memory_bytes(), params.policy_processes());
+        Limits { memory_bytes, processes }
+    }
+
     /// When something is due for the program.
     pub(super) fn policy_due(&self) -> ClusterTime {
         let now = self.now();
@@ -81,8 +88,9 @@ impl Driver {
 
     /// Does what is due for the program: takes its replies, does its orders, asks it.
     pub(super) fn follow_policy(&mut self) {
-        let started = self.outsider.program.as_ref().map(started_by);
-        let other = started != self.core.policy_program().map(started_by);
+        let limits = self.policy_limits();
+        let started = self.outsider.program.as_ref().map(|(it, limits)| (started_by(it), *limits));
+        let other = started != self.core.policy_program().map(|it| (started_by(it), limits));
         if self.outsider.life.state() != State::Off && (other || !self.wants_program()) {
             self.stop_policy();
         }
@@ -143,7 +151,7 @@ impl Driver {
     fn policy_failed(&mut self, why: &Failure, said: &[String]) {
         self.outsider.session.failed();
         if self.outsider.life.failed(self.now()) {
-            let path = self.outsider.program.as_ref().map_or("", |program| &program.path);
+            let path = self.outsider.program.as_ref().map_or("", |(program, _)| &program.path);
             warn!("the policy program {path} failed: {why}; the built-in policy goes on");
             for line in said {
                 warn!("the policy program wrote: {line}");
@@ -172,8 +180,9 @@ impl Driver {
     fn start_policy(&mut self) {
         let Some(program) = self.core.policy_program().cloned() else { return };
         let hello = self.outsider.session.hello(&self.core);
-        self.outsider.program = Some(program.clone());
-        let start = start_of(program.path, program.user.as_deref());
+        let limits = self.policy_limits();
+        self.outsider.program = Some((program.clone(), limits));
+        let start = start_of(program.path, program.user.as_deref(), limits);
         let begun = start.and_then(|start| {
             if self.outsider.worker.is_none() {
                 let worker = Worker::new().map_err(|error| error.to_string())?;

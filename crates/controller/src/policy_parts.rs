@@ -7,6 +7,7 @@
 use super::driver::Driver;
 use std::collections::BTreeSet;
 use tutti_core::{Event, Order};
+use tutti_policy::Limits;
 use tutti_types::NodeId;
 use tutti_wire::tree::{PolicyNews, PolicyPart, PolicyReport, ToAgent};
 
@@ -31,7 +32,9 @@ impl Driver {
     pub(super) fn follow_parts(&mut self) {
         let wanted = self.core.policy_program().filter(|_| self.wants_program()).and_then(|it| {
             let (path, user) = (it.node.clone()?, it.user.clone());
-            Some(PolicyPart { path, user, limit: self.core.params().policy_limit() })
+            let (limit, limits) = (self.core.params().policy_limit(), self.policy_limits());
+            let Limits { memory_bytes, processes } = limits;
+            Some(PolicyPart { path, user, limit, memory_bytes, processes })
         });
         self.outsider.session.parts().want(wanted.is_some());
         if wanted == self.outsider.on_nodes.wanted {

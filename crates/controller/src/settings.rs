@@ -5,6 +5,7 @@ use super::driver::Driver;
 use super::error::Problem;
 use super::policy::program_of;
 use super::report;
+use std::collections::BTreeSet;
 use tutti_core::{Begin, Event, ShortestSlot, shortest_slot};
 use tutti_node::calendar::period_began_ms;
 use tutti_node::platform::time::{clocks_change_in, local_week, system_clock, wall_ms};
@@ -35,6 +36,17 @@ const CALENDAR_SLACK: Nanos = Nanos::from_secs(1);
 /// the same one everywhere, whatever the errors of two nodes add up to.
 const CLOCKS_APART: u64 = 4;
 
+/// Of a name with two values, one would be lost without a word.
+pub(super) fn each_once<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(format!("{name} is set twice; write it once"));
+        }
+    }
+    Ok(())
+}
+
 impl Driver {
     pub(super) fn reply_params(&mut self, token: u64) {
         let reply = report::params(self);
@@ -49,6 +61,7 @@ impl Driver {
             Err(reason) => return self.fail(token, reason),
         };
         self.change_also(token, uid, program, |settings| {
+            each_once(values.iter().map(|(name, _)| &**name))?;
             for (name, value) in &values {
                 set_param(&mut settings.params, name, value)?;
             }
@@ -81,6 +94,7 @@ impl Driver {
             if class.0.starts_with('+') {
                 return Err(format!("class {class}: a name can't begin with +"));
             }
+            each_once(values.iter().map(|(name, _)| &**name))?;
             let mut spec = settings.classes.get(&class).copied().unwrap_or_default();
             for (name, value) in values {
                 set_rule(&mut spec, name, value)?;
@@ -111,6 +125,7 @@ impl Driver {
     ) {
         self.change(token, uid, |settings| {
             let period: Period = period.parse().map_err(|error| format!("{error}"))?;
+            each_once(values.iter().map(|(name, _)| &**name))?;
             let mut overrides = settings.period(period).cloned().unwrap_or_default();
             for (name, value) in values {
                 match class {

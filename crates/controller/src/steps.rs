@@ -19,7 +19,10 @@ use tutti_types::{
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
-use tutti_wire::limits::{NAME_BYTES_MAX, STEPS_BYTES_MAX, STEPS_SHOWN_MAX, STEPS_USER_BYTES_MAX};
+use tutti_wire::limits::{
+    NAME_BYTES_MAX, SPAWN_BYTES_MAX, SPAWN_PROGRAMS_MAX, STEPS_BYTES_MAX, STEPS_SHOWN_MAX,
+    STEPS_USER_BYTES_MAX,
+};
 use tutti_wire::local::{Reply, StepRequest};
 use tutti_wire::report::JobReport;
 use tutti_wire::show::StepReport;
@@ -258,12 +261,20 @@ impl Driver {
         let is_alike = request.spec.spawned_by.is_some() == spawned.is_some()
             && (spawned.is_none() || request.spec.beside.is_none())
             && spawned
-                .is_none_or(|it| it.is_within_limits() && it.tasks() == Some(request.spec.tasks));
+                .is_none_or(|it| !it.argv_is_missing() && it.tasks() == Some(request.spec.tasks));
         let of_one = request.spec.tasks == 1 && request.spec.overlap && spawned.is_none();
         let may_serve = of_one && request.spec.beside.is_none() && request.node.is_some();
         let is_alike = is_alike && (!request.serves || may_serve);
         if !is_front || !is_plain || !is_alike || name > NAME_BYTES_MAX {
             return Err(Problem::new(Code::Improper, "this is no proper request for a step"));
+        }
+        if spawned.is_some_and(|it| !it.is_within_limits()) {
+            let reason = format!(
+                "spawned tasks have at most {SPAWN_PROGRAMS_MAX} programs, with arguments of at \
+                 most {} KiB",
+                SPAWN_BYTES_MAX >> 10
+            );
+            return Err(Problem::new(Code::TooMuchAsked, reason));
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
             self.intake.connections.get(&token)

@@ -8,6 +8,7 @@
 
 use super::driver::Driver;
 use super::error::Problem;
+use super::settings::each_once;
 use std::collections::BTreeSet;
 use tracing::{info, warn};
 use tutti_core::{DueChange, Event, Moment, TimedEntry, settings_after};
@@ -107,7 +108,15 @@ impl Driver {
                         None if is_past => {
                             return Err(at_line(format!("{when} has passed")).into());
                         }
-                        None => planned.push(Planned { when, change }),
+                        None => {
+                            let is_it =
+                                |entry: &TimedEntry| entry.when == when && entry.change == change;
+                            let mut known = self.core.timed().filter(|(_, entry)| is_it(entry));
+                            if let (0, Some((number, _))) = (setting.line, known.next()) {
+                                return Err(format!("change {number} is the same").into());
+                            }
+                            planned.push(Planned { when, change });
+                        }
                     }
                 }
             }
@@ -179,6 +188,7 @@ impl Driver {
     }
 
     fn timed_set(&self, values: &[&str]) -> Result<TimedChange, String> {
+        each_once(values.iter().map(|word| word.split('=').next().unwrap_or_default()))?;
         let mut overrides = Overrides::default();
         for word in values {
             let (name, value) = word.split_once('=').ok_or_else(|| {

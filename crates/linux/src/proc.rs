@@ -245,10 +245,21 @@ fn thread_is_held(state: char, directory: &Path) -> bool {
 /// # Errors
 /// When `/proc` itself cannot be read.
 pub fn descendants(root: i32) -> Result<Vec<i32>> {
+    descendants_at_most(root, usize::MAX)
+}
+
+/// As [`descendants`], but none is looked for once there are more than `most`: a tree may grow
+/// faster than it is read.
+///
+/// # Errors
+/// When `/proc` itself cannot be read.
+pub fn descendants_at_most(root: i32, most: usize) -> Result<Vec<i32>> {
     let tree = Tree::read()?;
     let mut found = tree.children(root);
     let mut next = 0;
-    while let Some(&pid) = found.get(next) {
+    while let Some(&pid) = found.get(next)
+        && found.len() <= most
+    {
         found.extend(tree.children(pid));
         next += 1;
     }

@@ -17,6 +17,7 @@
 
 mod bounds;
 mod life;
+mod limits;
 mod node;
 mod parts;
 pub mod program;
@@ -28,6 +29,7 @@ mod worker;
 
 pub use bounds::When;
 pub use life::{Life, State};
+pub use limits::Limits;
 pub use node::{NodeAnswer, NodeSession, Out, parse_node_answer};
 pub use parts::Parts;
 pub use program::{Failure, Program, Start, start_of};

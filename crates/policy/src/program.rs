@@ -1,12 +1,14 @@
 //! The process of the program: its pipes, and the bounds on what it says.
 //!
 //! It runs as a user of its own, in a session of its own, with none of the caller's descriptors, at
-//! an ordinary scheduling policy and a worse nice value. It is killed when it is late or wrong, and
-//! when the [`Program`] is dropped.
+//! an ordinary scheduling policy and a worse nice value. It is killed when it is late or wrong or
+//! over its [`Limits`], and when the [`Program`] is dropped.
 
+use crate::limits::{Limits, Watch};
 use crate::protocol::ANSWER_BYTES_MAX;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::libc::RLIMIT_DATA;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::stat::Mode;
@@ -41,6 +43,8 @@ pub struct Start {
     pub environment: Vec<String>,
     /// Its nice value.
     pub nice: i32,
+    /// What it may have; `None`: it has no limits.
+    pub limits: Option<Limits>,
 }
 
 /// The nice value of a program: a worse one than that of a daemon.
@@ -54,11 +58,12 @@ const DEFAULT_USER: &str = "nobody";
 ///
 /// # Errors
 /// Why it can't be that user (`user`; `None`: one without privileges).
-pub fn start_of(path: String, user: Option<&str>) -> Result<Start, String> {
+pub fn start_of(path: String, user: Option<&str>, limits: Limits) -> Result<Start, String> {
     let searched = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
     let environment =
         vec![format!("PATH={searched}"), "LANG=C.UTF-8".into(), "PYTHONDONTWRITEBYTECODE=1".into()];
-    Ok(Start { path, identity: identity(user)?, environment, nice: NICE })
+    let (identity, limits) = (identity(user)?, Some(limits));
+    Ok(Start { path, identity, environment, nice: NICE, limits })
 }
 
 /// The user that a program runs as; `None`: the daemon's own.
@@ -106,6 +111,12 @@ pub enum Failure {
     /// It wrote more than the answer to one line.
     #[error("it wrote without being asked")]
     Unasked,
+    /// It has more memory than it may.
+    #[error("its processes have more than {} MiB of memory (policy_memory)", .0 >> 20)]
+    TooMuchMemory(u64),
+    /// It has more processes than it may.
+    #[error("it has more than {0} processes and threads (policy_processes)")]
+    TooManyProcesses(u64),
     /// It can't be talked to.
     #[error("it can't be talked to: {0}")]
     Pipe(#[from] Errno),
@@ -129,6 +140,7 @@ pub struct Program {
     line_said: Vec<u8>,
     dropped: u64,
     is_reaped: bool,
+    watch: Watch,
 }
 
 impl Program {
@@ -153,6 +165,8 @@ impl Program {
         }
         let stdio = [their_in.as_fd(), their_out.as_fd(), their_err.as_fd()].map(StdioFd::Fd);
         let complaint = CString::new(format!("{}: can't be executed", start.path))?;
+        let bytes = start.limits.and_then(|limits| limits.memory_bytes);
+        let data = bytes.map(|bytes| (RLIMIT_DATA.cast_signed(), bytes, bytes));
         let mut spawn = Spawn {
             argv: std::slice::from_ref(&path),
             env: [&environment, &[]],
@@ -160,7 +174,7 @@ impl Program {
             cwd: c"/",
             umask: 0o022,
             nice: Some(start.nice),
-            rlimits: &[],
+            rlimits: data.as_slice(),
             identity: start.identity.clone(),
             cgroup: None,
             companions: &[],
@@ -197,6 +211,7 @@ impl Program {
             line_said: Vec::new(),
             dropped: 0,
             is_reaped: false,
+            watch: Watch::new(start.limits),
         })
     }
 
@@ -235,8 +250,9 @@ impl Program {
             if left.is_zero() {
                 return Err(Failure::Late(limit));
             }
+            self.watch.look(self.pid)?;
             let hears_errors = error_reads < ERROR_READS_MAX;
-            if self.wait(!to_send.is_empty(), hears_errors, left)? {
+            if self.wait(!to_send.is_empty(), hears_errors, self.watch.wait(left))? {
                 self.hear_errors(&mut error_reads);
             }
             if let Some(answer) = self.hear()? {
@@ -264,6 +280,17 @@ impl Program {
             Ok(_) => Ok(has_errors && fds[1].any().unwrap_or(false)),
             Err(Errno::EINTR) => Ok(false),
             Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether it lives and keeps to its limits.
+    ///
+    /// # Errors
+    /// Why it is of no more use.
+    pub fn look(&mut self) -> Result<(), Failure> {
+        match self.is_gone() {
+            true => Err(Failure::Ended),
+            false => self.watch.look(self.pid),
         }
     }
 

@@ -17,7 +17,7 @@ const LEFT_MAX: usize = 4;
 /// How long a program may take to begin: an interpreter may have much to read.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether the program still lives.
+/// How often it is looked whether the program still lives, and keeps to its limits.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 enum Ask {
@@ -31,8 +31,8 @@ enum Ask {
         limit: Duration,
     },
     Stop,
-    /// It has ended by itself, while nothing was asked.
-    NoteEnd,
+    /// It has ended by itself, or is over its limits, while nothing was asked.
+    Fail(Failure),
 }
 
 /// What the thread reports.
@@ -134,9 +134,9 @@ fn serve<A>(asked: &Receiver<Ask>, reads: Reads<A>, send: &impl Fn(Reply<A>) -> 
         let ask = match asked.recv_timeout(LOOK_EVERY) {
             Ok(ask) => ask,
             Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => match program.as_mut().map(Program::is_gone) {
-                Some(true) => Ask::NoteEnd,
-                Some(false) => continue,
+            Err(RecvTimeoutError::Timeout) => match program.as_mut().map(Program::look) {
+                Some(Err(why)) => Ask::Fail(why),
+                Some(Ok(())) => continue,
                 None => match asked.recv() {
                     Ok(ask) => ask,
                     Err(_) => break,
@@ -145,7 +145,7 @@ fn serve<A>(asked: &Receiver<Ask>, reads: Reads<A>, send: &impl Fn(Reply<A>) -> 
         };
         left.retain_mut(|program| !program.is_gone());
         let reply = match ask {
-            Ask::NoteEnd => Err(Failure::Ended),
+            Ask::Fail(why) => Err(why),
             Ask::Stop => {
                 put_away(&mut program, &mut left);
                 continue;

@@ -99,7 +99,7 @@ pub fn manage(command: &[OsString]) -> anyhow::Result<Exit> {
     let mut machine = Machine {
         here: Spot { node: (!job.others.is_empty()).then_some(first), variables },
         waiting: Some((command.to_vec(), job.program_on)),
-        manager: Manager::new(Hosts::new(vec![host], job.others)),
+        manager: Manager::new(Hosts::new(vec![host], job.others), steps::room()),
         parts: Vec::new(),
         connection: Some(connection),
         daemon,
@@ -384,6 +384,10 @@ impl Machine {
                     }
                 }
                 Order::Start(batch) => self.start(&batch),
+                Order::Complain(reason) => {
+                    let line = self.complaints.line(Instant::now(), &reason);
+                    line.into_iter().for_each(|line| say!("{line}"));
+                }
                 Order::StartHost { host, node, command } => {
                     match Part::start(host & HOST_BITS, node, &command) {
                         Ok(part) => self.parts.push(part),

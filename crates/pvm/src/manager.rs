@@ -9,6 +9,7 @@ use super::hosts::{self, Host, Hosts, is_daemon_of, is_name_of};
 use super::notices::Notices;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
+use tutti_wire::limits::SPAWN_BYTES_MAX;
 use tutti_wire::pvm::{
     DAEMON, Exec, HOST_BITS, Heard, LOCAL_BITS, Message, Notify, Pack, Spawn, Start, TASK_PROTOCOL,
     error, tag,
@@ -22,6 +23,19 @@ const TASKS_MAX: usize = 16 << 10;
 
 /// Maximum number of spawns whose tasks the daemons have not made yet.
 const SPAWNS_MAX: usize = 1024;
+
+/// Maximum length of an argument or a variable of a task. The kernel takes no longer one.
+pub(super) const WORD_BYTES_MAX: usize = (128 << 10) - 1;
+
+/// Maximum length of the arguments of a spawn, with [`WORD_BYTES`] for each. Its step adds words of
+/// its own.
+pub(super) const ARGUMENTS_BYTES_MAX: usize = SPAWN_BYTES_MAX - (16 << 10);
+
+/// What an argument or a variable takes beside its bytes, at most.
+const WORD_BYTES: usize = 32;
+
+/// The length of the variable of its own that each task has, at most.
+const OWN_BYTES: usize = 20;
 
 /// Bits of a spawn's flags: the host is named, the architecture is, and any but those.
 const TASK_HOST: i32 = 1;
@@ -82,6 +96,8 @@ pub(super) enum Order {
     },
     /// End what runs on a host that is gone.
     EndHost(u32),
+    /// Tell the user why a spawn was refused.
+    Complain(String),
 }
 
 /// A task that daemons know.
@@ -163,11 +179,14 @@ pub(super) struct Manager {
     made: Vec<Made>,
     notices: Notices,
     next: u32,
+    /// Maximum length of arguments and variables of a task together.
+    room: usize,
 }
 
 impl Manager {
-    /// Of these hosts, the first of which has its own daemon.
-    pub(super) const fn new(hosts: Hosts) -> Self {
+    /// Of these hosts, the first of which has its own daemon. Arguments and variables of a task may
+    /// have `room` bytes together.
+    pub(super) const fn new(hosts: Hosts, room: usize) -> Self {
         let processes = BTreeMap::new();
         Self {
             hosts,
@@ -181,6 +200,7 @@ impl Manager {
             made: Vec::new(),
             notices: Notices::new(),
             next: 1,
+            room,
         }
     }
 
@@ -357,6 +377,11 @@ impl Manager {
         if let Some(code) = refused {
             return vec![Order::Send(request.answer(Pack::default().int(code)))];
         }
+        if let Some(reason) = self.too_long(&spawn) {
+            // No daemon would say so: to them, a task has started once they know it.
+            let answer = request.answer(Pack::default().int(error::BAD_PARAM));
+            return vec![Order::Complain(reason), Order::Send(answer)];
+        }
         spawn.flags &= !TASK_DEBUG;
         let has_slots = name_of(&spawn.file) != GROUP_SERVER;
         let (made, places) = self.place(&spawn, request.peer, has_slots);
@@ -375,6 +400,30 @@ impl Manager {
         self.spawns.insert(number, Pending { request, spawn, made, parts });
         orders.extend(self.answer_if_whole(number));
         orders
+    }
+
+    /// What of a spawn is longer than a task may have it.
+    fn too_long(&self, spawn: &Spawn) -> Option<String> {
+        let arguments = || std::iter::once(&spawn.file).chain(&spawn.arguments);
+        let longest = arguments().chain(&spawn.environment).map(|word| word.len()).max();
+        if let Some(bytes) = longest.filter(|bytes| *bytes > WORD_BYTES_MAX) {
+            return Some(format!(
+                "an argument or variable has {bytes} bytes; {WORD_BYTES_MAX} is the most"
+            ));
+        }
+        let arguments: usize = arguments().map(|word| word.len() + WORD_BYTES).sum();
+        if arguments > ARGUMENTS_BYTES_MAX {
+            return Some(format!(
+                "the arguments take {arguments} bytes; {ARGUMENTS_BYTES_MAX} is the most, and each \
+                 takes {WORD_BYTES} beside its own"
+            ));
+        }
+        let variables: usize = spawn.environment.iter().map(|it| it.len() + WORD_BYTES).sum();
+        let own = OWN_BYTES * usize::try_from(spawn.count).unwrap_or_default();
+        let all = arguments + variables + own;
+        (all > self.room).then(|| {
+            format!("arguments and variables take {all} bytes; {} is the most here", self.room)
+        })
     }
 
     /// The host of each task, and an error for each that has none.

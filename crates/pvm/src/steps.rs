@@ -5,7 +5,7 @@ use super::collected::Collected;
 use super::manager::Batch;
 use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read};
@@ -34,6 +34,20 @@ const OWN: &str = "PVM_OF_TASKS";
 /// What each spawned task is at first: it sets the variable that is its own.
 const SETS_OWN: &str = "n=0; for own in $PVM_OF_TASKS; do [ $n = $TUTTI_RANK ] && export \"$own\"; \
     n=$((n + 1)); done; unset PVM_OF_TASKS n own; exec \"$0\" \"$@\"";
+
+/// What a front end has of its own beside the environment of this process, and each argument and
+/// variable beside its bytes, is within this.
+const RESERVE_BYTES: usize = 16 << 10;
+
+/// Maximum length of arguments and variables of a batch together: the kernel starts no process with
+/// more, and the front end has the environment of this process, too.
+pub(super) fn room() -> usize {
+    let most = sysconf(SysconfVar::ARG_MAX).ok().flatten();
+    let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(128 << 10);
+    let variables = std::env::vars_os();
+    let own: usize = variables.map(|(name, value)| name.len() + value.len() + 16).sum();
+    most.saturating_sub(own + RESERVE_BYTES)
+}
 
 /// Where tasks start.
 #[derive(Clone, Debug)]

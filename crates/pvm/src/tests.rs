@@ -1,5 +1,5 @@
 use super::hosts::{Host, Hosts, Node};
-use super::manager::{Batch, Manager, Order, SPAWN_TASKS_MAX};
+use super::manager::{ARGUMENTS_BYTES_MAX, Batch, Manager, Order, SPAWN_TASKS_MAX, WORD_BYTES_MAX};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use tutti_wire::pvm::{DAEMON, Incoming, Message, Pack, Unpack, error, tag};
@@ -7,6 +7,9 @@ use tutti_wire::pvm::{DAEMON, Incoming, Message, Pack, Unpack, error, tag};
 const A: u32 = 1 << 18;
 const B: u32 = 2 << 18;
 const MASTER: u32 = A | 2;
+
+/// What a task may have of arguments and variables.
+const ROOM: usize = 1 << 20;
 
 fn host(tid: u32, name: &str, slots: usize) -> Host {
     let arch = ByteBuf::from(*b"LINUX64");
@@ -21,7 +24,8 @@ fn manager() -> Manager {
         slots,
     };
     let nodes = vec![node("b", "10.0.0.2", 2), node("c", "10.0.0.3", 4)];
-    let mut manager = Manager::new(Hosts::new(vec![host(A, "a", 3), host(B, "b", 2)], nodes));
+    let hosts = Hosts::new(vec![host(A, "a", 3), host(B, "b", 2)], nodes);
+    let mut manager = Manager::new(hosts, ROOM);
     assert_eq!(manager.start_program("a"), Some(A));
     manager
 }
@@ -40,7 +44,7 @@ fn spawn(count: i32, flags: i32, place: &str) -> Message {
 fn sent(orders: &[Order]) -> Vec<&Message> {
     let messages = orders.iter().filter_map(|order| match order {
         Order::Send(message) | Order::Report { message, .. } => Some(message),
-        Order::Start(_) | Order::StartHost { .. } | Order::EndHost(_) => None,
+        Order::Start(_) | Order::StartHost { .. } | Order::EndHost(_) | Order::Complain(_) => None,
     });
     messages.collect()
 }
@@ -123,6 +127,38 @@ fn a_spawn_names_its_host_and_gets_an_error_for_each_task_that_has_none() {
     {
         let orders = manager().on_message(spawn(count, 0, ""));
         assert_eq!(ints(sent(&orders)[0]), [code], "{count}");
+    }
+}
+
+/// A spawn with these numbers of arguments and variables, each as long.
+fn spawn_with(bytes: usize, arguments: usize, variables: usize) -> Message {
+    let words = |count| vec![ByteBuf::from(vec![b'x'; bytes]); count];
+    let pack = Pack::default().text(b"worker").int(0).text(b"").int(1).texts(&words(arguments));
+    let pack = (0..6).fold(pack, |pack, _| pack.int(0));
+    from(MASTER, tag::SM_SPAWN, pack.texts(&words(variables)))
+}
+
+#[test]
+fn a_spawn_with_more_arguments_than_a_task_can_have_is_refused_with_the_reason() {
+    for (bytes, arguments, variables) in [
+        (WORD_BYTES_MAX, 1, 0),
+        (1000, ARGUMENTS_BYTES_MAX / 1032 - 1, 0),
+        (1000, 100, (ROOM >> 10) - 110),
+    ] {
+        let orders = manager().on_message(spawn_with(bytes, arguments, variables));
+        assert_eq!(sent(&orders)[0].tag, tag::SM_EXEC, "{bytes} {arguments} {variables}");
+    }
+    for (bytes, arguments, variables) in [
+        (WORD_BYTES_MAX + 1, 1, 0),
+        (WORD_BYTES_MAX + 1, 0, 1),
+        (1000, ARGUMENTS_BYTES_MAX / 1032 + 1, 0),
+        // Many short ones take more than their bytes.
+        (1, ARGUMENTS_BYTES_MAX / 33 + 1, 0),
+        (1000, 100, (ROOM >> 10) + 1),
+    ] {
+        let orders = manager().on_message(spawn_with(bytes, arguments, variables));
+        assert!(matches!(&orders[0], Order::Complain(reason) if reason.contains("is the most")));
+        assert_eq!(ints(sent(&orders)[0]), [error::BAD_PARAM], "{bytes} {arguments} {variables}");
     }
 }
 
@@ -336,7 +372,7 @@ proptest! {
                         prop_assert!(message.body.len() < 1 << 20);
                     }
                     Order::Start(batch) => processes.extend(batch.tasks),
-                    Order::StartHost { .. } | Order::EndHost(_) => {}
+                    Order::StartHost { .. } | Order::EndHost(_) | Order::Complain(_) => {}
                 }
             }
         }

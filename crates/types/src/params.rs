@@ -107,7 +107,7 @@ pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
         "order" | "half_life" => Some(&["gang", "space", "external", "dhc"]),
         "priority" => Some(&["gang", "space", "classes", "external", "dhc"]),
         "deadline_slack" => Some(&["deadline"]),
-        "policy_limit" => Some(&["external"]),
+        "policy_limit" | "policy_memory" | "policy_processes" => Some(&["external"]),
         "share_devices" => Some(&["gang", "external", "dhc"]),
         "preemption" | "large_job" | "large_limit" | "job_limit" | "wait" | "do_not_disturb"
         | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
@@ -322,6 +322,19 @@ impl Params {
     #[must_use]
     pub const fn policy_limit(&self) -> Nanos {
         Nanos(self.values[at::POLICY_LIMIT])
+    }
+
+    /// How much memory the policy program may have with all that it has started; `None`: any
+    /// amount.
+    #[must_use]
+    pub fn policy_memory_bytes(&self) -> Option<u64> {
+        bounded(self.values[at::POLICY_MEMORY])
+    }
+
+    /// How many processes and threads these may be.
+    #[must_use]
+    pub const fn policy_processes(&self) -> u64 {
+        self.values[at::POLICY_PROCESSES]
     }
 
     /// How many events are kept for their readers.

@@ -7,7 +7,8 @@
 //! bytes, and texts with their length.
 //!
 //! Any task may send any bytes. They cost that message, and memory within the maxima below, but not
-//! the connection: it carries the messages of all tasks.
+//! the connection: it carries the messages of all tasks. A message that is too long comes out without
+//! its values, so that its sender has an answer.
 
 mod heard;
 
@@ -160,6 +161,14 @@ impl Message {
     }
 }
 
+/// A message of which the end has not come.
+#[derive(Debug)]
+struct Unfinished {
+    message: Message,
+    /// Whether its values were too long, and are left out.
+    is_cut: bool,
+}
+
 /// Bytes that come in from a daemon, put together to messages.
 #[derive(Debug, Default)]
 pub struct Incoming {
@@ -167,7 +176,7 @@ pub struct Incoming {
     at: usize,
     /// What is left of a fragment that is too long.
     skipped: usize,
-    unfinished: BTreeMap<u32, Message>,
+    unfinished: BTreeMap<u32, Unfinished>,
     unfinished_bytes: usize,
 }
 
@@ -186,7 +195,8 @@ impl Incoming {
         self.bytes
     }
 
-    /// The next whole message. What is too long, or has no beginning, is left out.
+    /// The next whole message. A fragment that is too long, or has no beginning, is left out. A
+    /// message that is too long has no values, and can't be read.
     #[allow(clippy::should_implement_trait, reason = "more may come after there was none")]
     pub fn next(&mut self) -> Option<Message> {
         loop {
@@ -231,23 +241,25 @@ impl Incoming {
                 is_xdr: word(header, 0) == XDR,
                 body: Vec::new(),
             };
-            self.unfinished.insert(from, begun);
+            self.unfinished.insert(from, Unfinished { message: begun, is_cut: false });
             rest
         };
-        let message = self.unfinished.get_mut(&from)?;
-        if message.body.len() + data.len() > MESSAGE_BYTES_MAX
-            || self.unfinished_bytes + data.len() > UNFINISHED_BYTES_MAX
-        {
-            self.forget(from);
-            return None;
+        let Unfinished { message, is_cut } = self.unfinished.get_mut(&from)?;
+        *is_cut |= message.body.len() + data.len() > MESSAGE_BYTES_MAX
+            || self.unfinished_bytes + data.len() > UNFINISHED_BYTES_MAX;
+        if *is_cut {
+            self.unfinished_bytes -= message.body.len();
+            message.body = Vec::new();
+            message.is_xdr = false;
+        } else {
+            message.body.extend_from_slice(data);
+            self.unfinished_bytes += data.len();
         }
-        message.body.extend_from_slice(data);
-        self.unfinished_bytes += data.len();
         (flags & LAST != 0).then(|| self.forget(from)).flatten()
     }
 
     fn forget(&mut self, from: u32) -> Option<Message> {
-        let message = self.unfinished.remove(&from)?;
+        let Unfinished { message, .. } = self.unfinished.remove(&from)?;
         self.unfinished_bytes -= message.body.len();
         Some(message)
     }

@@ -63,10 +63,15 @@ impl Spawned {
     /// Whether it is within the limits that hold for all.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
-        !self.programs.is_empty()
-            && self.programs.len() <= SPAWN_PROGRAMS_MAX
+        self.programs.len() <= SPAWN_PROGRAMS_MAX
             && self.bytes() <= SPAWN_BYTES_MAX
-            && self.programs.iter().all(|program| !program.argv.is_empty())
+            && !self.argv_is_missing()
+    }
+
+    /// Whether one of its programs has no name.
+    #[must_use]
+    pub fn argv_is_missing(&self) -> bool {
+        self.programs.is_empty() || self.programs.iter().any(|it| it.argv.is_empty())
     }
 
     /// How many tasks it asks for; `None` if no number can say that.

@@ -157,6 +157,10 @@ pub struct PolicyPart {
     pub user: Option<String>,
     /// How long an answer may take.
     pub limit: Nanos,
+    /// How much memory it may have with all that it has started, bytes; `None`: any amount.
+    pub memory_bytes: Option<u64>,
+    /// How many processes and threads these may be.
+    pub processes: u64,
 }
 
 /// What the controller has for the part of a policy on a node.

@@ -40,6 +40,7 @@ pub(super) fn start_here(path: &str) -> anyhow::Result<Start> {
         identity: None,
         environment: std::env::vars_os().filter_map(variable).collect(),
         nice: 0,
+        limits: None,
     })
 }
 

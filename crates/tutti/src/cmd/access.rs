@@ -51,11 +51,17 @@ pub(crate) fn execute(args: &AccessArgs) -> anyhow::Result<Exit> {
             }
         }
     }
-    let request = match settings.is_empty() {
-        true => Request::Access,
-        false => Request::SetAccess { settings },
-    };
-    let Reply::Access(list) = ask(&request)? else { return unexpected() };
+    let Reply::Access(mut list) = ask(&Request::Access)? else { return unexpected() };
+    let all_may = list.is_empty();
+    if !settings.is_empty() {
+        let Reply::Access(now) = ask(&Request::SetAccess { settings })? else {
+            return unexpected();
+        };
+        list = now;
+        if all_may && !list.is_empty() {
+            say!("tutti: from now on only these users may submit jobs, and root");
+        }
+    }
     if args.json {
         print_json(&list)?;
     } else if list.is_empty() {

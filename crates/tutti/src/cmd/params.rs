@@ -154,6 +154,7 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         print(&changes(class, &names, &before, &after))?;
         print(&without_effect(class, &names, &after))?;
         if class.is_none() && names.iter().any(|name| name == "policy") {
+            print(without_program(&after))?;
             say_who_takes_turns(&after)?;
         }
     }
@@ -205,6 +206,16 @@ fn share_without_effect(class: Option<&str>, names: &[String], after: &All) -> &
     }
     "share has no effect where jobs take no turns; it counts under policy=gang with rows from 2 on, \
      or with empty=hold\n"
+}
+
+/// What is said where a policy program is to decide, and none is named.
+fn without_program(after: &All) -> &'static str {
+    let is = |name, value: &str| after.value(None, name).is_some_and(|it| it == value);
+    if is("policy", "external") && is("policy_program", "none") {
+        "there is no policy program: the built-in policy decides until policy=/PATH names one\n"
+    } else {
+        ""
+    }
 }
 
 /// Policies without turns leave jobs that have begun to take theirs.

@@ -20,7 +20,8 @@ fn only_who_is_listed_may_hand_in_jobs_and_root() {
     let said = access(&[]).expect(0).text();
     assert!(said.contains("all users may submit jobs"), "{said}");
     run_as(NOBODY).expect(0);
-    let list = access(&["1234=anywhere"]).expect(0).text();
+    let first = access(&["1234=anywhere"]).expect(0);
+    let list = first.says("from now on only these users may submit jobs").text();
     assert!(list.contains("1234") && list.contains("anywhere"), "{list}");
     run_as(SOMEBODY).expect(0);
     run_as(NOBODY).expect(120).says("nobody may not submit jobs here").says("[T039]");
@@ -55,6 +56,8 @@ fn only_who_is_listed_may_hand_in_jobs_and_root() {
     access(&["1235=anywhere", "nosuchuser=anywhere"]).expect(1).says("there is no user nosuchuser");
     access(&["1235=nowhere"]).expect(1).says("there is no node nowhere").says("[T032]");
     access(&["1235"]).expect(1).says("write USER=MACHINES");
+    access(&["1235=none"]).expect(1).says("1235 is not on the list");
+    access(&["1235=anywhere", "1235=none"]).expect(1).says("1235 is named twice");
     let own = Running::start(instance.command_as(Some(NOBODY), &["access", "65534=anywhere"]));
     own.wait().expect(1).says("only root").says("[T020]");
     assert_eq!(access(&["--json"]).expect(0).json(), list);

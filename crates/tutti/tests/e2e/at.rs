@@ -205,6 +205,8 @@ fn a_file_has_all_changes_and_what_is_wrong_is_said() {
     for (words, says) in [
         (&["mon 08:00", "params", "rows"][..], "write NAME=VALUE"),
         (&["mon 08:00", "params", "nosuch=1"], "nosuch"),
+        (&["mon 08:00", "params", "rows=3", "rows=4"], "rows is set twice"),
+        (&["mon 08:00", "params", "rows=2"], "change 4 is the same"),
         (&["mon 08:00", "params", "gone.share=1%"], "there is no class gone"),
         (&["mon 08:00", "nodes", "nowhere", "out"], "there is no node nowhere"),
         (&["mon 08:00", "nodes", "set:no", "out"], "there is no set no"),

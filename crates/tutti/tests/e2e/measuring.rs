@@ -101,3 +101,31 @@ fn the_network_of_idle_nodes_is_measured_and_chosen_by() {
     let refused = bed.tutti(1, &["run", "--weights", "net=2", "true"]).expect(2);
     refused.says("network, latency");
 }
+
+#[test]
+fn a_job_that_weighs_the_network_has_the_node_with_the_better_one() {
+    let bed = Bed::up(3, &[0]);
+    // Without the weight it would have the first.
+    bed.bed().delay(bed.node(2), Duration::from_millis(5)).unwrap();
+    bed.tutti(1, &["params", "measure_after=1s", "placement=low-load"]).expect(0);
+    let nodes = || bed.tutti(1, &["nodes", "--json"]).expect(0).json().as_array().unwrap().clone();
+    let measured = eventually("the network's figures", || {
+        let links: Vec<Value> = nodes().iter().map(|it| it["network"].clone()).collect();
+        Some(links).filter(|it| it[1..].iter().all(|it| !it["link"].is_null()))
+    });
+    let figure = |node: usize, name: &str| measured[node][name].as_u64().unwrap();
+    assert!(figure(1, "latency_us") >= 5000, "{measured:?}");
+    assert!(figure(2, "latency_us") < 5000, "{measured:?}");
+    assert!(figure(1, "bandwidth_mb_s") < figure(2, "bandwidth_mb_s"), "{measured:?}");
+    bed.bed().heal(bed.node(2)).unwrap();
+    bed.tutti(1, &["params", "measure_after=0"]).expect(0);
+    let host = |weights: &str| {
+        let run = ["run", "-n", "1", "-w", "n[2-3]", "--weights", weights, "hostname"];
+        bed.tutti(1, &run).expect(0).text()
+    };
+    assert_eq!(host("network=2"), "n3\n");
+    assert_eq!(host("latency=2"), "n3\n");
+    // All its nodes, if it wants as many.
+    let run = ["run", "-N", "2", "-n", "2", "-w", "n[2-3]", "--weights", "network=2", "hostname"];
+    bed.tutti(1, &run).expect(0);
+}

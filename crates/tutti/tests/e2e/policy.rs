@@ -140,8 +140,11 @@ fn only_an_administrator_names_the_program() {
     instance.tutti(&["params", "policy_user=root"]).expect(1).says("name that first");
     let words = ["params", "policy=./asked.py", "policy_user=nosuch"];
     instance.tutti(&words).expect(1).says("there is no user nosuch");
+    instance.tutti(&["params", "rows=3", "rows=4"]).expect(1).says("rows is set twice");
     let policy = instance.tutti(&["params", "policy"]).expect(0).text();
     assert!(policy.contains("gang"), "{policy}");
+    let alone = instance.tutti(&["params", "policy=external"]).expect(0).text();
+    assert!(alone.contains("there is no policy program"), "{alone}");
 }
 
 #[test]
@@ -225,6 +228,51 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
     let log = instance.log();
     assert_eq!(log.matches("; the built-in policy goes on").count(), 6, "{log}");
     assert!(log.len() < 64 << 10, "{} bytes", log.len());
+}
+
+#[test]
+fn a_program_that_is_too_large_is_ended_with_all_that_it_has_started() {
+    let instance = Instance::of_the_system().up();
+    let greets = "#!/bin/sh\nread hello\necho '{\"protocol\":1}'\n";
+    let holds =
+        |mib: u32| format!("python3 -c 'import time; x = b\"x\" * ({mib} << 20); time.sleep(600)'");
+    let programs = [
+        (
+            "many.sh",
+            "for i in $(seq 30); do sleep 600 & done; wait".to_owned(),
+            "has more than 20 processes and threads (policy_processes)",
+        ),
+        (
+            "large.sh",
+            format!("for i in 1 2 3; do {} & done; wait", holds(40)),
+            "have more than 96 MiB of memory (policy_memory)",
+        ),
+        ("one.sh", format!("exec {}", holds(400)), "MemoryError"),
+    ];
+    instance.tutti(&["params", "policy_memory=96M", "policy_processes=20", "policy_limit=1m"]);
+    for (name, does, says) in programs {
+        instance.script(name, &format!("{greets}{does}\n"));
+        instance.tutti(&["params", &format!("policy=./{name}")]).expect(0);
+        eventually(name, || instance.log().contains(says).then_some(()));
+        instance.tutti(&["run", "-t", "1m", "true"]).expect(0);
+        instance.tutti(&["params", "policy=gang"]).expect(0);
+    }
+    assert_eq!(instance.log().matches("; the built-in policy goes on").count(), 3);
+    let is_left = |pid: &i32| command_line(*pid) == ["sleep", "600"] && is_nobodys(*pid);
+    eventually("nothing is left", || processes().iter().all(|it| !is_left(it)).then_some(()));
+    // Other limits hold at once, for a program that is started anew.
+    instance.script("asks.sh", &format!("{greets}ulimit -d >&2; exit 3\n"));
+    instance.tutti(&["params", "policy=./asks.sh", "policy_memory=64M"]).expect(0);
+    eventually("the limit is said", || instance.log().contains("wrote: 65536").then_some(()));
+    instance.tutti(&["params", "policy_memory=unlimited"]).expect(0);
+    eventually("there is none", || instance.log().contains("wrote: unlimited").then_some(()));
+    instance.tutti(&["params", "policy_memory=1M"]).expect(2).says("policy_memory");
+    instance.tutti(&["params", "policy_processes=0"]).expect(2).says("policy_processes");
+}
+
+fn is_nobodys(pid: i32) -> bool {
+    let uids = status_of(pid, "Uid").unwrap_or_default();
+    uids.split_whitespace().all(|it| it == NOBODY.to_string())
 }
 
 /// A policy with a part on each node, which puts the job first that a user asks for.

@@ -191,6 +191,31 @@ fn without_pvm_the_verb_and_doctor_say_what_to_install() {
 }
 
 #[test]
+fn a_spawn_with_arguments_that_no_task_can_have_gets_an_error() {
+    if programs().is_none() {
+        return;
+    }
+    let long = built("long");
+    let instance = Instance::new().up();
+    let spawn = |bytes: &str, count: &str| {
+        let run = ["pvm", "-n", "2", &long, bytes, count];
+        instance.start(&run).wait_within(PATIENCE).expect(0)
+    };
+    assert_eq!(spawn("100000", "1").text(), "spawned 1 got 100000\n");
+    assert_eq!(spawn("1000", "200").text(), "spawned 1 got 200000\n");
+    // One that is too long, too many together, and a message that is longer than any may be.
+    for (bytes, count, code, says) in [
+        ("140000", "1", -2, "an argument or variable has 140000 bytes"),
+        ("1000", "300", -2, "the arguments take "),
+        ("100000", "60", -12, ""),
+    ] {
+        let done = spawn(bytes, count);
+        assert_eq!(done.text(), format!("spawned {code} got 0\n"), "{bytes} {count}");
+        assert!(done.err.contains(says), "{}", done.err);
+    }
+}
+
+#[test]
 fn output_of_spawned_tasks_is_collected_by_the_task_that_asks_for_it() {
     if programs().is_none() {
         return;

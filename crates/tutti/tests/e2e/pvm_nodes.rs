@@ -7,10 +7,13 @@ use crate::harness::{
 };
 use crate::partition::LONG;
 use crate::pvm::{EXAMPLES, built, programs};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tutti_testbed::Node;
 
 /// The program that removes hosts and adds them.
@@ -112,14 +115,14 @@ fn daemons_on_all_nodes_run_while_the_tasks_of_their_jobs_take_turns() {
         assert!(here.iter().all(|&napper| !group_of(napper).starts_with(&group)), "{group}");
         for _ in 0..50 {
             assert!(!stands(daemon), "a daemon is stopped");
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         // It is its user's, not the agent's.
         let own = status_of(std::process::id().cast_signed(), "Uid");
         assert_eq!(status_of(daemon, "Uid"), own);
     }
     for run in both {
-        run.signal(nix::sys::signal::Signal::SIGTERM);
+        run.signal(Signal::SIGTERM);
         run.wait_within(LONG);
     }
     expect_nothing_left(&bed);
@@ -152,6 +155,31 @@ fn a_lost_node_is_a_lost_host_and_the_others_go_on() {
     let done = running.wait_within(LONG).expect(0);
     let expected = "waiting\ntask 1 host 1\nhosts 3 then 2\n";
     assert_eq!(done.text(), expected, "{}", done.err);
+}
+
+#[test]
+fn a_daemon_that_dies_is_a_lost_host_at_once() {
+    if programs().is_none() {
+        return;
+    }
+    let (bed, program) = (Bed::up(3, &[0]), hosts_program());
+    // Each time another one: the daemon, also as it is asked to end, and the process beside it.
+    for (signal, is_beside) in
+        [(Signal::SIGKILL, false), (Signal::SIGTERM, false), (Signal::SIGKILL, true)]
+    {
+        let run = ["pvm", "-n", "6", "-N", "3", &program, "n3", "wait"];
+        let running = bed.start(1, &run);
+        running.wait_for("waiting");
+        let daemon = daemons(bed.node(3))[0];
+        let beside = status_of(daemon, "PPid").and_then(|it| it.parse().ok()).unwrap();
+        let begun = Instant::now();
+        kill(Pid::from_raw(if is_beside { beside } else { daemon }), signal).unwrap();
+        running.wait_for("hosts 3 then 2");
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(1), "{signal}: noticed after {took:?}");
+        running.wait_within(LONG).expect(0);
+    }
+    expect_nothing_left(&bed);
 }
 
 #[test]

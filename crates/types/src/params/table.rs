@@ -68,7 +68,9 @@ pub(super) mod at {
     pub(crate) const SWAP_COST: usize = 51;
     pub(crate) const WEIGHT_NETWORK: usize = 52;
     pub(crate) const WEIGHT_LATENCY: usize = 53;
-    pub(crate) const COUNT: usize = 54;
+    pub(crate) const POLICY_MEMORY: usize = 54;
+    pub(crate) const POLICY_PROCESSES: usize = 55;
+    pub(crate) const COUNT: usize = 56;
 }
 
 /// All parameters there are.
@@ -564,6 +566,26 @@ pub const TABLE: &[Param; at::COUNT] = &[
         0,
         "How much a node's network latency counts in estimates of its performance, the less the better.",
     ),
+    Param {
+        name: "policy_memory",
+        kind: ParamKind::BytesOr("unlimited"),
+        min: 16 << 20,
+        max: u64::MAX - 1,
+        default: 1 << 30,
+        help: "How much memory the policy program and all that it has started may have together, on \
+               each node. Over it they are ended, and the built-in policy goes on.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "policy_processes",
+        kind: ParamKind::Count,
+        min: 1,
+        max: TASKS_PER_NODE_MAX as u64,
+        default: 256,
+        help: "How many processes and threads these may be. Over it they are ended, and the built-in \
+               policy goes on.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {

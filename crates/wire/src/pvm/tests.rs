@@ -89,7 +89,9 @@ fn what_is_too_long_costs_its_own_message() {
     endless.write(6, &mut bytes);
     let good = Message { peer: 7, is_xdr: true, ..Message::default() };
     good.write(7, &mut bytes);
-    assert_eq!(read_in_pieces(&bytes, 4096), [good]);
+    // It comes without its values, so that its sender has an answer.
+    let cut = Message { peer: 6, ..Message::default() };
+    assert_eq!(read_in_pieces(&bytes, 4096), [cut, good]);
 }
 
 #[test]

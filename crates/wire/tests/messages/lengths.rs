@@ -210,6 +210,8 @@ fn order(order: ToAgent) -> ToAgent {
             path: text(POLICY_PATH_BYTES_MAX),
             user: Some(text(TEXT_BYTES)),
             limit: Nanos(u64::MAX),
+            memory_bytes: Some(u64::MAX),
+            processes: u64::MAX,
         })),
         ToAgent::PolicyNews(_) => ToAgent::PolicyNews(PolicyNews::Refused {
             round: u64::MAX,
