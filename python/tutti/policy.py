@@ -48,6 +48,9 @@ SECOND = 1_000_000_000
 
 _PROTOCOL = 1
 
+#: Orders in one answer, at most.
+_ORDERS_MAX = 1000
+
 
 class Job:
     """A job: in line until it has processors."""
@@ -145,6 +148,8 @@ class Policy:
         #: Whether orders count; otherwise the built-in policy goes on.
         self.in_charge = False
         self._orders: List[Dict[str, Any]] = []
+        #: Those for which the latest answer had no room.
+        self._later: List[Dict[str, Any]] = []
 
     # ------------------------------------------------------------------ what happens
 
@@ -207,7 +212,10 @@ class Policy:
         places: Iterable[Tuple[int, str]] = (),
     ) -> bool:
         """Starts a job: in a row (default: `row_for`), on processors of nodes (default: as the
-        parameter `placement` says). `False`, and no order, if by the counts there is no room."""
+        parameter `placement` says). `False`, and no order, if by the counts there is no room, or
+        this answer has as many orders as it may: 1,000. Then the next round comes at once."""
+        if len(self._orders) >= _ORDERS_MAX:
+            return False
         if row is None:
             row = self.row_for(job.processors)
             if row is None:
@@ -294,7 +302,7 @@ class Policy:
         self.rows_max = round_["rows_max"]
         self.new_row = round_["new_row"]
         self.rows = {row["row"]: row["free"] for row in round_["rows"]}
-        self._orders = []
+        self._orders, self._later = self._later, []
         for news in round_["events"]:
             # What comes most is looked for first.
             event = news["event"]
@@ -314,7 +322,8 @@ class Policy:
                 self._take(event, news)
         if not round_["more"]:
             self.decide()
-        return {"round": round_["round"], "orders": self._orders}
+        self._later = self._orders[_ORDERS_MAX:]
+        return {"round": round_["round"], "orders": self._orders[:_ORDERS_MAX]}
 
     def _take(self, event: str, news: Mapping[str, Any]) -> None:
         if event == "gone":

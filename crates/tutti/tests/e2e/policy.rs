@@ -266,8 +266,8 @@ fn a_program_that_is_too_large_is_ended_with_all_that_it_has_started() {
     eventually("the limit is said", || instance.log().contains("wrote: 65536").then_some(()));
     instance.tutti(&["params", "policy_memory=unlimited"]).expect(0);
     eventually("there is none", || instance.log().contains("wrote: unlimited").then_some(()));
-    instance.tutti(&["params", "policy_memory=1M"]).expect(2).says("policy_memory");
-    instance.tutti(&["params", "policy_processes=0"]).expect(2).says("policy_processes");
+    instance.tutti(&["params", "policy_memory=1M"]).expect(1).says("policy_memory");
+    instance.tutti(&["params", "policy_processes=0"]).expect(1).says("policy_processes");
 }
 
 fn is_nobodys(pid: i32) -> bool {

@@ -570,7 +570,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         name: "policy_memory",
         kind: ParamKind::BytesOr("unlimited"),
         min: 16 << 20,
-        max: u64::MAX - 1,
+        max: 1 << 40,
         default: 1 << 30,
         help: "How much memory the policy program and all that it has started may have together, on \
                each node. Over it they are ended, and the built-in policy goes on.",
