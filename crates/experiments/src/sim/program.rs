@@ -31,8 +31,7 @@ pub(super) fn part_of(word: &str) -> Option<&str> {
 pub(super) fn start_here(path: &str) -> anyhow::Result<Start> {
     // Links are left as they are: a program may go by the name that it was started with.
     let found = std::fs::metadata(path).and_then(|_| std::path::absolute(path));
-    let path: PathBuf =
-        found.map_err(|error| anyhow::anyhow!("policy program {path}: {error}"))?;
+    let path: PathBuf = found.map_err(|error| anyhow::anyhow!("policy program {path}: {error}"))?;
     // One that is no text is left out.
     let variable = |(name, value): (OsString, OsString)| {
         Some(format!("{}={}", name.to_str()?, value.to_str()?))

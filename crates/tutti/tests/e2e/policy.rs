@@ -416,10 +416,68 @@ fn a_part_on_a_node_orders_its_timetable_until_it_fails() {
     assert!(text.contains(&format!("come the jobs {}", jobs[1])), "{text}");
 }
 
+fn example(name: &str) -> String {
+    python().join("examples").join(name).display().to_string()
+}
+
+#[test]
+fn the_examples_decide_live() {
+    let instance = Instance::of_the_system().up();
+    let run = |arguments: &[&str]| {
+        let options = arguments.iter().flat_map(|it| ["--policy-arg", it]);
+        let words: Vec<&str> = ["run"].into_iter().chain(options).chain(["true"]).collect();
+        instance.tutti(&words)
+    };
+    for (name, part) in
+        [("lottery.py", "none"), ("deadlines.py", "none"), ("shortest_here.py", "shortest_here.py")]
+    {
+        let part = if part == "none" { part.to_owned() } else { example(part) };
+        let set = [format!("policy={}", example(name)), format!("policy_node={part}")];
+        instance.tutti(&["params", &set[0], &set[1], "policy_user=root"]).expect(0);
+        wait_for_answers(&instance);
+        run(&["tickets=10"]).expect(0);
+        if name == "deadlines.py" {
+            run(&["deadline=60", "cpu=1"]).expect(0);
+            run(&["deadline=1", "cpu=100"]).expect(120).says("a deadline would be missed by");
+        }
+    }
+    let orders = instance.tutti(&["replay", "--list"]).expect(0).text();
+    for job in [1, 2, 3, 5] {
+        let order = format!("the policy program orders: job {job} is to start");
+        assert!(orders.contains(&order), "{orders}");
+    }
+    assert!(!instance.log().contains("goes on"), "{}", instance.log());
+}
+
+#[test]
+fn the_page_of_the_guide_leads_from_a_program_to_a_plot() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/your-own-policy.md");
+    let page = fs::read_to_string(page).unwrap();
+    let program = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let instance = Instance::new();
+    let examples = instance.work.join("python/examples");
+    fs::create_dir_all(&examples).unwrap();
+    std::os::unix::fs::symlink(python().join("tutti"), instance.work.join("python/tutti")).unwrap();
+    instance.script("python/examples/mine.py", program);
+    let commands = page.replace("\\\n", " ");
+    let commands: Vec<&str> = commands
+        .lines()
+        .filter(|line| line.starts_with("tutti sim") && line.contains("rows=1"))
+        .collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    for command in commands {
+        let words = command.replace("--jobs 5000", "--jobs 300");
+        let words: Vec<&str> = words.split_whitespace().skip(1).collect();
+        let done = instance.tutti(&words).expect(0).text();
+        assert!(done.to_lowercase().contains("utilis"), "{done}");
+    }
+    let plot = fs::read_to_string(instance.work.join("waits.svg")).unwrap();
+    assert!(plot.contains("mine.py") && plot.contains("space:easy"), "{plot}");
+}
+
 #[test]
 fn the_examples_simulate_and_break_no_rule() {
     let instance = Instance::new();
-    let example = |name: &str| python().join("examples").join(name).display().to_string();
     let model = ["--generate", "lublin", "--nodes", "16", "--jobs", "200", "--check", "--json"];
     let in_parts = format!("rows=4,policy-node={}", example("shortest_here.py"));
     for (name, settings, more) in [

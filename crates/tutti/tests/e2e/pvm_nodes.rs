@@ -176,7 +176,7 @@ fn a_daemon_that_dies_is_a_lost_host_at_once() {
         kill(Pid::from_raw(if is_beside { beside } else { daemon }), signal).unwrap();
         running.wait_for("hosts 3 then 2");
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(1), "{signal}: noticed after {took:?}");
+        assert!(took < Duration::from_millis(1500), "{signal}: noticed after {took:?}");
         running.wait_within(LONG).expect(0);
     }
     expect_nothing_left(&bed);

@@ -580,10 +580,10 @@ pub const TABLE: &[Param; at::COUNT] = &[
         name: "policy_processes",
         kind: ParamKind::Count,
         min: 1,
-        max: TASKS_PER_NODE_MAX as u64,
+        max: 100_000,
         default: 256,
-        help: "How many processes and threads these may be. Over it they are ended, and the built-in \
-               policy goes on.",
+        help: "How many processes and threads the policy program and all that it has started may be \
+               together, on each node. Over it they are ended, and the built-in policy goes on.",
         takes: Takes::Live,
     },
 ];
