@@ -7,8 +7,8 @@
 //! bytes, and texts with their length.
 //!
 //! Any task may send any bytes. They cost that message, and memory within the maxima below, but not
-//! the connection: it carries the messages of all tasks. A message that is too long comes out without
-//! its values, so that its sender has an answer.
+//! the connection: it carries the messages of all tasks. A message that is too long comes out
+//! without its values, so that its sender has an answer.
 
 mod heard;
 
