@@ -75,17 +75,19 @@ fn check(root: i32, limits: Limits) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::{Failure, Limits, check};
-    use std::process::{Child, Command};
+    use nix::sys::signal::{Signal, killpg};
+    use nix::unistd::Pid;
+    use std::io::Read;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
 
-    /// A shell with so many children, which end with it.
+    /// A shell with so many children, in a group of their own.
     fn family(children: usize) -> Child {
-        let script = format!(
-            "for i in $(seq {children}); do sleep 60 & done; echo; trap 'kill $(jobs -p)' TERM; wait"
-        );
-        let mut child = Command::new("sh");
-        child.args(["-c", &script]).stdout(std::process::Stdio::piped());
-        let mut child = child.spawn().unwrap();
-        std::io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut [0]).unwrap();
+        let script = format!("for i in $(seq {children}); do sleep 60 & done; echo; wait");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         child
     }
 
@@ -97,7 +99,7 @@ mod tests {
         assert!(check(Some(1 << 30), 5).is_ok());
         assert!(matches!(check(None, 4), Err(Failure::TooManyProcesses(4))));
         assert!(matches!(check(Some(4096), 5), Err(Failure::TooMuchMemory(4096))));
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM).unwrap();
+        killpg(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
         child.wait().unwrap();
         assert!(check(Some(4096), 0).is_ok(), "it is gone");
     }
