@@ -81,6 +81,8 @@ pub struct AgentOptions {
     pub program: Option<PathBuf>,
     /// The last released job that an earlier agent knew of: see [`tutti_node::released`].
     pub released: JobId,
+    /// The directory of images that other nodes share, if there is one.
+    pub images: Option<u64>,
 }
 
 /// SIGTERM, to be read when it comes.
@@ -542,6 +544,7 @@ impl Agent {
             features: hardware::features(),
             devices: self.service.devices.clone(),
             swap: self.swap(),
+            images: self.options.images,
         });
         self.tree.join(join);
     }
@@ -671,7 +674,9 @@ impl Agent {
             ToAgent::Measure => self.measure(),
             ToAgent::MeasureNetwork { after } => self.measure_network(after),
             ToAgent::Swap { launch, order, out } => self.on_swap(launch, order, out),
-            ToAgent::KeepImages { jobs } => self.tell_keeper(&ToKeeper::KeepImages { jobs }),
+            ToAgent::KeepImages { jobs, shared } => {
+                self.tell_keeper(&ToKeeper::KeepImages { jobs, shared });
+            }
             ToAgent::PolicyPart(part) => self.on_policy_part(part),
             ToAgent::PolicyNews(news) => self.on_policy_news(news),
         }

@@ -219,6 +219,7 @@ impl Agent {
             features: [].into(),
             devices: node.devices(),
             swap: tutti_wire::report::NodeSwap::default(),
+            images: None,
         });
         let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);

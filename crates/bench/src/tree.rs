@@ -327,6 +327,7 @@ impl Cluster {
                 node: name,
                 program: None,
                 released: JobId(0),
+                images: None,
             });
         }
         Ok(cluster)

@@ -638,7 +638,7 @@ impl Driver {
             self.count_anew(node);
         }
         let (up, away) = self.is_back(node, &join);
-        let Join { spec, held, features, devices, swap, .. } = join;
+        let Join { spec, held, features, devices, swap, images, .. } = join;
         self.take_held(node, &held);
         let Some(entry) = self.cluster.nodes.get(&node) else { return };
         let (timetable, launched) = (entry.timetable.clone(), entry.launches.launched.clone());
@@ -653,6 +653,9 @@ impl Driver {
             self.reconcile(node, &launched, &held, same_keeper);
         }
         self.note_found(node, (features, devices, swap));
+        if self.core.image_place(node) != images {
+            self.apply(&Event::ImagePlace { node, place: images });
+        }
         if away || !up {
             self.join_when_clear(node, spec, left);
         }

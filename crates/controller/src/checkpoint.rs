@@ -169,8 +169,9 @@ impl Driver {
     /// Has a node remove images of jobs that have ended.
     pub(super) fn tell_images(&mut self, node: NodeId) {
         let jobs: Vec<JobId> = self.core.images_on(node).take(IMAGES_MAX + 1).collect();
-        if jobs.len() <= IMAGES_MAX {
-            self.tell_node(node, ToAgent::KeepImages { jobs });
+        let shared: Vec<_> = self.core.shared_images().take(IMAGES_MAX + 1).collect();
+        if jobs.len().max(shared.len()) <= IMAGES_MAX {
+            self.tell_node(node, ToAgent::KeepImages { jobs, shared });
         }
     }
 

@@ -728,6 +728,7 @@ impl Driver {
             joins: false,
             resumes,
             saves_image: self.core.checkpoint(job).is_some_and(|it| it.spec.saves_image()),
+            shared_image: self.core.shared_image(job),
             serves: false,
             hub: self.hub_of(job),
         };

@@ -189,6 +189,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::MovedIn { .. }
         | Event::Swapped { .. }
         | Event::NodeSwap { .. }
+        | Event::ImagePlace { .. }
         | Event::Lend { .. }
         // A signal was sent, and leaves nothing.
         | Event::Signal { .. }

@@ -343,7 +343,7 @@ impl Driver {
         let unknown = told
             .forecast
             .unknown(job)
-            .map(|unknown| self.words_of_unknown((spec, queue), &unknown));
+            .map(|unknown| self.words_of_unknown((job, spec, queue), &unknown));
         StartReport {
             job: Some(job),
             name: entry.map_or_else(String::new, |entry| entry.terms.name().to_owned()),
@@ -363,7 +363,7 @@ impl Driver {
 
     fn words_of_unknown(
         &self,
-        (spec, queue): (&JobSpec, Option<&QueueName>),
+        (job, spec, queue): (JobId, &JobSpec, Option<&QueueName>),
         unknown: &Unknown,
     ) -> String {
         match unknown {
@@ -372,7 +372,7 @@ impl Driver {
             Unknown::Held => "it is held".into(),
             Unknown::Never => "it starts only if a job before it fails (--after)".into(),
             Unknown::Suspended(job) => format!("job {job} is suspended"),
-            Unknown::Waits(why) => Waits::new(self).say(spec, queue, why),
+            Unknown::Waits(why) => Waits::new(self).say((job, spec, queue), why),
             Unknown::CutShort(cut) => words_of_cut(*cut),
         }
     }

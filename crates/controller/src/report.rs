@@ -231,7 +231,7 @@ fn live_job(
 fn reason_of(driver: &Driver, waits: &Waits<'_>, view: &JobView, place: Option<InLine>) -> String {
     match view.state {
         JobState::Queued { ref why, .. } => {
-            let why = waits.say_in_line((view.spec, view.queue), why, place);
+            let why = waits.say_in_line((view.id, view.spec, view.queue), why, place);
             with_broken_promise(driver, view, why)
         }
         JobState::Running { .. } => {
@@ -409,7 +409,7 @@ pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
     let Some(view) = driver.core.job(job, driver.now()) else { return String::new() };
     match view.state {
         JobState::Queued { ref why, .. } => {
-            let why = Waits::new(driver).say(view.spec, view.queue, why);
+            let why = Waits::new(driver).say((job, view.spec, view.queue), why);
             with_broken_promise(driver, &view, why)
         }
         JobState::Running { .. } | JobState::Ending { .. } => String::new(),

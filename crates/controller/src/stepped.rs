@@ -175,6 +175,7 @@ mod tests {
             keeper: 1,
             devices: Vec::new(),
             swap: tutti_wire::report::NodeSwap::default(),
+            images: None,
         };
         let from = Origin::Joiner(Joining { attempt, life: 1, ..Joining::default() });
         Report { from, report: FromAgent::Join(join) }

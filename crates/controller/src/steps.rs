@@ -497,6 +497,7 @@ impl Driver {
             joins: false,
             resumes: self.resumes(key.job),
             saves_image: false,
+            shared_image: None,
             serves: step.serves,
             hub: self.hub_of(key.job),
         };

@@ -34,7 +34,7 @@ impl<'a> Waits<'a> {
     /// Why a job waits, with its place in line where that is the reason.
     pub(super) fn say_in_line(
         &self,
-        (spec, queue): (&JobSpec, Option<&QueueName>),
+        (job, spec, queue): (JobId, &JobSpec, Option<&QueueName>),
         why: &WaitReason,
         place: Option<InLine>,
     ) -> String {
@@ -43,15 +43,14 @@ impl<'a> Waits<'a> {
                 let more = if yields { "; its user has used more lately" } else { "" };
                 format!("{position}{} in line, behind job {before}{more}", suffix(position))
             }
-            _ => self.say(spec, queue, why),
+            _ => self.say((job, spec, queue), why),
         }
     }
 
     /// Why a job with this wish waits.
     pub(super) fn say(
         &self,
-        spec: &JobSpec,
-        queue: Option<&QueueName>,
+        (job, spec, queue): (JobId, &JobSpec, Option<&QueueName>),
         why: &WaitReason,
     ) -> String {
         if let (Some(queue), WaitReason::Queue { limit, most }) = (queue, why) {
@@ -71,6 +70,9 @@ impl<'a> Waits<'a> {
         if *why != WaitReason::Nodes {
             return why.to_string();
         }
+        if let Some(words) = self.say_image(job, spec) {
+            return words;
+        }
         let closed = self.closed.get_or_init(|| closed_nodes(self.driver));
         let closed = closed.iter().filter(|(node, _)| spec.nodes.allows(*node));
         let words: Vec<&str> = closed.map(|(_, words)| words.as_str()).collect();
@@ -83,6 +85,30 @@ impl<'a> Waits<'a> {
             more => format!(", and {more} more (see `tutti nodes`)"),
         };
         format!("too few nodes take jobs now: {named}{more}")
+    }
+
+    /// That a job waits for the nodes that can read its image, if it has one.
+    fn say_image(&self, job: JobId, spec: &JobSpec) -> Option<String> {
+        let core = &self.driver.core;
+        let node = core.image_of(job)?;
+        let name = self.driver.node_name(node);
+        let others = spec.nodes.among.as_ref().map_or(0, |among| among.len().saturating_sub(1));
+        let which = match (core.shared_image(job), others) {
+            (None, _) => format!("its image is on {name}, and nodes share no directory of images"),
+            (Some(_), 0) => format!("its image is that of {name}, and no other node can read it"),
+            (Some(_), 1) => format!("its image is that of {name}, and one other node can read it"),
+            (Some(_), _) => format!("its image is that of {name}, and {others} others can read it"),
+        };
+        let closed = self.closed.get_or_init(|| closed_nodes(self.driver));
+        let closed = closed.iter().filter(|(id, _)| spec.nodes.allows(*id));
+        let mut words: Vec<&str> = closed.map(|(_, words)| words.as_str()).collect();
+        let is_up = core.nodes().any(|view| view.id == node && view.up);
+        let down = format!("{name} is down");
+        if !is_up && !core.nodes().any(|view| view.up && spec.nodes.allows(view.id)) {
+            words.push(&down);
+        }
+        let named = words[..words.len().min(NAMED_MAX)].join(", ");
+        Some(if named.is_empty() { which } else { format!("{which}: {named}") })
     }
 
     /// Which classes keep the memory that a job waits for.

@@ -285,7 +285,8 @@ impl Core {
             Event::NodeMeasured { .. }
             | Event::NodeLoad { .. }
             | Event::NodeFeatures { .. }
-            | Event::NetworkMeasured { .. } => self.on_measured(event),
+            | Event::NetworkMeasured { .. }
+            | Event::ImagePlace { .. } => self.on_measured(event),
             Event::Submit { .. } | Event::SubmitWith { .. } | Event::SubmitArray { .. } => {
                 self.on_submit_event(now, event, actions);
             }

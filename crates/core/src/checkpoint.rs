@@ -20,13 +20,14 @@
 //! cancelled or exceeds its time limit: the reason of such an end stands.
 //!
 //! Of a job whose processes are saved, only the end of its task says whether they were. Then the
-//! job may be on no other node than the one that has its image, and its next run is restored from
-//! that. If its processes could not be saved, they go on. If they can't be restored, the job waits
+//! job may be only on nodes that can read its image, and its next run is restored from that. If its processes could not be saved, they go on. If they can't be restored, the job waits
 //! in line again and is held: the image is kept, also after further runs, until it has ended.
 //!
 //! While tasks save their state, an exit status is no failure, and no task waits for another: ranks
 //! need not end at once. What a job keeps for its next run is its own; here is only noted that
 //! there may be something.
+
+mod images;
 
 use crate::action::{Action, StepAction};
 use crate::apply::Core;
@@ -37,7 +38,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, NodeId, Rank};
-use tutti_types::job::{Checkpoint, EndReason, FirstStep, OnBadExit, TaskStatus};
+use tutti_types::job::{Checkpoint, EndReason, FirstStep, OnBadExit, SharedImage, TaskStatus};
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// What a job is asked to do with its state.
@@ -135,6 +136,8 @@ pub(crate) struct Checkpoints {
     due: BTreeSet<(ClusterTime, JobId)>,
     /// Those that are asked before they are preempted, at the end of this event.
     pub(crate) wanted: BTreeSet<JobId>,
+    /// Where nodes put images that others can read.
+    pub(crate) places: images::Places,
 }
 
 /// A job that saves its state by itself.
@@ -154,16 +157,9 @@ struct Saver {
     /// of a task has it.
     told: Option<CheckpointNews>,
     /// Where its image is.
-    image: Option<Image>,
-}
-
-/// An image of a job's processes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Image {
-    /// The node that has it.
-    node: NodeId,
-    /// On which nodes the job may be without it.
-    among: Option<BTreeSet<NodeId>>,
+    image: Option<images::Image>,
+    /// Where its images are, if in a directory that nodes share.
+    shared: Option<SharedImage>,
 }
 
 /// What a run was asked.
@@ -207,14 +203,18 @@ pub(crate) struct Answer {
 impl Checkpoints {
     pub(crate) fn note(&mut self, job: JobId, spec: Checkpoint) {
         let (next, due) = (ClusterTime::NEVER, ClusterTime::NEVER);
-        let (last, told, image) = (None, None, None);
-        let saver = Saver { spec, resumes: 0, last, ask: None, next, due, told, image };
+        let (last, told, image, shared) = (None, None, None, None);
+        let saver = Saver { spec, resumes: 0, last, ask: None, next, due, told, image, shared };
         self.jobs.insert(job, saver);
     }
 
-    /// A job has processors.
-    pub(crate) fn note_start(&mut self, now: ClusterTime, job: JobId) {
+    /// A job has processors, the first of them on this node.
+    pub(crate) fn note_start(&mut self, now: ClusterTime, job: JobId, node: Option<NodeId>) {
+        let place = node.and_then(|node| self.places.of(node));
         if let Some(saver) = self.jobs.get_mut(&job) {
+            if saver.spec.saves_image() && saver.image.is_none() {
+                saver.shared = place.map(|place| SharedImage { place, number: now.0 });
+            }
             saver.next = saver.spec.every.map_or(ClusterTime::NEVER, |every| now + every);
             saver.told = None;
             self.set_due(job);
@@ -346,20 +346,6 @@ impl Checkpoints {
         };
         saver.last = news.or(saver.last);
         Some(Answer { news, requeue: news.map(|_| hold), resumes: !died, suspended })
-    }
-
-    /// A job is queued again after its processes were saved on its only node.
-    fn note_image(&mut self, record: &mut Record) {
-        let Some(saver) = self.jobs.get_mut(&record.id).filter(|it| it.spec.saves_image()) else {
-            return;
-        };
-        let parts = record.residence().map(|residence| residence.parts.as_slice());
-        let Some(node) = parts.and_then(|parts| parts.first()).map(|part| part.node) else {
-            return;
-        };
-        let before = record.spec.nodes.among.replace([node].into());
-        let among = saver.image.take().map_or(before, |image| image.among);
-        saver.image = Some(Image { node, among });
     }
 
     /// A job is queued again, and its next run finds something to resume from.
@@ -609,6 +595,9 @@ impl Core {
     ) {
         let Some(Answer { news, resumes, suspended, .. }) = answer else { return };
         record.suspended |= suspended;
+        if news == Some(CheckpointNews::NotRestored) {
+            self.checkpoints.note_not_restored(record);
+        }
         if resumes {
             self.checkpoints.note_resume(record.id);
             self.checkpoints.note_image(record);
@@ -743,33 +732,6 @@ impl Core {
         self.checkpoints.note_resume(job);
         self.checkpoints.note_image(record);
         actions.push(Action::Checkpoint { job, news: CheckpointNews::Kept });
-    }
-
-    /// A job starts from the beginning when it runs next, on any node that it may be on.
-    fn drop_image(&mut self, job: JobId) {
-        let Some(saver) = self.checkpoints.jobs.get_mut(&job) else { return };
-        let Some(Image { among, .. }) = saver.image.take() else { return };
-        saver.resumes = 0;
-        saver.last = None;
-        let Some(record) = self.jobs.get_mut(&job) else { return };
-        record.spec.nodes.among = among;
-        self.queue.disturbed = true;
-        self.queue.reconsider();
-    }
-
-    /// The node that has the image of a job's processes.
-    #[must_use]
-    pub fn image_of(&self, job: JobId) -> Option<NodeId> {
-        self.checkpoints.jobs.get(&job)?.image.as_ref().map(|image| image.node)
-    }
-
-    /// The jobs whose images a node is to keep, or that may save one there.
-    pub fn images_on(&self, node: NodeId) -> impl Iterator<Item = JobId> {
-        let savers = self.checkpoints.jobs.iter().filter(|(_, saver)| saver.spec.saves_image());
-        savers.map(|(&job, saver)| (job, saver.image.as_ref())).filter_map(move |(job, image)| {
-            let runs_there = self.residence(job).is_some_and(|it| it.part(node).is_some());
-            (runs_there || image.is_some_and(|image| image.node == node)).then_some(job)
-        })
     }
 
     /// Ends a run that was asked to save its state and end, and queues its job again. Whether that

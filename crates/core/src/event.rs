@@ -535,6 +535,13 @@ pub enum Event {
         /// What it found.
         figures: NetworkFigures,
     },
+    /// A node puts images of processes into a directory that others share, or does so no more.
+    ImagePlace {
+        /// Which node.
+        node: NodeId,
+        /// Which directory: nodes with the same number share it.
+        place: Option<u64>,
+    },
 }
 
 /// What may be asked for a job beside its specification.
@@ -650,6 +657,7 @@ impl Event {
             | Self::SetDrained { .. }
             | Self::NodeRemoved { .. }
             | Self::DevicesFound { .. }
+            | Self::ImagePlace { .. }
             | Self::SetDevice { .. }
             | Self::Suspend { .. }
             | Self::Resume { .. }

@@ -220,6 +220,8 @@ impl Core {
             self.note_features(*node, features);
         } else if let Event::NetworkMeasured { node, peer, figures } = event {
             self.on_network_measured(*node, *peer, *figures);
+        } else if let Event::ImagePlace { node, place } = event {
+            self.on_image_place(*node, *place);
         }
     }
 
@@ -242,5 +244,6 @@ impl Core {
         self.forget_network(node);
         self.swaps.remove_node(node);
         self.devices.remove(node);
+        self.on_image_place(node, None);
     }
 }

@@ -650,6 +650,7 @@ impl Core {
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         let (limit, grace) = (record.spec.time_limit, record.spec.grace);
         self.ledger.open(job, Opening { home, processors, limit, grace, begins });
+        let first = parts.first().map(|part| part.node);
         let mut residence = Residence::new(now, parts);
         if let Some(allocation) = self.allocations.get(&job) {
             residence.parts.iter_mut().for_each(|part| part.hold(allocation.first));
@@ -660,7 +661,7 @@ impl Core {
         self.outbox.launches.push(job);
         self.after.note_start(job);
         self.warnings.note_start(job);
-        self.checkpoints.note_start(now, job);
+        self.checkpoints.note_start(now, job, first);
         self.roll_out.forget(job);
         self.note_element_start(job);
         self.note_idle(job);

@@ -772,6 +772,7 @@ fn agent_options(site: usize) -> AgentOptions {
         node: name_of(site),
         program: None,
         released: tutti_types::JobId(0),
+        images: None,
     }
 }
 
@@ -781,6 +782,7 @@ fn keeper_options() -> KeeperOptions {
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: "/world/spool".into(),
         images: "/world/images".into(),
+        shared_images: None,
         scratch: "/world/scratch".into(),
         cgroup_root: Some(machine::root_group()),
         released: "/world/released".into(),

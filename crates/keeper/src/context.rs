@@ -17,6 +17,7 @@ use tutti_node::platform::hardware;
 use tutti_node::platform::processes::Nursery;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_node::released;
+use tutti_node::shared_images::SharedImages;
 use tutti_types::{JobId, StepKey};
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
@@ -68,6 +69,8 @@ pub(super) struct Launching {
     pub(super) spool: PathBuf,
     /// Where the images of jobs' processes are.
     pub(super) images: PathBuf,
+    /// The directory of images that other nodes share.
+    pub(super) shared_images: Option<SharedImages>,
     /// The cgroup subtree of the instance, if it has one.
     pub(super) cgroup_root: Option<PathBuf>,
     /// Where tasks are while their programs do not run yet.
@@ -179,6 +182,7 @@ impl Context {
                 directory: options.directory().to_owned(),
                 spool: options.spool.clone(),
                 images: options.images.clone(),
+                shared_images: options.shared_images.clone(),
                 cgroup_root: options.cgroup_root.clone(),
                 nursery: Nursery::of_daemon(),
                 scratches: Scratches::new(options.scratch.clone()),

@@ -618,11 +618,12 @@ impl Keeper {
     }
 
     /// Keeps the images of these jobs and of those that are here, and removes all others.
-    fn keep_images(&self, jobs: Vec<JobId>) {
+    fn keep_images(&self, jobs: Vec<JobId>, shared: Vec<(JobId, u64)>) {
         let mut kept: BTreeSet<JobId> = jobs.into_iter().collect();
         let here = self.jobs.iter().filter(|(_, job)| !job.life.is_cleared());
         kept.extend(here.map(|(key, _)| key.job));
-        saver::keep_images(&self.context.launching.images, &kept);
+        let shared = shared.into_iter().collect();
+        saver::keep_images(&self.context.launching.images, &kept, &shared);
     }
 
     fn on_order(&mut self, order: ToKeeper) {
@@ -671,7 +672,7 @@ impl Keeper {
                 self.with_launch(launch, |job, c| job.name_failed(&ranks, c));
             }
             ToKeeper::Piece { peer, piece } => self.on_piece(peer, piece.as_ref()),
-            ToKeeper::KeepImages { jobs } => self.keep_images(jobs),
+            ToKeeper::KeepImages { jobs, shared } => self.keep_images(jobs, shared),
             ToKeeper::Stopped { launch, parts } => {
                 self.with_launch(launch, |job, _| job.stopped = parts);
             }

@@ -126,6 +126,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         joins: false,
         resumes: 0,
         saves_image: false,
+        shared_image: None,
         serves: false,
         hub: None,
     }
@@ -238,6 +239,7 @@ pub(super) fn be_a_keeper() {
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: directory.join("spool"),
         images: directory.join("images"),
+        shared_images: None,
         scratch: directory.join("scratch"),
         cgroup_root,
         released: directory.join("released"),

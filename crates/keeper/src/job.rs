@@ -62,7 +62,8 @@ use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    NOT_KEPT, NOT_RESTORED, NOT_SAVED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED, SAVED_GOES_ON,
+    NOT_KEPT, NOT_RESTORED, NOT_SAVED, NOT_STARTED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED,
+    SAVED_GOES_ON,
 };
 use tutti_wire::units::format_bytes;
 
@@ -178,7 +179,9 @@ impl Minder {
                 Ok(Some(number @ (NOT_SAVED | NOT_KEPT | SAVED_GOES_ON))) => {
                     self.goes_on = Some(number)
                 }
-                Ok(Some(number @ (SAVED | NOT_RESTORED))) => self.told = Some(number),
+                Ok(Some(number @ (SAVED | NOT_RESTORED | NOT_STARTED))) => {
+                    self.told = Some(number);
+                }
                 Ok(Some(number)) if self.root.is_none() => self.root = Some(number),
                 Ok(Some(number)) => self.status = Some(number),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,

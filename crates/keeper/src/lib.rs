@@ -73,6 +73,7 @@ pub use saver::{criu, serve as save};
 use std::path::{Path, PathBuf};
 #[cfg(feature = "simulation")]
 pub use stepped::Stepped;
+use tutti_node::shared_images::SharedImages;
 
 /// What a keeper is told at its start.
 #[derive(Clone, Debug)]
@@ -85,6 +86,8 @@ pub struct KeeperOptions {
     pub spool: PathBuf,
     /// Where the images of jobs' processes are; it is made when there is one.
     pub images: PathBuf,
+    /// The directory of images that other nodes share, if there is one.
+    pub shared_images: Option<SharedImages>,
     /// How the names of directories for temporary files begin.
     pub scratch: PathBuf,
     /// The cgroup subtree of the instance, if it has one: groups of jobs that an earlier keeper

@@ -10,9 +10,13 @@
 //! - `kept`, for root alone: the order, the image, the one that is being made, and why something
 //!   has failed;
 //! - `tmp`: its `TMPDIR`, which its next run finds as the one before has left it.
+//!
+//! Where nodes share a directory of images, image and `TMPDIR` are in a directory there. Only the
+//! saver and threads touch that: the keeper's loop waits for no file system of other machines.
 
 mod files;
 mod images;
+mod machine;
 mod memory;
 mod process;
 mod room;
@@ -36,14 +40,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use tutti_linux::spawn::{Child, Spawn, StdioFd, Unwanted};
 use tutti_node::executable::RUNNING;
-use tutti_types::TaskStatus;
+use tutti_node::shared_images::IMAGES_VARIABLE;
+use tutti_types::{SharedImage, TaskStatus};
 use tutti_wire::frame::encode;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Credentials, Launch, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    IMAGE, NOT_RESTORED, NOT_SAVED, ORDER, SAVED_GOES_ON, SAVER_FD, SAVER_REPORT_FD, SaverOrder,
-    SaverStream, WHY,
+    IMAGE, NOT_RESTORED, NOT_SAVED, NOT_STARTED, ORDER, SAVED_GOES_ON, SAVER_FD, SAVER_REPORT_FD,
+    SaverOrder, SaverStream, WENT_ON, WHY,
 };
 
 pub(super) use images::{end_removals, keep_images, remove_gone};
@@ -94,21 +99,53 @@ pub(super) fn prepare(launch: &Launch, context: &Context) -> Result<Option<PathB
         return Err(Refusal::new(why.into()));
     }
     let directory = directory(&context.launching.images, launch.job);
-    let made = make(&directory, &launch.credentials, launch.resumes > 0);
-    made.map(Some).map_err(|error| {
+    let shared = shared_directory(launch, context)?;
+    let made = make(&directory, &launch.credentials, launch.resumes > 0).and_then(|tmp| {
+        // That of an earlier run is no news of this one.
+        match fs::remove_file(directory.join(images::KEPT).join(WENT_ON)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(tmp),
+        }
+    });
+    let made = made.map(|tmp| Some(shared.map_or(tmp, |shared| shared.join(TMP))));
+    made.map_err(|error| {
         Refusal::new(format!("cannot make '{}' for its image: {error}", directory.display()))
     })
 }
 
+/// The directory of a job's images, if they are in one that nodes share.
+fn shared_directory(launch: &Launch, context: &Context) -> Result<Option<PathBuf>, Refusal> {
+    let Some(SharedImage { place, number }) = launch.shared_image else { return Ok(None) };
+    let shared = context.launching.shared_images.as_ref();
+    match shared.filter(|shared| shared.place == place) {
+        Some(shared) => {
+            let name = images::shared_name(launch.job, number);
+            Ok(Some(shared.directory.join(name)))
+        }
+        None => {
+            let why = format!(
+                "its images are in a directory that nodes share ({IMAGES_VARIABLE}), and this \
+                 node has another one since its instance was started"
+            );
+            Err(Refusal::new(why))
+        }
+    }
+}
+
 fn make(directory: &Path, owner: &Credentials, restores: bool) -> io::Result<PathBuf> {
     if !restores {
-        put_away(directory)?;
+        put_away(directory, true)?;
     }
     if let Some(images) = directory.parent().filter(|images| !images.exists()) {
         DirBuilder::new().mode(0o755).recursive(true).create(images)?;
         fs::set_permissions(images, Permissions::from_mode(0o711))?;
     }
-    let (kept, tmp) = (directory.join("kept"), directory.join(TMP));
+    make_job(directory, owner)
+}
+
+/// Makes the directory of a job's images, with what has to be in it.
+fn make_job(directory: &Path, owner: &Credentials) -> io::Result<PathBuf> {
+    let (kept, tmp) = (directory.join(images::KEPT), directory.join(TMP));
     for (path, mode) in [(directory, 0o711), (&*kept, 0o700), (&*tmp, 0o700)] {
         match DirBuilder::new().mode(mode).create(path) {
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode))?,
@@ -135,8 +172,9 @@ pub(super) fn spawn(
                    `tutti doctor` says why there are none";
         return Err(Refusal::new(why.into()));
     }
-    let kept = directory(&context.launching.images, launch.job).join("kept");
-    write_order(&kept, &order(launch, task))
+    let kept = directory(&context.launching.images, launch.job).join(images::KEPT);
+    let shared = shared_directory(launch, context)?;
+    write_order(&kept, &order(launch, task, shared))
         .map_err(|error| Refusal::io("cannot write what to run", &error))?;
     let started = start(&kept, task, unwanted, context);
     started.map_err(|error| Refusal::io("cannot start the process that saves it", &error))
@@ -184,7 +222,7 @@ fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn order(launch: &Launch, task: &Spawn<'_>) -> SaverOrder {
+fn order(launch: &Launch, task: &Spawn<'_>, directory: Option<PathBuf>) -> SaverOrder {
     let texts = |texts: &[CString]| -> Vec<ByteBuf> {
         texts.iter().map(|text| ByteBuf::from(text.as_bytes())).collect()
     };
@@ -211,6 +249,7 @@ fn order(launch: &Launch, task: &Spawn<'_>) -> SaverOrder {
         streams: [&task.stdio[0], &task.stdio[1], &task.stdio[2]].map(stream),
         complaint: task.complaint.map(|text| ByteBuf::from(text.to_bytes())),
         criu: ByteBuf::from(criu().into_vec()),
+        shared: directory.map(|it| ByteBuf::from(it.into_os_string().into_vec())),
         restores: launch.resumes > 0,
     }
 }
@@ -225,7 +264,7 @@ fn write_order(kept: &Path, order: &SaverOrder) -> io::Result<()> {
 
 impl Job {
     fn kept(&self, context: &Context) -> PathBuf {
-        directory(&context.launching.images, self.launch.job).join("kept")
+        directory(&context.launching.images, self.launch.job).join(images::KEPT)
     }
 
     /// Asks for the processes of all tasks to be saved.
@@ -246,6 +285,7 @@ impl Job {
         self.traces.keep_shared();
         match told {
             NOT_RESTORED => (TaskStatus::NotRestored, why(&self.kept(context))),
+            NOT_STARTED => (TaskStatus::NotExecutable, why(&self.kept(context))),
             _ => (TaskStatus::Saved, String::new()),
         }
     }
@@ -279,7 +319,12 @@ impl Job {
     /// Whether there is an image of its processes, made while they went on.
     pub(super) fn has_image(&self, context: &Context) -> bool {
         // A run that starts from the beginning has removed an earlier one.
-        self.launch.saves_image && files::has_list(&self.kept(context).join(IMAGE))
+        let kept = self.kept(context);
+        let has_image = match self.launch.shared_image {
+            None => files::has_list(&kept.join(IMAGE)),
+            Some(_) => kept.join(WENT_ON).exists(),
+        };
+        self.launch.saves_image && has_image
     }
 }
 

@@ -164,6 +164,12 @@ impl Instance {
         self.lasting_directory().join("images")
     }
 
+    /// Where the daemons find which directory of images nodes share, if there is one: see
+    /// [`shared_images`](crate::shared_images).
+    pub fn shared_images_file(&self) -> PathBuf {
+        self.directory.join("shared-images")
+    }
+
     /// The controller's journal. Like what the machine is in a cluster, that of the system's
     /// instance outlives it.
     ///

@@ -7,7 +7,8 @@
 //! - [`instance`]: the state directory and its sockets; [`pidlock`], [`presence`]: which daemons
 //!   run there; [`state_dir`]: files and sockets there that another user may have put; [`order`]:
 //!   an order to the supervisor
-//! - [`membership`]: the cluster that this machine belongs to
+//! - [`membership`]: the cluster that this machine belongs to; [`shared_images`]: a directory of
+//!   images that its nodes share
 //! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
 //! - [`log`]: of daemons; [`mod@say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors,
 //!   exit codes
@@ -44,6 +45,7 @@ pub mod platform;
 pub mod presence;
 pub mod released;
 pub mod service;
+pub mod shared_images;
 pub mod signal_origin;
 #[cfg(feature = "simulation")]
 pub mod simulated;

@@ -41,6 +41,7 @@ use tutti_node::platform::groups::Hierarchy;
 use tutti_node::presence::has_keeper;
 use tutti_node::released;
 use tutti_node::service;
+use tutti_node::shared_images::SharedImages;
 use tutti_node::state_dir;
 use tutti_node::{limits, log};
 use tutti_types::{Nanos, NodeId};
@@ -372,6 +373,7 @@ impl<'a> Supervisor<'a> {
     fn start(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
         refuse_beside_one_without_directory(instance)?;
         refuse_journal_in_use(instance)?;
+        note_shared_images(instance)?;
         let mut supervisor = Self::over(instance, lock, log)?;
         found::end(instance, NOTIFIER)?;
         for &role in roles_of(instance)? {
@@ -656,6 +658,25 @@ impl<'a> Supervisor<'a> {
     }
 }
 
+/// Has the daemons know the directory of images that nodes share, if the environment names one.
+fn note_shared_images(instance: &Instance) -> anyhow::Result<()> {
+    let file = instance.shared_images_file();
+    let shared = SharedImages::of_environment().map_err(|error| {
+        let reason = format!("{error:#}");
+        coded(Code::NotStarted, reason)
+    })?;
+    let directory = instance.open()?.with_context(|| format!("{} is gone", file.display()))?;
+    match shared {
+        Some(shared) => directory
+            .write(&file, &shared.to_bytes())
+            .with_context(|| format!("cannot write {}", file.display())),
+        None => {
+            directory.remove(&file);
+            Ok(())
+        }
+    }
+}
+
 /// How long the unit's stop may take to roll jobs out, if the environment says so.
 fn roll_out_asked() -> Option<Nanos> {
     let text = std::env::var(ROLL_OUT).ok().filter(|text| !text.is_empty())?;
@@ -778,6 +799,7 @@ fn clean_up(instance: &Instance) {
         instance.gate_socket(),
         instance.vacate_socket(),
     ];
+    directory.remove(&instance.shared_images_file());
     let of_controller = [instance.clock_file(), instance.clock_next_file(), instance.reach_file()];
     for file in sockets.into_iter().chain([instance.supervisor_socket()]) {
         directory.remove(&file);

@@ -159,6 +159,15 @@ impl Checkpoint {
     }
 }
 
+/// Where the images of a job's processes are, if in a directory that nodes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SharedImage {
+    /// Which directory: nodes with the same number share it.
+    pub place: u64,
+    /// What tells them from those of other jobs with this job number, also of other clusters.
+    pub number: u64,
+}
+
 /// What is asked for a further step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepSpec {

@@ -62,7 +62,7 @@ pub use ids::{
 };
 pub use job::{
     Checkpoint, ControlMethod, EndReason, FirstStep, JobSpec, NodeSpec, OnBadExit, Outcome,
-    StepRefusal, StepSpec, TaskStatus, Warning,
+    SharedImage, StepRefusal, StepSpec, TaskStatus, Warning,
 };
 pub use node_performance::{Figures, LoadAverages, NetworkFigures, Weights};
 pub use param::{Param, ParamError, ParamKind};

@@ -100,6 +100,11 @@ pub enum ToKeeper {
     KeepImages {
         /// Which jobs.
         jobs: Vec<JobId>,
+        /// Of images in directories that nodes share, those of all jobs that have not ended, with
+        /// their numbers ([`SharedImage`]). They stay where they are.
+        ///
+        /// [`SharedImage`]: tutti_types::SharedImage
+        shared: Vec<(JobId, u64)>,
     },
     /// Jobs up to this number are released: their processes go on as external load, also when this
     /// keeper has to stop. The next keeper knows it too.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
     ClusterTime, ControlMethod, Device, Grant, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank,
-    StepId, TaskPlacement,
+    SharedImage, StepId, TaskPlacement,
 };
 
 /// The program of a job, and what its tasks find when they start.
@@ -270,6 +270,8 @@ pub struct Launch {
     pub resumes: u32,
     /// Whether its processes can be saved to an image; with `resumes`, they are restored from one.
     pub saves_image: bool,
+    /// Where images of its processes are, if in a directory that nodes share.
+    pub shared_image: Option<SharedImage>,
     /// Whether the only task of this step serves the job's other tasks. It is a program of ours, in
     /// a group beside that of the job. So it is not suspended with the job.
     pub serves: bool,
@@ -497,6 +499,7 @@ mod tests {
             joins: false,
             resumes: 0,
             saves_image: false,
+            shared_image: None,
             serves: false,
             hub: None,
         }

@@ -32,6 +32,9 @@ pub const SAVED_GOES_ON: i32 = SAVED + 3;
 /// Asked to save the processes and let them go on, the saver could not: they go on. More follows.
 pub const NOT_KEPT: i32 = SAVED + 4;
 
+/// The program was not started. The file of [`WHY`] says why.
+pub const NOT_STARTED: i32 = SAVED + 5;
+
 /// Asks a saver to save the processes and end them.
 pub const SAVE_AND_END: u8 = 0;
 
@@ -40,6 +43,10 @@ pub const SAVE_AND_GO_ON: u8 = 1;
 
 /// Below the directory of an order: the image.
 pub const IMAGE: &str = "image";
+
+/// Below the directory of an order: there if there is an image in a shared directory whose
+/// processes went on.
+pub const WENT_ON: &str = "went-on";
 
 /// Below the directory of an order: the order.
 pub const ORDER: &str = "order";
@@ -92,6 +99,9 @@ pub struct SaverOrder {
     pub complaint: Option<ByteBuf>,
     /// The command that saves and restores.
     pub criu: ByteBuf,
+    /// The directory of the job's images, if in one that nodes share; otherwise they are beside the
+    /// order.
+    pub shared: Option<ByteBuf>,
     /// Whether processes are restored from the image instead.
     pub restores: bool,
 }

@@ -141,6 +141,11 @@ pub enum ToAgent {
     KeepImages {
         /// Which jobs.
         jobs: Vec<JobId>,
+        /// Of images in directories that nodes share, those of all jobs that have not ended, with
+        /// their numbers ([`SharedImage`]). They stay where they are.
+        ///
+        /// [`SharedImage`]: tutti_types::SharedImage
+        shared: Vec<(JobId, u64)>,
     },
     /// Run this part of the site's policy from now on, or none. The timetable follows.
     PolicyPart(Option<PolicyPart>),
@@ -431,6 +436,9 @@ pub struct Join {
     pub devices: Vec<Device>,
     /// How it swaps out the memory of jobs.
     pub swap: NodeSwap,
+    /// The directory that nodes share, where it puts images of processes: nodes with the same
+    /// number share it.
+    pub images: Option<u64>,
 }
 
 /// What an agent tells its controller.

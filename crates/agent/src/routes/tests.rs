@@ -30,6 +30,7 @@ fn join(name: &str, attempt: u64) -> Report {
         keeper: 1,
         devices: Vec::new(),
         swap: tutti_wire::report::NodeSwap::default(),
+        images: None,
     };
     Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) }
 }

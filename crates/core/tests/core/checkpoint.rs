@@ -7,8 +7,8 @@ use tutti_core::{
     SubmitOptions, WaitReason,
 };
 use tutti_types::{
-    Checkpoint, ClassName, ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, OnBadExit,
-    TaskStatus,
+    Checkpoint, ClassName, ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId,
+    OnBadExit, TaskStatus,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -397,6 +397,60 @@ fn a_job_whose_processes_are_saved_goes_on_where_its_image_is() {
     assert_eq!(c.core.job(id, ClusterTime(c.now)).unwrap().spec.nodes.among, None);
     c.event(Event::Release { job: id, by: HeldBy::Owner });
     assert_eq!(c.finish(id).exit_code, 0);
+}
+
+#[test]
+fn a_job_whose_image_is_shared_goes_on_at_any_node_that_can_read_it() {
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let [own, other, apart] = [0, 1, 2].map(NodeId);
+    for (node, place) in [(own, 7), (other, 7), (apart, 8)] {
+        c.event(Event::ImagePlace { node, place: Some(place) });
+    }
+    let drained = |c: &mut Cluster, node, drained: bool| {
+        c.event(Event::SetDrained { node, reason: drained.then(String::new) });
+    };
+    let node_of = |c: &Cluster, id| c.core.parts(id).first().map(|part| part.node);
+    let save = |c: &mut Cluster, id| {
+        ask(c, id, END);
+        end(c, id, TaskStatus::Saved);
+    };
+    drained(&mut c, other, true);
+    drained(&mut c, apart, true);
+    let id = submit(&mut c, job(1), IMAGE);
+    let number = c.core.shared_image(id).unwrap().number;
+    assert_eq!(node_of(&c, id), Some(own));
+    // Its node is drained, and the others are free.
+    drained(&mut c, own, true);
+    save(&mut c, id);
+    drained(&mut c, apart, false);
+    assert_eq!(node_of(&c, id), None, "a node that can't read it is none for it");
+    drained(&mut c, other, false);
+    assert_eq!(node_of(&c, id), Some(other));
+    assert_eq!((c.core.image_of(id), c.core.shared_image(id).unwrap().number), (Some(own), number));
+    // It can't be restored there: the other one is tried, and all once more when none is left.
+    drained(&mut c, own, false);
+    let not_restored = |c: &mut Cluster| {
+        end(c, id, TaskStatus::NotRestored);
+        c.event(Event::Release { job: id, by: HeldBy::Owner });
+    };
+    not_restored(&mut c);
+    assert_eq!(node_of(&c, id), Some(own));
+    drained(&mut c, own, true);
+    not_restored(&mut c);
+    assert_eq!(node_of(&c, id), Some(other));
+    // Saved anew, the image is that node's.
+    save(&mut c, id);
+    assert_eq!((c.core.image_of(id), node_of(&c, id)), (Some(other), Some(other)));
+    assert_eq!(c.core.shared_images().collect::<Vec<_>>(), [(id, number)]);
+    // A node whose directory is another one by now is none for it.
+    c.event(Event::ImagePlace { node: other, place: None });
+    drained(&mut c, own, false);
+    drained(&mut c, other, true);
+    save(&mut c, id);
+    assert_eq!(node_of(&c, id), Some(own));
+    // Anew, it is on any node.
+    c.event(Event::NodeRemoved { node: own });
+    end(&mut c, id, TaskStatus::Signaled(9));
 }
 
 #[test]

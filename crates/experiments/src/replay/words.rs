@@ -55,6 +55,12 @@ fn of_a_node(event: &Event) -> Option<String> {
             let (bandwidth, latency) = (figures.bandwidth_mb_s, figures.latency_us);
             format!("the network from node {node} to {peer}: {bandwidth} MB/s, {latency} us")
         }
+        Event::ImagePlace { node, place: Some(place) } => {
+            format!("node {node} puts images into the shared directory {place:x}")
+        }
+        Event::ImagePlace { node, place: None } => {
+            format!("node {node} puts images into a directory of its own")
+        }
         Event::NodeFeatures { node, features } => {
             let features = features.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             format!("node {node} has {features}")

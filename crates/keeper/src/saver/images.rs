@@ -6,9 +6,10 @@
 
 use crate::removal::{Removal, beside};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, symlink_metadata};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,8 @@ use tutti_linux::random::random_u32;
 use tutti_linux::remove_tree::{remove_tree, remove_tree_of};
 use tutti_types::JobId;
 use tutti_wire::code::Code;
+use tutti_wire::frame::decode;
+use tutti_wire::saver::{ORDER, SaverOrder};
 
 /// Prefixes of directory names: a job's; one that is to be removed; one of which something is left
 /// that its user may not remove.
@@ -25,22 +28,36 @@ pub(super) const JOB: &str = "job-";
 const GONE: &str = "gone-";
 const LEFT: &str = "left-";
 
-/// In the directory of a job: its `TMPDIR`, which belongs to the job's user.
+/// In the directory of a job: its `TMPDIR`, which belongs to the job's user, and all else.
 pub(super) const TMP: &str = "tmp";
+pub(super) const KEPT: &str = "kept";
 
 /// Maximum wait for removals when the keeper ends. The next keeper removes what is left.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The directory of a job with images.
 pub(super) fn directory(images: &Path, job: JobId) -> PathBuf {
-    images.join(format!("{JOB}{job}"))
+    images.join(name(job))
 }
 
-/// Renames the directory of a job, and has it removed by a thread. A missing one is fine.
+/// The name of that, and how it begins in a directory that nodes share.
+pub(super) fn name(job: JobId) -> String {
+    format!("{JOB}{job}")
+}
+
+/// Renames the directory of a job, and has it removed by a thread, with what the job has in a
+/// directory that nodes share, if that is meant too. A missing one is fine.
 ///
 /// # Errors
 /// If it can't be renamed.
-pub(super) fn put_away(directory: &Path) -> io::Result<()> {
+pub(super) fn put_away(directory: &Path, with_shared: bool) -> io::Result<()> {
+    if !with_shared {
+        // Without an order, it is not known where that is.
+        match fs::remove_file(directory.join(KEPT).join(ORDER)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
     let gone = directory.with_file_name(format!("{GONE}{:08x}", random_u32()?));
     match fs::rename(directory, &gone) {
         Ok(()) => start(gone),
@@ -51,17 +68,35 @@ pub(super) fn put_away(directory: &Path) -> io::Result<()> {
 }
 
 /// Removes the directories of all jobs but these, and what an earlier keeper has not removed.
-pub(crate) fn keep_images(images: &Path, kept: &BTreeSet<JobId>) {
+/// `shared`: in directories that nodes share, those of jobs that may be on other nodes.
+pub(crate) fn keep_images(images: &Path, kept: &BTreeSet<JobId>, shared: &BTreeSet<(JobId, u64)>) {
     for (name, path) in entries(images) {
         let number = name.strip_prefix(JOB).and_then(|number| number.parse().ok());
         if number.is_some_and(|number| !kept.contains(&JobId(number))) {
             info!("removing {}", path.display());
-            if let Err(error) = put_away(&path) {
+            let is_needed = |of_job: PathBuf| {
+                let is_it =
+                    |&(job, number): &(JobId, u64)| of_job.ends_with(shared_name(job, number));
+                shared.iter().any(is_it)
+            };
+            if let Err(error) = put_away(&path, !shared_of(&path).is_some_and(is_needed)) {
                 warn!(code = %Code::System, "cannot rename {}: {error}", path.display());
             }
         }
     }
     remove_gone(images);
+}
+
+/// The name of the directory of a job's images in one that nodes share.
+pub(super) fn shared_name(job: JobId, number: u64) -> String {
+    format!("{}-{number:x}", name(job))
+}
+
+/// The directory of a job's images in one that nodes share, if its order names one.
+fn shared_of(directory: &Path) -> Option<PathBuf> {
+    let order = fs::read(directory.join(KEPT).join(ORDER)).ok()?;
+    let order: SaverOrder = decode(order.get(4..)?).ok()?;
+    Some(OsString::from_vec(order.shared?.into_vec()).into())
 }
 
 /// Has threads remove what has the name of a directory that is to be removed.
@@ -90,6 +125,18 @@ fn start(gone: PathBuf) {
 /// Removes a directory. The job's user may have moved directories of other users into its `TMPDIR`,
 /// so that is emptied with the rights of its owner. What is left then stays.
 fn remove_now(gone: &Path) {
+    if let Some(shared) = shared_of(gone) {
+        let name = shared.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let renamed = shared.with_file_name(format!("{GONE}{name}"));
+        match fs::rename(&shared, &renamed) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                warn!(code = %Code::System, "cannot rename {}: {error}", shared.display());
+            }
+            // A keeper that was killed may have renamed it.
+            _ if renamed.exists() => remove_now(&renamed),
+            _ => {}
+        }
+    }
     let tmp = gone.join(TMP);
     let removed = match symlink_metadata(&tmp) {
         Ok(found) => remove_tree_of(&tmp, Some(found.uid())),
@@ -164,7 +211,7 @@ mod tests {
         set_permissions(&theirs, Permissions::from_mode(0o755)).unwrap();
         fs::write(of(2).join(TMP).join("file"), "x").unwrap();
         create_dir(images.join("gone-of-a-killed-keeper")).unwrap();
-        keep_images(&images, &[JobId(3)].into());
+        keep_images(&images, &[JobId(3)].into(), &BTreeSet::new());
         assert!(!of(1).exists() && !of(2).exists(), "they are renamed before this returns");
         create_dir(of(2)).unwrap();
         wait_for("the removals", || removals().is_empty().then_some(()));
@@ -178,7 +225,7 @@ mod tests {
         let inside = fs::read_dir(left.join(TMP)).unwrap().flatten().next().unwrap().path();
         assert!(inside.join("file").exists(), "it is another user's");
         // A thing that was put aside is not tried again.
-        keep_images(&images, &BTreeSet::new());
+        keep_images(&images, &BTreeSet::new(), &BTreeSet::new());
         wait_for("the removals", || removals().is_empty().then_some(()));
         assert_eq!(names(&images).len(), 1);
         remove_tree(&images).unwrap();

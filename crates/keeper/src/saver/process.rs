@@ -11,7 +11,8 @@
 //! which they have appended since are cut: what was written later is written again. What is cut off
 //! is kept in files beside them.
 
-use super::{files, memory, room};
+use super::images::KEPT;
+use super::{files, machine, make_job, memory, room};
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::Flock;
@@ -40,9 +41,10 @@ use tutti_linux::remove_tree::remove_tree;
 use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Unwanted, read_report};
 use tutti_node::executable::RUNNING;
 use tutti_wire::frame::decode;
+use tutti_wire::launch::Credentials;
 use tutti_wire::saver::{
-    IMAGE, NOT_KEPT, NOT_RESTORED, NOT_SAVED, ORDER, SAVE_AND_END, SAVED, SAVED_GOES_ON, SAVER_FD,
-    SAVER_REPORT_FD, SaverOrder, SaverStream, WHY,
+    IMAGE, NOT_KEPT, NOT_RESTORED, NOT_SAVED, NOT_STARTED, ORDER, SAVE_AND_END, SAVED,
+    SAVED_GOES_ON, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WENT_ON, WHY,
 };
 
 /// The descriptor by which CRIU finds the directory of an image.
@@ -86,6 +88,8 @@ enum Doing {
 struct Saver {
     order: SaverOrder,
     kept: PathBuf,
+    /// Where the images are: there, or in a directory that nodes share.
+    store: PathBuf,
     keeper: UnixStream,
     reports: File,
     /// Where PIDs are those of outside.
@@ -125,11 +129,14 @@ pub fn main(words: &[OsString]) -> anyhow::Result<()> {
     let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let kept = PathBuf::from(kept);
     let order = fs::read(kept.join(ORDER)).context("there is no order")?;
-    let order = decode(order.get(4..).unwrap_or_default())?;
+    let order: SaverOrder = decode(order.get(4..).unwrap_or_default())?;
+    let shared = order.shared.as_ref().map(|it| OsString::from_vec(it.to_vec()));
+    let store = shared.map_or_else(|| kept.clone(), |it| Path::new(&it).join(KEPT));
     let outside = mount_own_proc().context("cannot mount /proc")?;
     let mut saver = Saver {
         order,
         kept,
+        store,
         keeper: UnixStream::from(keeper),
         reports: File::from(reports),
         outside,
@@ -180,7 +187,7 @@ impl Saver {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if let Some((criu, _)) = saving.filter(|_| room::is_short(&self.kept)) {
+            if let Some((criu, _)) = saving.filter(|_| room::is_short(&self.store)) {
                 self.is_short = true;
                 write_no_more(criu);
             }
@@ -230,7 +237,7 @@ impl Saver {
 
     fn say_not_saved(&mut self, error: &anyhow::Error, ends: bool) {
         // First: there may be no room for the reason.
-        let _ = remove_tree(&self.kept.join(NEW));
+        let _ = remove_tree(&self.store.join(NEW));
         self.note_why(error);
         self.room = None;
         // Those that were stopped for it go on.
@@ -241,6 +248,11 @@ impl Saver {
     /// Starts the program, or the restoration.
     fn begin(&mut self) -> anyhow::Result<()> {
         if !self.order.restores {
+            if let Err(error) = self.make_store() {
+                self.note_why(&error);
+                self.say(NOT_STARTED);
+                std::process::exit(1)
+            }
             return self.start();
         }
         match self.restore() {
@@ -251,6 +263,17 @@ impl Saver {
                 std::process::exit(1)
             }
         }
+    }
+
+    /// Makes the job's directory in the one that nodes share, if its images are there.
+    fn make_store(&self) -> anyhow::Result<()> {
+        let Some(directory) = self.store.parent().filter(|_| self.order.shared.is_some()) else {
+            return Ok(());
+        };
+        let (uid, gid, groups) = self.order.identity.clone();
+        make_job(directory, &Credentials { uid, gid, groups })
+            .with_context(|| format!("cannot make '{}' for its image", directory.display()))?;
+        Ok(())
     }
 
     fn start(&mut self) -> anyhow::Result<()> {
@@ -356,10 +379,10 @@ impl Saver {
     /// Has CRIU save all processes.
     fn save(&mut self, ends: bool) -> anyhow::Result<()> {
         let Some(root) = self.root else { return Ok(()) };
-        let new = self.kept.join(NEW);
+        let new = self.store.join(NEW);
         remove_tree(&new)?;
         let memory = memory::to_save(&numbers()?);
-        self.room = Some(room::reserve(&self.kept, NEW, memory)?);
+        self.room = Some(room::reserve(&self.kept, &self.store, NEW, memory)?);
         self.is_short = false;
         let (uid, gid, _) = self.order.identity;
         DirBuilder::new().mode(0o700).create(&new)?;
@@ -371,14 +394,14 @@ impl Saver {
 
     /// CRIU has ended that was to save them.
     fn complete(&self, status: i32, ends: bool) -> anyhow::Result<()> {
-        let (new, image, old) = (self.kept.join(NEW), self.kept.join(IMAGE), self.kept.join(OLD));
+        let [new, image, old] = [NEW, IMAGE, OLD].map(|name| self.store.join(name));
         if self.is_short {
             bail!(
                 "the image is larger than was expected: the file system of '{}' was almost full",
-                self.kept.display()
+                self.store.display()
             );
         }
-        judge(&new, status)?;
+        judge(&new, &self.kept.join(SAID), status)?;
         let numbers = numbers()?;
         if !ends {
             let (uid, gid, _) = self.order.identity;
@@ -386,6 +409,7 @@ impl Saver {
         }
         let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
         fs::write(new.join(NUMBERS), numbers.join("\n"))?;
+        machine::note(&new).context("cannot write down the machine")?;
         sync_files(&new).context("cannot write the image to the disk")?;
         remove_tree(&old)?;
         match fs::rename(&image, &old) {
@@ -394,19 +418,25 @@ impl Saver {
         }
         fs::rename(&new, &image)?;
         // The one before it goes when a crash of the machine can't take this one any more.
-        sync(&self.kept).context("cannot write the image to the disk")?;
+        sync(&self.store).context("cannot write the image to the disk")?;
         let _ = remove_tree(&old);
+        if !ends && self.order.shared.is_some() {
+            // Another keeper knows of it though it was not told.
+            fs::write(self.kept.join(WENT_ON), "")?;
+        }
         Ok(())
     }
 
     /// Has CRIU restore the processes.
     fn restore(&mut self) -> anyhow::Result<()> {
-        let (image, old) = (self.kept.join(IMAGE), self.kept.join(OLD));
+        let (image, old) = (self.store.join(IMAGE), self.store.join(OLD));
         if !image.exists() && old.exists() {
             // The machine has crashed before the one that followed it had its name.
             fs::rename(&old, &image)?;
         }
-        let numbers = fs::read_to_string(image.join(NUMBERS)).context("there is no whole image")?;
+        let none = || format!("there is no whole image in '{}'", self.store.display());
+        let numbers = fs::read_to_string(image.join(NUMBERS)).with_context(none)?;
+        machine::check(&image)?;
         let taken = numbers.lines().map(str::parse).collect::<Result<BTreeSet<u32>, _>>();
         let taken = taken.context("the image is damaged")?;
         let first = free_numbers(&taken, pid_max())?;
@@ -417,8 +447,7 @@ impl Saver {
 
     /// CRIU has ended that was to restore them.
     fn go_on(&mut self, status: i32) -> anyhow::Result<()> {
-        let image = self.kept.join(IMAGE);
-        judge(&image, status)?;
+        judge(&self.store.join(IMAGE), &self.kept.join(SAID), status)?;
         let numbers = numbers()?;
         let own = std::process::id();
         // All others are below it.
@@ -520,7 +549,7 @@ fn sync(path: &Path) -> io::Result<()> {
 }
 
 /// Whether CRIU has done it.
-fn judge(image: &Path, status: i32) -> anyhow::Result<()> {
+fn judge(image: &Path, said: &Path, status: i32) -> anyhow::Result<()> {
     match End::of(status) {
         Some(End::Exited(0)) => return Ok(()),
         Some(End::Signaled(signal)) => bail!("CRIU was ended by signal {signal}"),
@@ -532,10 +561,9 @@ fn judge(image: &Path, status: i32) -> anyhow::Result<()> {
     if let Some(error) = first_error(&log) {
         bail!("CRIU: {error}");
     }
-    let mut said = Vec::new();
-    let path = image.with_file_name(SAID);
-    let _ = File::open(path).and_then(|it| it.take(LOG_BYTES_MAX).read_to_end(&mut said));
-    let said = String::from_utf8_lossy(&said);
+    let mut text = Vec::new();
+    let _ = File::open(said).and_then(|it| it.take(LOG_BYTES_MAX).read_to_end(&mut text));
+    let said = String::from_utf8_lossy(&text);
     match said.lines().rfind(|line| !line.trim().is_empty()) {
         Some(line) => bail!("{line}"),
         None => bail!("CRIU failed and gave no reason"),

@@ -31,16 +31,24 @@ const RESERVE: u64 = 20;
 const TRIES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Finds room for an image of so much memory. It is kept for the image until the file is closed.
+/// Finds room in `store` for an image of so much memory. It is kept for the image until the file in
+/// `kept` is closed. In a directory that nodes share, images of other jobs are not counted: only
+/// their own nodes know what they are about to take.
 ///
 /// # Errors
 /// If there is not enough room beside a reserve and what other images are about to take.
-pub(super) fn reserve(kept: &Path, new: &str, memory: u64) -> anyhow::Result<Flock<File>> {
+pub(super) fn reserve(
+    kept: &Path,
+    store: &Path,
+    new: &str,
+    memory: u64,
+) -> anyhow::Result<Flock<File>> {
     let images = kept.parent().and_then(Path::parent).context("there is no directory of images")?;
     let _lock = lock(File::open(images).context("cannot lock the images")?);
-    let found = statvfs(kept).context("cannot ask for free space")?;
+    let found = statvfs(store).context("cannot ask for free space")?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
-    let taken = others(images, kept, new).saturating_add(bytes(found.blocks()) / RESERVE);
+    let others = if store == kept { others(images, kept, new) } else { 0 };
+    let taken = others.saturating_add(bytes(found.blocks()) / RESERVE);
     let free = bytes(found.blocks_available()).saturating_sub(taken);
     let needed = memory.saturating_add(MARGIN_BYTES);
     ensure!(
@@ -48,7 +56,7 @@ pub(super) fn reserve(kept: &Path, new: &str, memory: u64) -> anyhow::Result<Flo
         "the image takes up to {}, and {} are free for it in '{}'",
         format_bytes(needed),
         format_bytes(free),
-        kept.display()
+        store.display()
     );
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
@@ -60,8 +68,8 @@ pub(super) fn reserve(kept: &Path, new: &str, memory: u64) -> anyhow::Result<Flo
 
 /// Whether less is free on the file system of images than has to stay so: what was expected of an
 /// image that is being made was too little, or others have taken the room.
-pub(super) fn is_short(kept: &Path) -> bool {
-    statvfs(kept).is_ok_and(|found| found.blocks_available() < found.blocks() / RESERVE)
+pub(super) fn is_short(store: &Path) -> bool {
+    statvfs(store).is_ok_and(|found| found.blocks_available() < found.blocks() / RESERVE)
 }
 
 /// Waits for a lock, up to 1 s. A saver may be suspended while it has it: the look for room is then
@@ -109,12 +117,12 @@ mod tests {
         let all = found.blocks_available() * found.fragment_size();
         let reserve_of_all = found.blocks() * found.fragment_size() / RESERVE;
         let most = all.saturating_sub(reserve_of_all + 4 * MARGIN_BYTES);
-        assert!(reserve(&kept[0], "new", all).is_err(), "a part stays free");
-        let first = reserve(&kept[0], "new", most / 10 * 6).unwrap();
-        let error = reserve(&kept[1], "new", most / 10 * 6).unwrap_err().to_string();
+        assert!(reserve(&kept[0], &kept[0], "new", all).is_err(), "a part stays free");
+        let first = reserve(&kept[0], &kept[0], "new", most / 10 * 6).unwrap();
+        let error = reserve(&kept[1], &kept[1], "new", most / 10 * 6).unwrap_err().to_string();
         assert!(error.starts_with("the image takes up to "), "{error}");
         drop(first);
-        reserve(&kept[1], "new", most / 10 * 6).unwrap();
+        reserve(&kept[1], &kept[1], "new", most / 10 * 6).unwrap();
         fs::remove_dir_all(&images).unwrap();
     }
 }

@@ -86,7 +86,14 @@ impl Cluster {
             assert_eq!(self.core.image_of(job), Some(node), "the image of job {job} is lost");
             assert!(self.core.images_on(node).any(|it| it == job), "node {node} drops job {job}");
             let on: Vec<NodeId> = self.core.parts(job).iter().map(|part| part.node).collect();
-            assert!(on.iter().all(|&it| it == node), "job {job} runs on {on:?} without its image");
+            let place = self.core.shared_image(job).map(|shared| shared.place);
+            let can_read = |other: NodeId| {
+                other == node || place.is_some() && self.core.image_place(other) == place
+            };
+            assert!(
+                on.iter().all(|&it| can_read(it)),
+                "job {job} runs on {on:?} without its image"
+            );
         }
         for view in self.core.jobs(ClusterTime(self.now)) {
             let known = self.core.image_of(view.id);

@@ -694,6 +694,9 @@ fn join(cluster: &mut Cluster, node: u32, width: u32) {
     // The first has no swap space, until it says more.
     let space_bytes = 400 * u64::from(node);
     cluster.event(Event::NodeSwap { node: NodeId(node), space_bytes });
+    // Two directories of images, and nodes that have none.
+    let place = Some(u64::from(node % 3)).filter(|&place| place < 2);
+    cluster.event(Event::ImagePlace { node: NodeId(node), place });
 }
 
 fn drain(cluster: &mut Cluster, node: NodeId, drained: bool) {

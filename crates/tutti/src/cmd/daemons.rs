@@ -13,6 +13,7 @@ use tutti_node::instance::Instance;
 use tutti_node::limits;
 use tutti_node::membership::Place;
 use tutti_node::pidlock::Sole;
+use tutti_node::shared_images::SharedImages;
 use tutti_wire::limits::PROTOCOL_VERSION;
 
 #[derive(Args, Debug)]
@@ -89,6 +90,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
         place,
         program: own_path().ok(),
         released: instance.released(),
+        images: SharedImages::read(&instance.shared_images_file()).map(|shared| shared.place),
     })?;
     Ok(Exit::OK)
 }
@@ -110,6 +112,7 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: instance.spool(),
         images: instance.images(),
+        shared_images: SharedImages::read(&instance.shared_images_file()),
         scratch: instance.scratch(),
         cgroup_root,
         released: instance.released_file(),

@@ -186,7 +186,7 @@ fn environment() -> String {
 }
 
 /// What verbs read of their environment.
-pub(super) const READ: [(&str, &str); 13] = [
+pub(super) const READ: [(&str, &str); 14] = [
     ("TUTTI_DIR", "State directory of the instance to use, instead of the one that is found"),
     ("TUTTI_CLUSTER", "Name of the instance to use, where several share a machine"),
     ("TUTTI_QUEUE", "Queue of jobs that name none with `-q`; none: no queue"),
@@ -195,6 +195,10 @@ pub(super) const READ: [(&str, &str); 13] = [
     (
         "TUTTI_CRIU",
         "Command of CRIU, for daemons that root starts, instead of `criu` in the `PATH`",
+    ),
+    (
+        "TUTTI_IMAGES",
+        "Directory of images that nodes share, read by `tutti up` and `tutti join` of root",
     ),
     ("TUTTI_LIBPMIX", "Path of the PMIx library that serves Open MPI, instead of the one found"),
     (

@@ -88,6 +88,7 @@ mod python;
 mod queues;
 mod reboot;
 mod recovery;
+mod relocation;
 mod report;
 mod requeue;
 mod resources;

@@ -70,6 +70,7 @@ fn launch() -> Launch {
         joins: false,
         resumes: 0,
         saves_image: false,
+        shared_image: None,
         serves: false,
         hub: None,
     }

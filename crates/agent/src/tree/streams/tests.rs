@@ -121,6 +121,7 @@ fn child(tree: &mut Tree, poller: &Poller, token: Child, name: &str, node: u32) 
         features: [].into(),
         devices: Vec::new(),
         swap: tutti_wire::report::NodeSwap::default(),
+        images: None,
     };
     let joining = Joining { attempt: 1, life: 1, ..Joining::default() };
     let mut report = Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) };

@@ -123,7 +123,13 @@ pub(super) fn criu() -> Finding {
     match criu_version() {
         Ok(version) => {
             let text = "processes of jobs can be saved to images (--checkpoint)";
-            Finding::good("images", text).detail(version)
+            let shared = tutti_node::shared_images::SharedImages::of_environment();
+            let place = match shared {
+                Ok(None) => String::new(),
+                Ok(Some(it)) => format!("; nodes share {}", it.directory.display()),
+                Err(error) => format!("; {error:#}"),
+            };
+            Finding::good("images", text).detail(version + &place)
         }
         Err(why) => {
             let text = "no images of processes (--checkpoint); --checkpoint-signal needs none";

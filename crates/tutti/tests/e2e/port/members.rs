@@ -44,6 +44,7 @@ fn joining(name: &str) -> FromBranch {
         features: [].into(),
         devices: Vec::new(),
         swap: tutti_wire::report::NodeSwap::default(),
+        images: None,
     };
     let from = Origin::Joiner(Joining { attempt: 1, life: 9, depth: 1, ..Joining::default() });
     FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }])
