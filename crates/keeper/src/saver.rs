@@ -25,6 +25,7 @@ use super::context::Context;
 use super::job::Job;
 use super::job::Phase;
 use super::program::Refusal;
+use super::script;
 use images::{TMP, directory, put_away};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
@@ -174,7 +175,7 @@ pub(super) fn spawn(
     }
     let kept = directory(&context.launching.images, launch.job).join(images::KEPT);
     let shared = shared_directory(launch, context)?;
-    write_order(&kept, &order(launch, task, shared))
+    write_order(&kept, &order(launch, task, (shared, &context.launching.spool)))
         .map_err(|error| Refusal::io("cannot write what to run", &error))?;
     let started = start(&kept, task, unwanted, context);
     started.map_err(|error| Refusal::io("cannot start the process that saves it", &error))
@@ -222,7 +223,12 @@ fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn order(launch: &Launch, task: &Spawn<'_>, directory: Option<PathBuf>) -> SaverOrder {
+fn order(
+    launch: &Launch,
+    task: &Spawn<'_>,
+    (directory, spool): (Option<PathBuf>, &Path),
+) -> SaverOrder {
+    let script = launch.spec.script.is_some().then(|| script::path(spool, launch.job));
     let texts = |texts: &[CString]| -> Vec<ByteBuf> {
         texts.iter().map(|text| ByteBuf::from(text.as_bytes())).collect()
     };
@@ -250,6 +256,7 @@ fn order(launch: &Launch, task: &Spawn<'_>, directory: Option<PathBuf>) -> Saver
         complaint: task.complaint.map(|text| ByteBuf::from(text.to_bytes())),
         criu: ByteBuf::from(criu().into_vec()),
         shared: directory.map(|it| ByteBuf::from(it.into_os_string().into_vec())),
+        script: script.map(|it| ByteBuf::from(it.into_os_string().into_vec())),
         restores: launch.resumes > 0,
     }
 }

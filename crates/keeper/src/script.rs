@@ -21,6 +21,11 @@ pub(super) fn directory(spool: &Path, job: JobId) -> PathBuf {
     spool.join(format!("{JOB}{job}"))
 }
 
+/// The file of a job's script.
+pub(super) fn path(spool: &Path, job: JobId) -> PathBuf {
+    directory(spool, job).join("script")
+}
+
 /// Writes a job's script; the spool itself must be one that its owner can pass through.
 ///
 /// # Errors
@@ -32,7 +37,7 @@ pub(super) fn write(
     owner: Option<&Credentials>,
 ) -> Result<PathBuf, String> {
     let directory = directory(spool, job);
-    let path = directory.join("script");
+    let path = path(spool, job);
     write_file(&directory, &path, text, owner)
         .map_err(|error| format!("cannot write the script '{}': {error}", path.display()))?;
     Ok(path)

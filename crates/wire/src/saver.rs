@@ -102,6 +102,9 @@ pub struct SaverOrder {
     /// The directory of the job's images, if in one that nodes share; otherwise they are beside the
     /// order.
     pub shared: Option<ByteBuf>,
+    /// The argument that is the file of the job's script, if it has one. It is this node's alone, so
+    /// it is copied where images are shared.
+    pub script: Option<ByteBuf>,
     /// Whether processes are restored from the image instead.
     pub restores: bool,
 }

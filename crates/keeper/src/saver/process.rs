@@ -26,7 +26,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -266,13 +266,21 @@ impl Saver {
     }
 
     /// Makes the job's directory in the one that nodes share, if its images are there.
-    fn make_store(&self) -> anyhow::Result<()> {
+    fn make_store(&mut self) -> anyhow::Result<()> {
         let Some(directory) = self.store.parent().filter(|_| self.order.shared.is_some()) else {
             return Ok(());
         };
         let (uid, gid, groups) = self.order.identity.clone();
         make_job(directory, &Credentials { uid, gid, groups })
             .with_context(|| format!("cannot make '{}' for its image", directory.display()))?;
+        let Some(script) = self.order.script.take() else { return Ok(()) };
+        // The shell has it open, on whichever node it goes on.
+        let copy = directory.join("script");
+        fs::copy(OsString::from_vec(script.to_vec()), &copy).context("cannot copy its script")?;
+        chown(&copy, Some(uid), Some(gid))?;
+        for word in self.order.argv.iter_mut().filter(|word| **word == script) {
+            *word = ByteBuf::from(copy.as_os_str().as_bytes());
+        }
         Ok(())
     }
 
@@ -570,9 +578,13 @@ fn judge(image: &Path, said: &Path, status: i32) -> anyhow::Result<()> {
     }
 }
 
+/// An error after which CRIU goes on: it has no right to open more files than others may.
+const NO_FAILURE: &str = "Can't setup RLIMIT_NOFILE for self";
+
 /// The first error in a log of CRIU, without time and place.
 fn first_error(log: &str) -> Option<&str> {
-    let line = log.lines().find(|line| line.contains("Error ("))?;
+    let is_failure = |line: &&str| line.contains("Error (") && !line.contains(NO_FAILURE);
+    let line = log.lines().find(is_failure)?;
     let error = line.split_once("Error (")?.1;
     Some(error.split_once("): ").map_or(error, |(_, text)| text).trim())
 }
@@ -625,6 +637,8 @@ mod tests {
     #[test]
     fn the_first_error_of_a_log_is_named() {
         let log = "(00.01) Warn  (criu/kerndat.c:1195): no\n\
+                   (00.01) Error (criu/rlimit.c:20): rlimit: Can't setup RLIMIT_NOFILE for self: \
+                   Operation not permitted\n\
                    (00.02) Error (criu/files-reg.c:1790): Can't lookup mount=24 for fd=10\n\
                    (00.03) Error (criu/cr-dump.c:2111): Dumping FAILED.\n";
         assert_eq!(first_error(log), Some("Can't lookup mount=24 for fd=10"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// To find out that a node is lost takes its lease, and more on a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ fn bed(shares: bool) -> (Bed, PathBuf) {
     let bed = Bed::of(2, &[0]);
     let criu = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("criu/criu");
     assert!(criu.exists(), "there is no {}: run tests/install-deps --criu", criu.display());
-    let shared = bed.audit.dir.join("shared");
+    let shared = bed.audit.work.join("shared");
     DirBuilder::new().mode(0o711).recursive(true).create(&shared).unwrap();
     let start = |number: usize, args: &[&str]| {
         let mut command = bed.node(number).tutti(args);
@@ -62,7 +62,12 @@ fn out(bed: &Bed) -> String {
 
 fn goes_on(bed: &Bed) {
     let before = out(bed).lines().count();
-    within(LONG, "it goes on", || (out(bed).lines().count() > before + 5).then_some(()));
+    let shown = || bed.tutti(1, &["show", "1"]).text();
+    let until = Instant::now() + LONG;
+    while out(bed).lines().count() <= before + 5 {
+        assert!(Instant::now() < until, "it does not go on: {}", shown());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn job(bed: &Bed) -> Value {
@@ -72,8 +77,8 @@ fn job(bed: &Bed) -> Value {
 fn runs_on(bed: &Bed, node: &str) {
     within(LONG, "it runs there", || {
         let job = job(bed);
-        (job["state"] == "running" && job.to_string().contains(&format!("\"{node}\"")))
-            .then_some(())
+        let there = job["placement"].to_string().contains(&format!("\"{node}:"));
+        (job["state"] == "running" && there).then_some(())
     });
 }
 
