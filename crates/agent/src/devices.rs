@@ -3,7 +3,9 @@
 mod cdi;
 
 use super::driver::Agent;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use tracing::warn;
 use tutti_linux::device_control::Gate;
 use tutti_linux::devices::{BusPlace, DeviceFile, Gpu, Maker as Found, device_file};
@@ -98,9 +100,25 @@ pub(super) fn gate_again(job: JobId, group: Option<&Cgroup>) -> Option<Gate> {
     })
 }
 
-/// The numbers of device files, as far as they are there.
+/// The numbers of device files, as far as they are there, or were.
 fn numbers<'a>(files: impl Iterator<Item = &'a str>) -> Vec<(u32, u32)> {
-    files.filter_map(|file| tutti_linux::devices::device_numbers(Path::new(file)).ok()).collect()
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    files.filter_map(|file| number_of(file, &mut known)).collect()
+}
+
+/// Numbers that device files had when they were seen last. A file that vanishes may come back, for
+/// example with its driver. It must then be closed to the jobs that have begun meanwhile.
+static KNOWN: Mutex<BTreeMap<String, (u32, u32)>> = Mutex::new(BTreeMap::new());
+
+fn number_of(file: &str, known: &mut BTreeMap<String, (u32, u32)>) -> Option<(u32, u32)> {
+    let Ok(numbers) = tutti_linux::devices::device_numbers(Path::new(file)) else {
+        return known.get(file).copied();
+    };
+    if known.len() >= DEVICES_PER_NODE_MAX * DEVICE_FILES_MAX {
+        known.clear();
+    }
+    known.insert(file.to_owned(), numbers);
+    Some(numbers)
 }
 
 fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {

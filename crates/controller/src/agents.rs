@@ -573,10 +573,18 @@ impl Driver {
     fn note_found(
         &mut self,
         node: NodeId,
-        (features, devices, swap): (BTreeSet<FeatureName>, Vec<Device>, NodeSwap),
+        (features, devices, swap, images): (
+            BTreeSet<FeatureName>,
+            Vec<Device>,
+            NodeSwap,
+            Option<u64>,
+        ),
     ) {
         self.note_devices(node, devices);
         self.note_swap(node, swap);
+        if self.core.image_place(node) != images {
+            self.apply(&Event::ImagePlace { node, place: images });
+        }
         let good = features.into_iter().filter(|feature| is_feature_name(&feature.0));
         let features: BTreeSet<_> = good.take(FEATURES_MAX).collect();
         if !self.core.node_features(node).eq(&features) {
@@ -652,10 +660,7 @@ impl Driver {
             timetable.into_iter().for_each(|it| self.tell_timetable(node, it));
             self.reconcile(node, &launched, &held, same_keeper);
         }
-        self.note_found(node, (features, devices, swap));
-        if self.core.image_place(node) != images {
-            self.apply(&Event::ImagePlace { node, place: images });
-        }
+        self.note_found(node, (features, devices, swap, images));
         if away || !up {
             self.join_when_clear(node, spec, left);
         }

@@ -320,8 +320,7 @@ impl Core {
             Event::SetParams { params } => self.on_set_params(now, params),
             Event::SetClass { class, spec } => self.on_set_class(now, class, *spec),
             Event::ForgetClass { class } => self.on_forget_class(now, class),
-            Event::SetPeriod { period, overrides } => self.on_set_period(now, *period, overrides),
-            Event::Calendar { week } => self.on_calendar(now, *week),
+            Event::SetPeriod { .. } | Event::Calendar { .. } => self.on_calendar_event(now, event),
             Event::SetTimed { .. } | Event::SetTimedMoment { .. } | Event::TimedDue { .. } => {
                 self.on_timed_event(now, event, actions);
             }
@@ -344,6 +343,15 @@ impl Core {
             Event::Lend { job, lends } => self.on_lend(*job, *lends),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
+        }
+    }
+
+    /// Other rules hold at some times, or the week is another one.
+    fn on_calendar_event(&mut self, now: ClusterTime, event: &Event) {
+        if let Event::SetPeriod { period, overrides } = event {
+            self.on_set_period(now, *period, overrides);
+        } else if let Event::Calendar { week } = event {
+            self.on_calendar(now, *week);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Jobs whose processes are saved to an image by CRIU and restored from it (`--checkpoint`).
 //!
-//! The CRIU of these tests is a script. It fails, or stands still, where there is a file `broken`
-//! or `slow`, fails late and once where there is one `late`, and waits until there is none `wait`;
+//! The CRIU of these tests is a script. It fails, stands still, or crashes, where there is a file
+//! `broken`, `slow` or `crash`, fails late and once where there is one `late`, and waits until there is none `wait`;
 //! otherwise it is the real one that `tests/install-deps --criu` has unpacked,
 //! after a while where there is a file `tardy`.
 
@@ -34,7 +34,7 @@ fn up(instance: &Instance) {
     instance.script(
         "criu",
         &format!(
-            "#!/bin/sh\n[ ! -e {work}/broken ] || {{ echo criu is broken >&2; exit 1; }}\n\
+            "#!/bin/sh\n[ ! -e {work}/crash ] || kill -11 $$\n[ ! -e {work}/broken ] || {{ echo criu is broken >&2; exit 1; }}\n\
              [ ! -e {work}/slow ] || exec sleep $(cat {work}/slow)\n\
              [ ! -e {work}/late ] || {{ touch {work}/begun; sleep 2; rm {work}/late; exit 1; }}\n\
              while [ -e {work}/wait ]; do touch {work}/begun; sleep 0.05; done\n\
@@ -239,6 +239,13 @@ fn a_job_that_cannot_be_saved_goes_on() {
     let done = instance.tutti(&["checkpoint", "2"]).expect(1);
     done.says("job 2 could not be saved, and goes on: criu is broken [T089]");
     goes_on(&instance, "out");
+    // CRIU crashes.
+    touch(&instance, "crash");
+    let done = instance.tutti(&["checkpoint", "2"]).expect(1);
+    done.says("job 2 could not be saved, and goes on: CRIU was ended by signal 11 [T089]");
+    goes_on(&instance, "out");
+    fs::remove_file(instance.work.join("crash")).unwrap();
+    instance.tutti(&["checkpoint", "2"]).expect(1).says("criu is broken [T089]");
     assert_eq!(instance.job(2)["state"], "running");
     assert_eq!(checkpoint_of(&instance, 2)["last"], "not-saved");
     assert_eq!(checkpoint_of(&instance, 2)["why"], "criu is broken");
@@ -268,6 +275,15 @@ fn a_damaged_image_holds_its_job_until_it_is_whole_or_dropped() {
     instance.tutti(&["show", "1"]).expect(0);
     let why = checkpoint_of(&instance, 1)["why"].as_str().unwrap().to_owned();
     assert!(why.starts_with("CRIU: "), "{why}");
+    // CRIU crashes while it restores.
+    touch(&instance, "crash");
+    instance.tutti(&["release", "1"]).expect(0);
+    eventually("it crashes", || {
+        let why = checkpoint_of(&instance, 1)["why"].to_string();
+        why.contains("CRIU was ended by signal 11").then_some(())
+    });
+    held();
+    fs::remove_file(instance.work.join("crash")).unwrap();
     // Whole again, nothing is lost.
     fs::write(&image, &whole).unwrap();
     instance.tutti(&["release", "1"]).expect(0);

@@ -222,6 +222,25 @@ fn a_job_opens_its_own_devices_and_no_others() {
 }
 
 #[test]
+fn a_device_that_vanishes_and_comes_back_is_closed_to_jobs_that_began_meanwhile() {
+    let instance = Instance::new().up();
+    let (_, files) = with_two(&instance);
+    let [zero, full] = files.each_ref().map(|file| file.to_str().unwrap());
+    fs::remove_file(zero).unwrap();
+    // The job that gets it finds no file, and the other device is as before.
+    let line = "cat $TUTTI_DEVICES";
+    instance.tutti(&["run", "--gpus", "1", "sh", "-c", line]).expect(1).says("No such file");
+    let line =
+        format!("echo began; while ! test -e {zero}; do sleep 0.05; done; sleep 0.1; cat {zero}");
+    let without = instance.start(&["run", "sh", "-c", &line]);
+    without.wait_for("began");
+    instance.tutti(&["run", "--gpus", "2", "test", "-c", full]).expect(0);
+    stand_in(&instance, "zero", ZERO);
+    without.wait().expect(1).says("Operation not permitted");
+    instance.tutti(&["run", "--gpus", "1", "head", "-c", "1", zero]).expect(0);
+}
+
+#[test]
 fn no_way_around_leads_a_job_to_the_device_of_another() {
     let instance = Instance::of_the_system().up();
     let (_, files) = with_two(&instance);

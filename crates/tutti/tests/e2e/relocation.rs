@@ -3,10 +3,10 @@
 //! The nodes of a test bed have one file system, and keepers, cgroups and networks of their own.
 
 use crate::cluster::Bed;
-use crate::harness::{Running, eventually, within};
+use crate::harness::{Instance, Running, eventually, within};
 use serde_json::Value;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,16 @@ fn an_image_of_another_kind_of_machine_is_refused_and_kept() {
     assert!(why.contains("whose processor has avx9, and this one has not"), "{why}");
     eventually("it is held", || (job(&bed)["wait"] == "held").then_some(()));
     fs::write(&machine, own).unwrap();
+    // One that is not there is no reason to start anew.
+    let elsewhere = image.with_file_name("elsewhere");
+    fs::rename(&image, &elsewhere).unwrap();
+    bed.tutti(1, &["release", "1"]).expect(0);
+    eventually("it is not there", || {
+        let shown = bed.tutti(1, &["show", "1"]).expect(0).text();
+        shown.contains("there is no whole image in '").then_some(())
+    });
+    eventually("it is held", || (job(&bed)["wait"] == "held").then_some(()));
+    fs::rename(&elsewhere, &image).unwrap();
     // The other one is tried first.
     only(&bed, "n1");
     bed.tutti(1, &["release", "1"]).expect(0);
@@ -162,4 +172,27 @@ fn a_job_whose_image_is_its_nodes_own_waits_for_it_and_says_so() {
     only(&bed, "n1");
     runs_on(&bed, "n1");
     ends_well(&bed);
+}
+
+#[test]
+fn a_directory_that_others_could_change_is_no_directory_for_images() {
+    let instance = Instance::new();
+    let path = |name: &str| instance.work.join(name);
+    let up = |images: &Path| {
+        let mut command = instance.command(&["up"]);
+        command.env("TUTTI_IMAGES", images);
+        Running::start(command).wait()
+    };
+    for (name, mode) in [("open", 0o777), ("images", 0o711)] {
+        DirBuilder::new().mode(0o711).create(path(name)).unwrap();
+        fs::set_permissions(path(name), Permissions::from_mode(mode)).unwrap();
+    }
+    symlink(path("images"), path("link")).unwrap();
+    for (name, why) in
+        [("open", "only root may write"), ("link", "no link"), ("none", "cannot look")]
+    {
+        up(&path(name)).expect(1).says(why);
+    }
+    up(&path("images")).expect(0);
+    assert!(path("images/tutti-images").exists());
 }

@@ -188,7 +188,10 @@ fn order(order: ToAgent) -> ToAgent {
             ToAgent::Welcome { node, clock_ahead_ns, settings, known }
         }
         ToAgent::Refused { .. } => ToAgent::Refused { reason: text(TEXT_BYTES) },
-        ToAgent::KeepImages { .. } => ToAgent::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] },
+        ToAgent::KeepImages { .. } => {
+            let shared = vec![(JobId(u64::MAX), u64::MAX); 100_000];
+            ToAgent::KeepImages { jobs: vec![JobId(u64::MAX); 100_000], shared }
+        }
         ToAgent::SignalRoots { signal, .. } => ToAgent::SignalRoots { launch: LAUNCH, signal },
         ToAgent::Piece { peer, .. } => ToAgent::Piece { peer, piece: Some(piece()) },
         ToAgent::RanksFailed { .. } => {
@@ -424,7 +427,8 @@ fn stopped(parts: usize, processes: usize) -> Vec<StoppedPart> {
 fn to_keeper(message: ToKeeper) -> ToKeeper {
     match message {
         ToKeeper::KeepImages { .. } => {
-            ToKeeper::KeepImages { jobs: vec![JobId(u64::MAX); 100_000] }
+            let shared = vec![(JobId(u64::MAX), u64::MAX); 100_000];
+            ToKeeper::KeepImages { jobs: vec![JobId(u64::MAX); 100_000], shared }
         }
         ToKeeper::SignalRoots { signal, .. } => ToKeeper::SignalRoots { launch: LAUNCH, signal },
         ToKeeper::Piece { peer, .. } => ToKeeper::Piece { peer, piece: Some(piece()) },
