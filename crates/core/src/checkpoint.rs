@@ -20,8 +20,9 @@
 //! cancelled or exceeds its time limit: the reason of such an end stands.
 //!
 //! Of a job whose processes are saved, only the end of its task says whether they were. Then the
-//! job may be only on nodes that can read its image, and its next run is restored from that. If its processes could not be saved, they go on. If they can't be restored, the job waits
-//! in line again and is held: the image is kept, also after further runs, until it has ended.
+//! job may be only on nodes that can read its image, and its next run is restored from that. If its
+//! processes could not be saved, they go on. If they can't be restored, the job waits in line again
+//! and is held: the image is kept, also after further runs, until it has ended.
 //!
 //! While tasks save their state, an exit status is no failure, and no task waits for another: ranks
 //! need not end at once. What a job keeps for its next run is its own; here is only noted that

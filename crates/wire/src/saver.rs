@@ -102,8 +102,8 @@ pub struct SaverOrder {
     /// The directory of the job's images, if in one that nodes share; otherwise they are beside the
     /// order.
     pub shared: Option<ByteBuf>,
-    /// The argument that is the file of the job's script, if it has one. It is this node's alone, so
-    /// it is copied where images are shared.
+    /// The argument that is the file of the job's script, if it has one. No other node has that
+    /// file, so it is copied where images are shared.
     pub script: Option<ByteBuf>,
     /// Whether processes are restored from the image instead.
     pub restores: bool,

@@ -1,4 +1,4 @@
-//! Jobs whose image is restored on another node (`TUTTI_IMAGES`), or waits for the node that has it.
+//! Jobs whose image is restored on another node (`TUTTI_IMAGES`), or that wait for their node.
 //!
 //! The nodes of a test bed have one file system, and keepers, cgroups and networks of their own.
 
@@ -140,7 +140,8 @@ fn an_image_of_another_kind_of_machine_is_refused_and_kept() {
     assert!(why.contains("whose processor has avx9, and this one has not"), "{why}");
     eventually("it is held", || (job(&bed)["wait"] == "held").then_some(()));
     fs::write(&machine, own).unwrap();
-    // One that is not there is no reason to start anew.
+    // The other node is tried next. An image that is not there is no reason to start anew.
+    only(&bed, "n1");
     let elsewhere = image.with_file_name("elsewhere");
     fs::rename(&image, &elsewhere).unwrap();
     bed.tutti(1, &["release", "1"]).expect(0);
@@ -150,8 +151,6 @@ fn an_image_of_another_kind_of_machine_is_refused_and_kept() {
     });
     eventually("it is held", || (job(&bed)["wait"] == "held").then_some(()));
     fs::rename(&elsewhere, &image).unwrap();
-    // The other one is tried first.
-    only(&bed, "n1");
     bed.tutti(1, &["release", "1"]).expect(0);
     runs_on(&bed, "n1");
     ends_well(&bed);
