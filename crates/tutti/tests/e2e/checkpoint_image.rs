@@ -1,9 +1,9 @@
 //! Jobs whose processes are saved to an image by CRIU and restored from it (`--checkpoint`).
 //!
 //! The CRIU of these tests is a script. It fails, stands still, or crashes, where there is a file
-//! `broken`, `slow` or `crash`, fails late and once where there is one `late`, and waits until there
-//! is none `wait`; otherwise it is the real one that `tests/install-deps --criu` has unpacked,
-//! after a while where there is a file `tardy`.
+//! `broken`, `slow` or `crash`, fails late and once where there is one `late`, and waits until
+//! there is none `wait`; otherwise it is the real one that `tests/install-deps --criu` has
+//! unpacked, after a while where there is a file `tardy`.
 
 use crate::harness::{Done, Instance, NOBODY, Running, eventually, processes};
 use crate::recovery::{kill_daemon, send};
