@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tutti_linux::random::random_u32;
+use tutti_types::digest::Digest;
 
 /// The variable that names the directory.
 pub const IMAGES_VARIABLE: &str = "TUTTI_IMAGES";
@@ -51,7 +52,7 @@ impl SharedImages {
         let named = || format!("{IMAGES_VARIABLE}={} can't be used", directory.display());
         let number = check(directory).and_then(|()| number_of(directory)).with_context(named)?;
         // Processes know their temporary directory by its name.
-        let place = hash(&[directory.as_os_str().as_bytes(), number.as_bytes()].concat());
+        let place = Digest::of(&[directory.as_os_str().as_bytes(), number.as_bytes()].concat());
         Ok(Self { place, directory: directory.to_owned() })
     }
 
@@ -114,13 +115,6 @@ fn number_of(directory: &Path) -> anyhow::Result<String> {
         }
     }
     bail!("its number can't be read")
-}
-
-/// FNV-1a.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]
