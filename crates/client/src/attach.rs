@@ -36,6 +36,9 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How long output of a job that has ended is waited for.
 const PATIENCE_AT_END: Duration = Duration::from_secs(2);
 
+/// When the user is told at the latest that output follows, though a keeper has not answered.
+const SAID_AFTER: Duration = Duration::from_secs(1);
+
 /// Input that waits for slow tasks before more is read.
 const INPUT_UNSENT_MAX: usize = 256 << 10;
 
@@ -72,6 +75,8 @@ type End = anyhow::Result<(JobReport, Outcome)>;
 struct View {
     at: KeeperAt,
     link: Option<Link>,
+    /// It has said that output follows.
+    is_attached: bool,
     /// All tasks of the node have ended, or it shows nothing.
     is_over: bool,
     tried: Instant,
@@ -86,6 +91,8 @@ struct Viewer {
     input_open: bool,
     signals: SignalFd,
     terminal: Option<Terminal>,
+    /// When it began, until the user is told that what is written from now on is seen.
+    untold: Option<Instant>,
     end: Receiver<End>,
     ended: Option<(Instant, JobReport, Outcome)>,
 }
@@ -126,10 +133,14 @@ pub fn attach(seen: Seen, options: AttachOptions) -> anyhow::Result<Exit> {
         input,
         signals,
         terminal,
+        untold: Some(Instant::now()),
         end,
         ended: None,
     };
-    say!("tutti: attached to job {job}; Ctrl-\\ detaches");
+    if options.panes {
+        // Later it would stand in the panes.
+        viewer.say_attached();
+    }
     viewer.terminal.iter_mut().for_each(Terminal::enter);
     if let Some(panes) = &mut viewer.output.panes {
         panes.enter(Some(job), Terminal::size());
@@ -169,7 +180,7 @@ fn end_of(job: JobId) -> Receiver<End> {
 impl View {
     fn new(at: KeeperAt, job: JobId) -> Self {
         let link = look(&at, job);
-        Self { at, link, is_over: false, tried: Instant::now() }
+        Self { at, link, is_attached: false, is_over: false, tried: Instant::now() }
     }
 
     /// Looks for a keeper that went away, as it does for an upgrade.
@@ -254,9 +265,21 @@ impl Viewer {
                 }
             }
         }
+        if let Some(begun) = self.untold {
+            let is_answered = self.views.iter().all(|view| view.is_attached || view.is_over);
+            if is_answered || begun.elapsed() > SAID_AFTER {
+                self.say_attached();
+            }
+        }
         match self.output.write_due() {
             Ok(()) => Round::GoesOn,
             Err(error) => Round::Failed(error),
+        }
+    }
+
+    fn say_attached(&mut self) {
+        if self.untold.take().is_some() {
+            say!("tutti: attached to job {}; Ctrl-\\ detaches", self.job);
         }
     }
 
@@ -289,8 +312,8 @@ impl Viewer {
                         "tutti: {bytes} bytes of output are left out here: this process reads too slowly"
                     );
                 }
-                ToFrontEndWith::Attached { .. }
-                | ToFrontEndWith::Pipe { .. }
+                ToFrontEndWith::Attached { .. } => view.is_attached = true,
+                ToFrontEndWith::Pipe { .. }
                 | ToFrontEndWith::ReturnPipe { .. }
                 | ToFrontEndWith::Killed => {}
             }

@@ -269,10 +269,13 @@ fn what_strays_read_and_write_is_counted() {
     );
     let told = instance.tutti(&["run", "sh", "-c", &line]).expect(0).text();
     let told: u64 = told.trim().parse().unwrap();
+    // What the first one wrote may have some pages of the file system beside its 8 MiB.
+    let each = 8 << 20;
+    assert!(told >= each, "{told}");
     let history = history(&instance, 1);
     for usage in [&history["job"]["usage"], &history["tasks"][0]["usage"]] {
         let written = usage["written_bytes"].as_u64().unwrap();
-        assert!(usage["io_whole"] == true && written >= 2 * told, "{told}: {history}");
+        assert!(usage["io_whole"] == true && written >= told + each, "{told}: {history}");
     }
 }
 
