@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How long output of a job that has ended is waited for.
 const PATIENCE_AT_END: Duration = Duration::from_secs(2);
 
-/// When the user is told at the latest that output follows, though a keeper has not answered.
+/// Maximum wait for the answers of keepers before it says that it is attached.
 const SAID_AFTER: Duration = Duration::from_secs(1);
 
 /// Input that waits for slow tasks before more is read.
@@ -91,7 +91,7 @@ struct Viewer {
     input_open: bool,
     signals: SignalFd,
     terminal: Option<Terminal>,
-    /// When it began, until the user is told that what is written from now on is seen.
+    /// When it began, until it says that it is attached.
     untold: Option<Instant>,
     end: Receiver<End>,
     ended: Option<(Instant, JobReport, Outcome)>,
