@@ -129,7 +129,7 @@ impl Machine {
         let more = if missing.len() > NAMED_MAX { " and more" } else { "" };
         ensure!(
             missing.is_empty(),
-            "the image is of a machine whose processor has {}{more}, and this one has not",
+            "the image needs a processor that has {}{more}, and the one here has not",
             named.join(" ")
         );
         Ok(())
@@ -175,7 +175,7 @@ mod tests {
         let older = Machine { kernel: "6.9.1".into(), ..made_on.clone() };
         assert!(why(&older).contains("has 6.9.1, which is older"), "{}", why(&older));
         let less = Machine { features: ["sse2".to_owned()].into(), ..made_on.clone() };
-        assert!(why(&less).contains("processor has avx2 popcnt, and"), "{}", why(&less));
+        assert!(why(&less).contains("that has avx2 popcnt, and"), "{}", why(&less));
         let arm = Machine { architecture: "aarch64".into(), ..made_on.clone() };
         assert!(why(&arm).contains("with x86_64, and this one has aarch64"), "{}", why(&arm));
         let here = Machine::this();

@@ -137,7 +137,7 @@ fn an_image_of_another_kind_of_machine_is_refused_and_kept() {
         let checkpoint = shown[0]["details"]["checkpoint"].clone();
         (checkpoint["last"] == "not-restored").then(|| checkpoint["why"].to_string())
     });
-    assert!(why.contains("whose processor has avx9, and this one has not"), "{why}");
+    assert!(why.contains("a processor that has avx9, and the one here has not"), "{why}");
     eventually("it is held", || (job(&bed)["wait"] == "held").then_some(()));
     fs::write(&machine, own).unwrap();
     // The other node is tried next. An image that is not there is no reason to start anew.
