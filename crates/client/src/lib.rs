@@ -49,6 +49,7 @@ pub mod switches;
 mod task_ends;
 mod terminal;
 mod unenforced_limits;
+mod void_options;
 mod weights;
 pub mod work;
 mod writer;

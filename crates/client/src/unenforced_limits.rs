@@ -1,6 +1,7 @@
 //! What was asked for, and nothing can hold tasks to.
 
 use super::connect::dial;
+use super::void_options::Conditional;
 use nix::unistd::geteuid;
 use tutti_linux::peer::peer_credentials;
 use tutti_linux::rt::nice_of;
@@ -20,6 +21,7 @@ pub struct Asked {
     processes: bool,
     devices: bool,
     nice: i32,
+    conditional: Conditional,
 }
 
 impl Asked {
@@ -30,14 +32,17 @@ impl Asked {
             processes: request.launch.processes_max.is_some(),
             devices: request.resources.iter().any(|wish| wish.devices().is_some()),
             nice: request.launch.nice,
+            conditional: Conditional::of(request),
         }
     }
 
     /// Says which of them the kernel will not hold tasks to. Of limits, only a user's own instance
-    /// may lack the means: root's has them, or `tutti doctor` shows how to change that.
+    /// may lack the means: root's has them, or `tutti doctor` shows how to change that. Also says
+    /// which options have no effect.
     /// `controller`: a connection, where there is one.
     pub fn say_unheld(self, controller: Option<&Link>) {
         let instance = Instance::locate();
+        self.conditional.say_void(&instance);
         if instance.private {
             self.say_niced(controller, &instance);
         } else if !self.devices {
@@ -113,7 +118,9 @@ mod tests {
         };
         let said = |memory, processes, agent| {
             let status = StatusReport { agents: vec![agent], ..StatusReport::default() };
-            Asked { memory, processes, devices: false, nice: 0 }.unheld(&status).unwrap_or_default()
+            let conditional = Conditional::default();
+            let asked = Asked { memory, processes, devices: false, nice: 0, conditional };
+            asked.unheld(&status).unwrap_or_default()
         };
         assert!(said(true, false, agent("none", "none")).contains("to -m in"));
         assert!(said(true, true, agent("none", "none")).contains("to -m and --max-processes in"));

@@ -205,9 +205,13 @@ fn a_node_can_be_measured_and_says_how_busy_it_is() {
     for figure in ["int", "float", "double", "memory"] {
         assert!(node()["figures"][figure].as_u64().unwrap() > 0, "{figure}");
     }
+    let weights = ["run", "--weights", "int=1,double=3", "--policy-arg", "urgency=7", "true"];
+    let said = instance.tutti(&weights).expect(0);
+    let said = said.says("--weights has no effect with placement=packed");
+    said.says("--policy-arg has no effect with policy=gang");
     instance.tutti(&["params", "placement=low-load"]).expect(0);
-    let weights = ["run", "--weights", "int=1,double=3", "true"];
-    instance.tutti(&weights).expect(0);
+    let said = instance.tutti(&["run", "--weights", "int=1,double=3", "true"]).expect(0);
+    assert!(!said.err.contains("no effect"), "{}", said.err);
     instance.tutti(&["run", "-n", "2", "true"]).expect(120).says("ask for at most 1");
     let wrong = ["run", "--weights", "speed=1", "true"];
     instance.tutti(&wrong).expect(2).says("there are int, float, double, memory");
