@@ -19,14 +19,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tutti_client::output::{Align, Table, print, print_json};
 use tutti_sim::{
-    Checks, Estimates, Fairness, Job, Machine, MoveCost, Multifactor, Order, Progress, Results,
-    Settings, SimError, Site, Summary, Workload, run, run_multifactor, set_policy,
+    Estimates, Fairness, Job, Machine, Multifactor, Results, Settings, SimError, Summary, Workload,
+    run, run_multifactor, set_policy,
 };
 use tutti_trace::model::{Estimates as ModelEstimates, Lublin, LublinModel};
 use tutti_trace::{
     CleanJob, Header, Job as Record, ReadOptions, Stretch, Stretched, Tolerance, open,
 };
-use tutti_types::{Nanos, Params, default_classes};
+use tutti_types::{Params, default_classes};
 
 /// Options of `tutti-bench order`.
 #[derive(Args, Debug, Default)]
@@ -265,31 +265,7 @@ pub(super) fn settings(
     params.choose("migration", "off")?;
     set_policy(&mut params, policy)?;
     params.choose("order", order)?;
-    let class_rules = default_classes();
-    Ok(Settings {
-        machine,
-        hosts: Vec::new(),
-        weights: None,
-        bags: false,
-        params,
-        classes: class_rules.keys().cloned().collect(),
-        class_rules,
-        periods: Vec::new(),
-        calendar: Vec::new(),
-        timed: Vec::new(),
-        bank: Vec::new(),
-        site: Site::default(),
-        order: Order::SubmitFirst,
-        switch_cost: Nanos::ZERO,
-        move_cost: MoveCost::default(),
-        swap: None,
-        movable: false,
-        progress: Progress::ByEvent,
-        feedback: None,
-        horizon: None,
-        skips_declined: false,
-        checks: Checks::Never,
-    })
+    Ok(Settings::new(machine, params))
 }
 
 /// A title, and the figure below it.

@@ -27,7 +27,7 @@ use tutti_core::{Action, Core, Event, JobState, SubmitOptions, WaitReason, check
 use tutti_types::{
     BankAccount, ClassName, Classes, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos,
     NodeId, NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal,
-    RequestId, TaskStatus, UserId, Weights,
+    RequestId, TaskStatus, UserId, Weights, default_classes,
 };
 
 /// How a workload is simulated.
@@ -177,6 +177,37 @@ pub fn run_with<'a, E>(
 const STUCK_AFTER: Nanos = Nanos::from_secs(14 * 24 * 3600);
 
 impl Settings {
+    /// A machine of equal nodes under these parameters, with the classes of a new instance, and
+    /// nothing else that a site may set.
+    #[must_use]
+    pub fn new(machine: Machine, params: Params) -> Self {
+        let class_rules = default_classes();
+        Self {
+            machine,
+            params,
+            classes: class_rules.keys().cloned().collect(),
+            class_rules,
+            hosts: Vec::new(),
+            weights: None,
+            bags: false,
+            periods: Vec::new(),
+            calendar: Vec::new(),
+            timed: Vec::new(),
+            bank: Vec::new(),
+            site: Site::default(),
+            order: Order::default(),
+            switch_cost: Nanos::ZERO,
+            move_cost: MoveCost::default(),
+            swap: None,
+            movable: false,
+            progress: Progress::default(),
+            feedback: None,
+            horizon: None,
+            skips_declined: false,
+            checks: Checks::default(),
+        }
+    }
+
     /// What tells a core of the machine and of the hours of the week.
     fn first_events(&self) -> impl Iterator<Item = Event> + '_ {
         let equal = self.hosts.is_empty().then(|| self.machine.events());

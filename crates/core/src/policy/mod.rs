@@ -10,6 +10,8 @@
 //! [`POLICIES`] each time.
 
 mod admission;
+#[cfg(test)]
+mod alone;
 mod buddy;
 mod chosen;
 pub(crate) mod classes;
@@ -24,6 +26,8 @@ mod placement;
 mod replaceable;
 mod shortest;
 
+#[cfg(test)]
+pub use alone::ALONE;
 pub(crate) use chosen::lay_on;
 pub use classes::CLASSES;
 pub use deadline::{DEADLINE, Expected};

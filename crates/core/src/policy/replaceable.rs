@@ -1,9 +1,10 @@
-//! A policy is replaceable: one that is as small as can be, in this file alone.
+//! A policy is replaceable: one that is as small as can be, in a file of its own.
 //!
 //! It stands in for an entry of [`POLICIES`](super::POLICIES), the list that a policy of the
 //! product is added to. Of the core only [`of`](super::of) knows of it, in builds for tests alone.
+//! The guide's page on policies in Rust shows that file.
 
-use super::{Decision, GANG, Lay, Machine, Policy, Preemption, SPACE, WaitReason};
+use super::{ALONE, Policy};
 use crate::apply::Core;
 use crate::check::check;
 use crate::event::Event;
@@ -14,23 +15,6 @@ use tutti_types::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, RequestI
 use tutti_types::job::{JobSpec, NodeSpec, OnBadExit, TaskStatus};
 use tutti_types::params::Params;
 use tutti_types::time::{ClusterTime, Nanos};
-
-/// One job at a time, with the machine to itself.
-const ALONE: Policy = Policy {
-    name: "alone",
-    admission: GANG.admission,
-    placement: GANG.placement,
-    shares: SPACE.shares,
-    preemption: Preemption::Nobodys(if_empty),
-    has_levels: false,
-};
-
-fn if_empty(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
-    match lay(machine, spec, None) {
-        Ok(parts) if machine.matrix.row_count() == 0 => Decision::Start { row: None, parts },
-        _ => Decision::Wait(WaitReason::Rows { limit: 1 }),
-    }
-}
 
 std::thread_local! {
     static IN_PLACE: Cell<Option<&'static Policy>> = const { Cell::new(None) };
@@ -97,4 +81,10 @@ fn a_policy_is_added_by_one_file_and_the_list() {
         view.is_some_and(|view| matches!(view.state, JobState::Running { .. })),
         "another policy"
     );
+}
+
+#[test]
+fn the_page_of_the_guide_shows_this_policy() {
+    let page = include_str!("../../../../docs/guide/policy-in-rust.md");
+    assert!(page.contains(include_str!("alone.rs")));
 }

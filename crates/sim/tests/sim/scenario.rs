@@ -2,8 +2,7 @@
 
 use std::convert::Infallible;
 use tutti_sim::{
-    Checks, Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings, Site,
-    Summary, Workload, run, set_policy,
+    Estimates, Finished, InOrder, Job, Machine, Settings, Summary, Workload, run, set_policy,
 };
 use tutti_trace::{Header, Job as Record};
 use tutti_types::{ClassName, ClusterTime, Nanos, Params, default_classes};
@@ -17,31 +16,7 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
     set_policy(&mut params, policy).unwrap();
     // Published schedules are by arrival.
     params.choose("order", "arrival").unwrap();
-    let class_rules = default_classes();
-    Settings {
-        machine: Machine::new(1, processors).unwrap(),
-        params,
-        classes: class_rules.keys().cloned().collect(),
-        class_rules,
-        periods: Vec::new(),
-        calendar: Vec::new(),
-        timed: Vec::new(),
-        order: Order::SubmitFirst,
-        hosts: Vec::new(),
-        weights: None,
-        bags: false,
-        switch_cost: Nanos::ZERO,
-        bank: Vec::new(),
-        site: Site::default(),
-        move_cost: MoveCost::default(),
-        swap: None,
-        movable: false,
-        progress: Progress::ByEvent,
-        feedback: None,
-        horizon: None,
-        skips_declined: false,
-        checks: Checks::Never,
-    }
+    Settings::new(Machine::new(1, processors).unwrap(), params)
 }
 
 /// The same with a number of rows and a quantum in ns.
