@@ -38,7 +38,7 @@ class Lottery(policy.Policy):
         while True:
             fit = [job for job in self.line if self.row_for(job.processors) is not None]
             if not fit:
-                return
+                return self.rest_until_room()
             drawn = self.random.choices(fit, weights=[tickets(job) for job in fit])[0]
             self.start(drawn)
 

@@ -59,6 +59,39 @@ class Rounds(unittest.TestCase):
             jobs = sorted(order["job"] for it in orders for order in it)
             self.assertEqual(jobs, list(range(1, 1501)))
 
+    def test_an_answer_says_what_is_waited_for_until_there_are_orders_left_over(self):
+        class InTurn(All):
+            def decide(self):
+                for job in self.line:
+                    if not self.start(job):
+                        return self.rest(free=job.processors)
+                self.rest_until_room()
+
+        def request(job, processors):
+            return {"event": "request", "job": job, "processors": processors}
+
+        given = answers(
+            InTurn(),
+            [round_of(1, 4, [request(1, 3), request(2, 7), request(3, 1)]), round_of(2, 8, []),
+             round_of(3, 0, [])],
+        )
+        self.assertEqual([answer["until"] for answer in given],
+                         [{"free": 7}, {"new_jobs": True}, {"new_jobs": True}])
+        room = policy.Policy()
+        for job, processors in [(1, 5), (2, 3)]:
+            room.waiting[job] = policy.Job(request(job, processors))
+        room.rest_until_room()
+        self.assertIn('{"free":3,"new_jobs":true}', room._until)
+        all_at_once = [request(job, 1) for job in range(1, 1501)]
+
+        class Declines(All):
+            def decide(self):
+                super().decide()
+                self.rest()
+
+        given = answers(Declines(True), [round_of(1, 9, all_at_once), round_of(2, 9, [])])
+        self.assertEqual([answer.get("until") for answer in given], [None, {}])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, BinaryIO, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 __all__ = ["Candidate", "Job", "Node", "NodePolicy", "Policy", "SECOND", "Slot", "run"]
 
@@ -147,9 +147,12 @@ class Policy:
         self.nodes: Dict[int, Node] = {}
         #: Whether orders count; otherwise the built-in policy goes on.
         self.in_charge = False
-        self._orders: List[Dict[str, Any]] = []
+        #: Each as it is in a line, or as what becomes that.
+        self._orders: List[Union[str, Dict[str, Any]]] = []
         #: Those for which the latest answer had no room.
-        self._later: List[Dict[str, Any]] = []
+        self._later: List[Union[str, Dict[str, Any]]] = []
+        #: What is waited for, as it is in a line.
+        self._until = ""
 
     # ------------------------------------------------------------------ what happens
 
@@ -223,11 +226,15 @@ class Policy:
         free = self.new_row if row == "new" else self.rows.get(row)  # type: ignore[arg-type]
         if job.number not in self.waiting or free is None or free < job.processors:
             return False
-        order: Dict[str, Any] = {"order": "start", "job": job.number, "row": row}
         given = [{"node": node, "processors": set_} for node, set_ in places]
         if given:
-            order["places"] = given
-        self._orders.append(order)
+            self._orders.append(
+                {"order": "start", "job": job.number, "row": row, "places": given}
+            )
+        elif row == "new":
+            self._orders.append('{"order":"start","job":%d,"row":"new"}' % job.number)
+        else:
+            self._orders.append('{"order":"start","job":%d,"row":%d}' % (job.number, row))
         del self.waiting[job.number]
         job.started_ns = self.now_ns
         self.running[job.number] = job
@@ -273,6 +280,26 @@ class Policy:
         """Sends a message of at most 1,024 bytes to the part on a node, or to all parts."""
         self._orders.append({"order": "message", "node": node, "text": text})
 
+    def rest(self, free: Optional[int] = None, new_jobs: bool = False) -> None:
+        """Nothing is to be decided until a row, or a new one, has `free` processors free. With
+        `new_jobs`, jobs that come into line count, too: until one of them would fit.
+
+        Until then there is no round for news of jobs: up to 500 of them come with the next one.
+        When a job of the line is cancelled, a timer or a message comes, an order is refused, or
+        nodes change, the next round comes at once. It holds for one round, and makes simulations
+        faster.
+        """
+        waits = [] if free is None else ['"free":%d' % max(0, free)]
+        if new_jobs:
+            waits.append('"new_jobs":true')
+        self._until = ',"until":{%s}' % ",".join(waits)
+
+    def rest_until_room(self) -> None:
+        """Nothing is to be decided until some job in line would fit, by the counts. For policies
+        that leave no job in line that fits; see `rest`."""
+        least = min((job.processors for job in self.waiting.values()), default=None)
+        self.rest(free=least, new_jobs=True)
+
     def yield_charge(self) -> None:
         """Has the built-in policy go on until `take_charge`.
 
@@ -296,13 +323,14 @@ class Policy:
         self.on_hello(hello)
         return {"protocol": _PROTOCOL, "places": self.places}
 
-    def _round(self, round_: Mapping[str, Any]) -> Dict[str, Any]:
+    def _round(self, round_: Mapping[str, Any]) -> bytes:
         self.now_ns = round_["now_ns"]
         self.in_charge = round_["in_charge"]
         self.rows_max = round_["rows_max"]
         self.new_row = round_["new_row"]
         self.rows = {row["row"]: row["free"] for row in round_["rows"]}
         self._orders, self._later = self._later, []
+        self._until = ""
         for news in round_["events"]:
             # What comes most is looked for first.
             event = news["event"]
@@ -322,8 +350,11 @@ class Policy:
                 self._take(event, news)
         if not round_["more"]:
             self.decide()
-        self._later = self._orders[_ORDERS_MAX:]
-        return {"round": round_["round"], "orders": self._orders[:_ORDERS_MAX]}
+        if len(self._orders) > _ORDERS_MAX:
+            self._later = self._orders[_ORDERS_MAX:]
+            del self._orders[_ORDERS_MAX:]
+            self._until = ""
+        return _answer(round_["round"], self._orders, self._until)
 
     def _take(self, event: str, news: Mapping[str, Any]) -> None:
         if event == "gone":
@@ -484,7 +515,7 @@ class NodePolicy:
         self.on_hello(hello)
         return {"protocol": _PROTOCOL}
 
-    def _round(self, round_: Mapping[str, Any]) -> Dict[str, Any]:
+    def _round(self, round_: Mapping[str, Any]) -> bytes:
         self.now_ns = round_["now_ns"]
         self._orders = []
         timetable = round_.get("timetable")
@@ -494,7 +525,7 @@ class NodePolicy:
         for news in round_["events"]:
             self._take(news)
         self.decide()
-        return {"round": round_["round"], "orders": self._orders}
+        return _answer(round_["round"], self._orders)
 
     def _take(self, news: Mapping[str, Any]) -> None:
         event = news["event"]
@@ -508,6 +539,16 @@ class NodePolicy:
             self.on_timer(news["tag"])
         elif event == "refused":
             self.on_refused(news["reason"])
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _answer(number: int, orders: Sequence[Union[str, Mapping[str, Any]]], until: str = "") -> bytes:
+    """The line that answers a round."""
+    # Most orders are starts, and text already.
+    texts = [it if type(it) is str else _encode(it) for it in orders]
+    return ('{"round":%d,"orders":[%s]%s}\n' % (number, ",".join(texts), until)).encode()
 
 
 def expand(processors: str) -> List[int]:
@@ -530,7 +571,6 @@ def run(
     reads = sys.stdin.buffer if reads is None else reads
     writes = sys.stdout.buffer if writes is None else writes
     printed, sys.stdout = sys.stdout, sys.stderr
-    encode = json.JSONEncoder(separators=(",", ":")).encode
     # A line is one value, and no space stands before it.
     decode = json.JSONDecoder().raw_decode
     write, flush, next_round = writes.write, writes.flush, policy._round
@@ -538,17 +578,12 @@ def run(
         for line in reads:
             message, _ = decode(line.decode())
             if message["message"] == "round":
-                answer = next_round(message)
-                # Most rounds call for nothing.
-                if answer["orders"]:
-                    write(encode(answer).encode() + b"\n")
-                else:
-                    write(b'{"round":%d,"orders":[]}\n' % answer["round"])
+                write(next_round(message))
             else:
                 if message.get("part") == "node" and on_node is not None:
                     policy = on_node
                     next_round = policy._round
-                write(encode(policy._hello(message)).encode() + b"\n")
+                write(_encode(policy._hello(message)).encode() + b"\n")
             flush()
     finally:
         sys.stdout = printed

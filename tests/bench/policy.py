@@ -17,10 +17,15 @@ class Decisions(policy.Policy):
         if NOTHING:
             if self.in_charge:
                 self.yield_charge()
-            return
-        for job in self.line:
-            if not self.start(job) or ONE:
+            return self.rest()
+        while self.waiting:
+            job = next(iter(self.waiting.values()))
+            if not self.start(job):
+                return self.rest(free=job.processors)
+            if ONE:
                 break
+        if not self.waiting:
+            self.rest(new_jobs=True)
 
 
 if __name__ == "__main__":

@@ -317,6 +317,17 @@ impl Core {
         self.nodes.get(node).map(|node| &node.spec)
     }
 
+    /// What a node has; `None`: it is not up.
+    #[must_use]
+    pub fn up_node(&self, node: NodeId) -> Option<&NodeSpec> {
+        self.nodes.get(node).filter(|node| node.up).map(|node| &node.spec)
+    }
+
+    /// The numbers of all nodes that ever joined.
+    pub fn node_numbers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.iter().map(|(node, _)| node)
+    }
+
     /// All nodes that ever joined, by number.
     pub fn nodes(&self) -> impl Iterator<Item = NodeView<'_>> {
         self.nodes.iter().map(|(id, node)| {

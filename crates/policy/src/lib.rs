@@ -22,6 +22,7 @@ mod node;
 mod parts;
 pub mod program;
 pub mod protocol;
+mod rest;
 mod session;
 #[cfg(test)]
 mod tests;

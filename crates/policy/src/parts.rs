@@ -86,8 +86,7 @@ impl Parts {
         if !self.are_wanted {
             return Err("there are no parts on nodes; name their program (policy_node)".to_owned());
         }
-        let is_up = |node| core.nodes().any(|it| it.id == node && it.up);
-        if let Some(node) = node.filter(|&node| !is_up(node)) {
+        if let Some(node) = node.filter(|&node| core.up_node(node).is_none()) {
             return Err(format!("node {node} is not up"));
         }
         if !self.sends.take(now) {

@@ -1,7 +1,7 @@
 //! The lines between Tutti and the program: `docs/reference/policy-protocol.md` describes them.
 
 use crate::bounds::When;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tutti_core::{Order, RowChoice};
@@ -199,14 +199,30 @@ pub struct Answer {
     pub round: u64,
     /// In the order given.
     pub items: Vec<Item>,
+    /// What the program waits for; `None`: any news.
+    pub until: Option<Until>,
+}
+
+/// What a program waits for that has nothing to decide. Nothing: only for what is no news of jobs,
+/// such as timers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Until {
+    /// A row, or a new one, has at least so many processors free.
+    #[serde(default)]
+    pub free: Option<u64>,
+    /// A job that came into line since would fit a row, or a new one, by its processors.
+    #[serde(default)]
+    pub new_jobs: bool,
 }
 
 /// An answer with orders of some kind, as it stands in its line.
 #[derive(Deserialize)]
-struct RawAnswer<O> {
+struct RawAnswer<O, U> {
     round: u64,
     #[serde(default = "Vec::new")]
     orders: Vec<O>,
+    /// Of parts on nodes it means nothing.
+    until: Option<U>,
 }
 
 #[derive(Deserialize)]
@@ -298,20 +314,29 @@ pub fn parse_greeting(line: &[u8]) -> Result<Greeting, Wrong> {
 /// # Errors
 /// If it is none, or holds too much.
 pub fn parse_answer(line: &[u8], asked: u64) -> Result<Answer, Wrong> {
-    let items = orders_of(line, asked)?.into_iter().map(item).collect::<Result<_, _>>()?;
-    Ok(Answer { round: asked, items })
+    let raw: RawAnswer<RawOrder, Until> = raw_answer(line, asked)?;
+    let items = raw.orders.into_iter().map(item).collect::<Result<_, _>>()?;
+    Ok(Answer { round: asked, items, until: raw.until })
 }
 
-/// The orders in the answer to a round.
+/// The orders in the answer of a part on a node.
 pub(crate) fn orders_of<O: DeserializeOwned>(line: &[u8], asked: u64) -> Result<Vec<O>, Wrong> {
-    let raw: RawAnswer<O> = serde_json::from_slice(line).map_err(malformed)?;
+    raw_answer::<O, IgnoredAny>(line, asked).map(|raw| raw.orders)
+}
+
+/// The answer to a round, if it is one and does not hold too much.
+fn raw_answer<O: DeserializeOwned, U: DeserializeOwned>(
+    line: &[u8],
+    asked: u64,
+) -> Result<RawAnswer<O, U>, Wrong> {
+    let raw: RawAnswer<O, U> = serde_json::from_slice(line).map_err(malformed)?;
     if raw.round != asked {
         return Err(Wrong::OtherRound { answered: raw.round, asked });
     }
     if raw.orders.len() > ORDERS_MAX {
         return Err(Wrong::TooMany(raw.orders.len()));
     }
-    Ok(raw.orders)
+    Ok(raw)
 }
 
 fn malformed(error: serde_json::Error) -> Wrong {

@@ -18,8 +18,9 @@ use crate::protocol::{
     Answer, Greeting, Hello, Item, Mode, News, PROTOCOL, PlaceNews, RequestNews, Round, RowFree,
     to_line,
 };
+use crate::rest::Rest;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{Core, Event, JobState, Order};
+use tutti_core::{Core, Event, Order};
 use tutti_types::{ClusterTime, JobId, Nanos, NodeId, RowId};
 
 /// News in one line.
@@ -73,10 +74,14 @@ pub struct Session {
     caught_up: bool,
     /// Whether the program wants the built-in policy to go on.
     yields: bool,
+    /// Whether the program has nothing to decide.
+    rest: Rest,
     line: BTreeSet<JobId>,
     line_news: BTreeSet<JobId>,
     homes: BTreeMap<JobId, Told>,
     home_news: BTreeSet<JobId>,
+    /// Those started by an order, of which no news came yet.
+    started: BTreeSet<JobId>,
     nodes: BTreeSet<NodeId>,
     node_news: BTreeSet<NodeId>,
     task_ends: TaskEnds,
@@ -114,10 +119,12 @@ impl Session {
             asked: false,
             caught_up: false,
             yields: false,
+            rest: Rest::default(),
             line: BTreeSet::new(),
             line_news: BTreeSet::new(),
             homes: BTreeMap::new(),
             home_news: BTreeSet::new(),
+            started: BTreeSet::new(),
             nodes: BTreeSet::new(),
             node_news: BTreeSet::new(),
             task_ends: TaskEnds::of_at_most(usize::MAX),
@@ -174,7 +181,7 @@ impl Session {
         self.line_news = core.requests().collect();
         self.home_news = core.placed().collect();
         if greeting.places {
-            self.node_news = core.nodes().map(|node| node.id).collect();
+            self.node_news = core.node_numbers().collect();
         }
     }
 
@@ -190,13 +197,29 @@ impl Session {
         if let Event::TasksEnded { job, ranks, .. } = event {
             self.task_ends.note(*job, ranks.iter().copied());
         }
-        if self.greeting.places && is_about_nodes(event) {
-            self.node_news.extend(core.nodes().map(|node| node.id));
-            self.node_news.extend(&self.nodes);
-        }
+        let about_nodes = self.greeting.places && self.note_nodes(core, event);
+        self.rest.note(core, event, about_nodes, &self.line);
         if self.news_since.is_none() && self.has_news() {
             self.news_since = Some(core.now());
         }
+    }
+
+    /// Notes the nodes that an event makes others than they were; those of the jobs that it moves
+    /// were noted. Gives whether there are any.
+    fn note_nodes(&mut self, core: &Core, event: &Event) -> bool {
+        match event {
+            Event::NodeJoined { node, .. }
+            | Event::NodeOutOfReach { node }
+            | Event::NodeLost { node }
+            | Event::NodeRemoved { node }
+            | Event::SetDrained { node, .. } => drop(self.node_news.insert(*node)),
+            event if may_change_any_node(event) => {
+                self.node_news.extend(core.node_numbers());
+                self.node_news.extend(&self.nodes);
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn has_news(&self) -> bool {
@@ -209,9 +232,18 @@ impl Session {
     /// Since when and for how long news wait for more: those for a program that yields, which does
     /// nothing about most of them.
     fn gathers_since(&self) -> Option<ClusterTime> {
-        let count = self.line_news.len() + self.home_news.len() + self.node_news.len();
         let may_wait = self.yields && self.caught_up && self.parts.is_silent();
-        self.news_since.filter(|_| may_wait && count < YIELDING_NEWS)
+        self.news_since.filter(|_| may_wait && self.count_of_news() < YIELDING_NEWS)
+    }
+
+    /// Whether news wait for what the program waits for.
+    fn rests(&self) -> bool {
+        let may_wait = self.rest.holds() && self.caught_up && self.parts.is_silent();
+        may_wait && self.count_of_news() < NEWS_MAX
+    }
+
+    fn count_of_news(&self) -> usize {
+        self.line_news.len() + self.home_news.len() + self.node_news.len()
     }
 
     /// The program is dead, late or wrong. If it had one request in its hands, and failed with that
@@ -264,6 +296,9 @@ impl Session {
             return ClusterTime::NEVER;
         }
         let others = self.timers.due().min(self.refusals_due);
+        if self.rests() {
+            return others;
+        }
         if let Some(since) = self.gathers_since() {
             return others.min(since + YIELDING_AFTER);
         }
@@ -275,6 +310,7 @@ impl Session {
     pub fn line(&mut self, core: &Core, now: ClusterTime) -> String {
         self.round += 1;
         self.asked = true;
+        self.rest.asked(core.outside_decides());
         let mut events = Vec::new();
         self.node_news(core, &mut events);
         self.home_news(core, &mut events);
@@ -321,10 +357,9 @@ impl Session {
         if self.node_news.is_empty() {
             return;
         }
-        let views: BTreeMap<NodeId, _> = core.nodes().map(|node| (node.id, node)).collect();
         while events.len() < NEWS_MAX {
             let Some(node) = self.node_news.pop_first() else { return };
-            let Some(view) = views.get(&node).filter(|view| view.up) else {
+            let Some(spec) = core.up_node(node) else {
                 if self.nodes.remove(&node) {
                     events.push(News::NodeGone { node: node.0 });
                 }
@@ -338,9 +373,9 @@ impl Session {
             });
             events.push(News::Node {
                 node: node.0,
-                name: &view.spec.name,
-                processors: view.spec.processors.to_string(),
-                memory_bytes: view.spec.memory_bytes,
+                name: &spec.name,
+                processors: spec.processors.to_string(),
+                memory_bytes: spec.memory_bytes,
                 takes_jobs: !whole.is_empty(),
                 free: free.collect(),
             });
@@ -355,8 +390,9 @@ impl Session {
         while events.len() < NEWS_MAX {
             let Some(job) = self.home_news.pop_first() else { return };
             let Some(home) = core.home(job) else {
-                // One that was not told of came and went.
-                if self.homes.remove(&job).is_some() {
+                // One that the program does not know of came and went.
+                if self.homes.remove(&job).is_some() || self.started.remove(&job) {
+                    self.line.remove(&job);
                     events.push(News::Ended { job: job.0 });
                 }
                 continue;
@@ -370,6 +406,7 @@ impl Session {
                 Some(_) => events.push(News::Moved { job: job.0, row: row.map(|row| row.0) }),
                 None => {
                     self.line.remove(&job);
+                    self.started.remove(&job);
                     let count = |part: &tutti_core::Part| u64::from(part.processors.count());
                     let places = |part: &tutti_core::Part| PlaceNews {
                         node: part.node.0,
@@ -404,12 +441,6 @@ impl Session {
             }
             self.latest.push(job);
             let spec = request.spec;
-            let view = core.job(job, core.now());
-            let deadline = view.as_ref().and_then(|view| view.deadline);
-            let since = match view.map(|view| view.state) {
-                Some(JobState::Queued { since, .. }) => since,
-                Some(JobState::Running { .. } | JobState::Ending { .. }) | None => core.now(),
-            };
             events.push(News::Request(Box::new(RequestNews {
                 job: job.0,
                 user: spec.owner.0,
@@ -420,8 +451,8 @@ impl Session {
                 processors_per_task: spec.processors_per_task,
                 memory_per_task_bytes: spec.memory_per_task_bytes,
                 time_limit_ns: spec.time_limit.map(|limit| limit.0),
-                deadline_ns: deadline.map(|at| at.0),
-                since_ns: since.0,
+                deadline_ns: request.deadline.map(|at| at.0),
+                since_ns: request.since.0,
                 args: request.args.iter().map(|(name, value)| (&**name, &**value)).collect(),
             })));
         }
@@ -447,6 +478,7 @@ impl Session {
         let is_behind = !(self.line_news.is_empty() && self.home_news.is_empty());
         self.caught_up |= !is_behind && self.node_news.is_empty();
         self.items = answer.items.into_iter().enumerate().collect();
+        self.rest.begin(answer.until);
     }
 
     /// The next event that follows from the answer; `None`: there is none, or none any more.
@@ -468,6 +500,9 @@ impl Session {
                 Item::Order(order) => match self.check(core, now, &order) {
                     Ok(()) => {
                         self.orders += 1;
+                        if let Order::Start { job, .. } = order {
+                            self.started.insert(job);
+                        }
                         return Some(Event::PolicyOrder { order });
                     }
                     Err(reason) => self.refuse(now, index, order.job(), reason),
@@ -496,6 +531,7 @@ impl Session {
                 }
             }
         }
+        self.rest.check(core, &self.line_news, &self.line);
         None
     }
 
@@ -522,17 +558,13 @@ fn too_often() -> String {
     format!("at most {CHANGES_PER_SECOND} orders in a second may be others than starts")
 }
 
-/// Whether an event may make nodes others than they were, or what is free on them.
-const fn is_about_nodes(event: &Event) -> bool {
+/// Whether an event may make any node another than it was, or what is free on it.
+const fn may_change_any_node(event: &Event) -> bool {
     matches!(
         event,
-        Event::NodeJoined { .. }
-            | Event::NodeOutOfReach { .. }
-            | Event::NodeLost { .. }
-            | Event::NodeRemoved { .. }
-            | Event::SetDrained { .. }
-            | Event::Began
+        Event::Began
             | Event::Forgot { .. }
+            | Event::TimedDue { .. }
             | Event::ShutDown
             | Event::GoDown
             | Event::RollOut { .. }

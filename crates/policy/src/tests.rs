@@ -5,8 +5,8 @@ use crate::{Greeting, Mode, NodeSession, Out, Session, parse_node_answer};
 use serde_json::{Value, json};
 use tutti_core::{Core, Event, Order};
 use tutti_types::{
-    ClassName, ClusterTime, GroupId, JobSpec, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit,
-    OnNodeLoss, Params, ProcessorSet, RequestId, UserId, default_classes,
+    ClassName, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec, NodeWish,
+    OnBadExit, OnNodeLoss, Params, ProcessorSet, RequestId, TaskStatus, UserId, default_classes,
 };
 
 /// A core under `external` with a node of four processors, and a program that knows all.
@@ -75,7 +75,12 @@ impl World {
 
     /// Answers; gives the events that followed.
     fn answer(&mut self, orders: &Value) -> Vec<Event> {
-        let answer = json!({"round": self.session.round(), "orders": orders}).to_string();
+        self.answer_until(orders, &Value::Null)
+    }
+
+    fn answer_until(&mut self, orders: &Value, until: &Value) -> Vec<Event> {
+        let answer = json!({"round": self.session.round(), "orders": orders, "until": until});
+        let answer = answer.to_string();
         self.session.take(parse_answer(answer.as_bytes(), self.session.round()).unwrap());
         let mut events = Vec::new();
         while let Some(event) = self.session.next(&self.core, self.now) {
@@ -169,6 +174,135 @@ fn orders_that_are_no_starts_have_a_rate() {
         rounds += 1;
         assert!(rounds < 20);
     }
+}
+
+/// A world with one row, its program in charge.
+fn world_of_one_row() -> World {
+    let mut world = World::new();
+    let mut params = world.core.params().clone();
+    params.set("rows", 1).unwrap();
+    world.put(&Event::SetParams { params });
+    world.begin();
+    world.line();
+    world.answer(&json!([]));
+    world.line();
+    world
+}
+
+impl World {
+    fn is_due(&self) -> bool {
+        self.session.due(self.now) <= self.now
+    }
+
+    fn end(&mut self, job: u64) {
+        let jobs = vec![JobId(job)];
+        self.put(&Event::JobsEnded { jobs, status: TaskStatus::Exited(0) });
+    }
+}
+
+#[test]
+fn a_program_that_rests_is_asked_when_a_new_job_would_fit() {
+    let mut world = world_of_one_row();
+    let new_jobs = json!({"new_jobs": true});
+    world.answer_until(&json!([]), &new_jobs);
+    let first = world.submit(3);
+    assert!(world.is_due(), "it fits");
+    assert_eq!(of(&world.line(), "request").len(), 1);
+    world.answer_until(&json!([{"order": "start", "job": first}]), &new_jobs);
+    assert!(!world.is_due(), "that it is started is no news");
+    let second = world.submit(2);
+    assert!(!world.is_due(), "one processor is free");
+    world.end(first);
+    assert!(world.is_due(), "it fits now");
+    let line = world.line();
+    assert_eq!(of(&line, "request")[0]["job"], second, "{line}");
+    // The first came and went; the program knows it by its own order.
+    assert_eq!(of(&line, "ended"), [json!({"event": "ended", "job": first})], "{line}");
+    assert!(of(&line, "started").is_empty() && of(&line, "gone").is_empty(), "{line}");
+    // What came while the program was asked counts, too.
+    let third = world.submit(1);
+    world.answer_until(&json!([]), &new_jobs);
+    assert!(world.is_due());
+    assert_eq!(of(&world.line(), "request")[0]["job"], third);
+}
+
+#[test]
+fn a_program_that_waits_for_processors_is_asked_when_so_many_are_free() {
+    let mut world = world_of_one_row();
+    world.answer(&json!([]));
+    let (first, second) = (world.submit(1), world.submit(2));
+    world.line();
+    let starts = [first, second].map(|job| json!({"order": "start", "job": job}));
+    let waits = json!({"free": 4});
+    world.answer_until(&json!(starts), &waits);
+    for _ in 0..300 {
+        world.submit(1);
+    }
+    world.end(second);
+    assert!(!world.is_due());
+    world.end(first);
+    assert!(world.is_due());
+    assert_eq!(of(&world.line(), "request").len(), 300);
+    world.answer_until(&json!([]), &waits);
+    assert!(!world.is_due(), "they are free already, and nothing is new");
+    world.submit(1);
+    assert!(world.is_due());
+}
+
+#[test]
+fn what_is_more_than_news_of_jobs_ends_a_rest() {
+    let mut world = world_of_one_row();
+    let first = world.submit(1);
+    world.answer(&json!([]));
+    world.line();
+    let rests = json!({});
+    let timer = json!({"order": "timer", "after_ns": 5_000_000_000_u64});
+    world.answer_until(&json!([timer]), &rests);
+    let at = world.now + Nanos::from_secs(5);
+    assert_eq!(world.session.due(world.now), at, "a timer comes at its time");
+    world.now = at;
+    world.line();
+    world.answer_until(&json!([]), &rests);
+    assert_eq!(world.session.due(world.now), ClusterTime::NEVER);
+    let cancel = |job| Event::Cancel { job, reason: EndReason::Cancelled, at_once: true };
+    world.put(&cancel(JobId(first)));
+    assert!(world.is_due(), "a job of the line is gone");
+    world.line();
+    world.answer_until(&json!([{"order": "start", "job": first}]), &rests);
+    assert!(world.session.due(world.now) < ClusterTime::NEVER, "a refusal comes");
+    world.line();
+    world.answer_until(&json!([]), &rests);
+    world.join(1, 2);
+    assert!(world.is_due(), "a node is new");
+    world.line();
+    world.answer_until(&json!([]), &rests);
+    for _ in 0..499 {
+        world.submit(1);
+    }
+    assert!(!world.is_due());
+    world.submit(1);
+    assert!(world.is_due(), "so many news come without what is waited for");
+    world.line();
+    world.answer_until(&json!([]), &rests);
+    world.put(&Event::PolicyInCharge { on: false });
+    assert!(world.is_due(), "it is not in charge");
+}
+
+#[test]
+fn news_of_nodes_are_of_those_that_changed() {
+    let mut world = World::new();
+    (1..20).for_each(|node| world.join(node, 4));
+    world.begin();
+    assert_eq!(of(&world.line(), "node").len(), 20);
+    world.answer(&json!([]));
+    world.line();
+    world.answer(&json!([]));
+    let drained = Event::SetDrained { node: NodeId(7), reason: Some(String::new()) };
+    world.put(&drained);
+    let line = world.line();
+    let nodes = of(&line, "node");
+    assert_eq!((nodes.len(), &nodes[0]["takes_jobs"]), (1, &json!(false)), "{line}");
+    assert_eq!(nodes[0]["node"], 7);
 }
 
 #[test]

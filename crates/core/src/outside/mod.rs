@@ -24,13 +24,14 @@ pub use orders::{Order, OrderRefusal, RowChoice};
 use crate::action::Action;
 use crate::apply::Core;
 use crate::policy::EXTERNAL;
-use crate::state::record::{Part, Residence};
+use crate::state::record::{Part, Phase, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::{EndReason, JobSpec};
 use tutti_types::policy::{PolicyArgs, PolicyProgram};
+use tutti_types::time::ClusterTime;
 use tutti_types::timetable::IfAbsent;
 
 /// What is kept of the site's own policy.
@@ -71,6 +72,10 @@ pub struct Request<'a> {
     pub spec: &'a JobSpec,
     /// How many processors it needs at least.
     pub processors: u64,
+    /// Since when it waits.
+    pub since: ClusterTime,
+    /// By when it is to be done.
+    pub deadline: Option<ClusterTime>,
     /// Its parameters for the policy.
     pub args: &'a [(alloc::string::String, alloc::string::String)],
 }
@@ -135,8 +140,18 @@ impl Core {
             return None;
         }
         let record = self.jobs.get(&job)?;
-        let processors = crate::policy::processors(&record.spec, self.matrix.widths());
-        Some(Request { job, spec: &record.spec, processors, args: self.policy_args(job) })
+        let since = match record.phase {
+            Phase::Queued { since } => since,
+            Phase::Resident(_) => return None,
+        };
+        Some(Request {
+            job,
+            spec: &record.spec,
+            processors: crate::policy::processors(&record.spec, self.matrix.widths()),
+            since,
+            deadline: record.deadline,
+            args: self.policy_args(job),
+        })
     }
 
     /// The jobs in line that a policy outside may start, by number.
@@ -162,6 +177,18 @@ impl Core {
     pub fn free_in_rows(&self) -> impl Iterator<Item = (RowId, u64)> + '_ {
         let rows = self.matrix.ordinary().take(self.rows_max() as usize);
         rows.map(|(id, row)| (id, row.index.free()))
+    }
+
+    /// How many processors are free for new jobs in the row that has most, or in a new one, if there
+    /// may be one.
+    #[must_use]
+    pub fn most_free(&self) -> u64 {
+        let (mut rows, mut most) = (0, 0);
+        for (_, free) in self.free_in_rows() {
+            rows += 1;
+            most = most.max(free);
+        }
+        if rows < self.rows_max() { most.max(self.free_in_new_row()) } else { most }
     }
 
     /// How many rows there may be.

@@ -200,9 +200,15 @@ fn a_job_with_which_the_program_fails_is_left_to_the_built_in_policy() {
 fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
     let instance = Instance::of_the_system().up();
     let greets = "#!/bin/sh\nread hello\necho '{\"protocol\":1}'\n";
+    // The shell makes line ends of these.
+    let says = |text: &str| format!("{greets}read l\nprintf '{text}'\n");
+    let (twice, half) = (r#"{"round":1}\n{"round":1}\n"#, r#"{"round":1,"ord"#);
     let programs = [
-        ("dies.sh", "#!/bin/sh\necho last words >&2\nexit 3\n".to_owned(), "last words"),
+        ("dies.sh", "#!/bin/sh\necho last words >&2\nexit 3\n".to_owned(), "it has ended"),
+        ("half.sh", says(half), "it has ended"),
         ("garbage.sh", format!("{greets}while read l; do echo rubbish; done\n"), "not what"),
+        ("waits.sh", says(r#"{"round":1,"until":{"free":-1}}\n"#), "not what"),
+        ("twice.sh", says(twice) + "exec sleep 60\n", "without being asked"),
         ("flood.sh", format!("{greets}read l\nexec yes\n"), "without being asked"),
         (
             "huge.sh",
@@ -210,23 +216,26 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
             "longer than 1024 KiB",
         ),
         ("shouts.sh", "#!/bin/sh\nyes >&2\n".to_owned(), "has not answered within 10s"),
-        ("other.sh", format!("{greets}while read l; do echo '{{\"round\":0}}'; done\n"), "round 0"),
+        ("never.sh", format!("{greets}exec sleep 60\n"), "has not answered within 1s"),
+        ("other.sh", says(r#"{"round":0}\n"#), "round 0"),
     ];
-    for (name, text, says) in programs {
-        instance.script(name, &text);
+    for (name, text, says) in &programs {
+        instance.script(name, text);
         instance.tutti(&["params", &format!("policy=./{name}")]).expect(0);
         let begun = Instant::now();
         instance.tutti(&["run", "-t", "1m", "true"]).expect(0);
         assert!(begun.elapsed() < Duration::from_secs(10), "{name} keeps jobs waiting");
-        eventually(name, || instance.log().contains(says).then_some(()));
+        let is_why = |line: &str| line.contains(&format!("{name} failed: ")) && line.contains(says);
+        eventually(name, || instance.log().lines().any(is_why).then_some(()));
     }
+    assert!(instance.log().contains("last words"));
     instance.tutti(&["params", "policy=gang"]).expect(0);
     let place = instance.work.display().to_string();
     let is_ours = |pid: &i32| command_line(*pid).iter().any(|word| word.starts_with(&place));
     eventually("no program is left", || processes().iter().all(|pid| !is_ours(pid)).then_some(()));
     // Each says so once, and what it wrote is cut.
     let log = instance.log();
-    assert_eq!(log.matches("; the built-in policy goes on").count(), 6, "{log}");
+    assert_eq!(log.matches("; the built-in policy goes on").count(), programs.len(), "{log}");
     assert!(log.len() < 64 << 10, "{} bytes", log.len());
 }
 
