@@ -12,6 +12,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use tutti_core::Event;
 use tutti_node::link::Interest;
+use tutti_policy::program::CANNOT_EXECUTE;
 use tutti_policy::{Failure, Life, Limits, Mode, Reply, Session, State, Worker, start_of};
 use tutti_types::limits::POLICY_PATH_BYTES_MAX;
 use tutti_types::{ClusterTime, PolicyProgram};
@@ -27,6 +28,8 @@ pub(super) struct Outsider {
     worker: Option<Worker>,
     pub(super) session: Session,
     life: Life,
+    /// Why it failed last.
+    failed: String,
     /// What was started, and with which limits.
     program: Option<(PolicyProgram, Limits)>,
     /// Its parts on nodes.
@@ -39,6 +42,7 @@ impl Outsider {
             worker: None,
             session: Session::new(Mode::Live),
             life: Life::default(),
+            failed: String::new(),
             program: None,
             on_nodes: OnNodes::default(),
         }
@@ -52,8 +56,11 @@ impl Outsider {
     }
 
     /// What becomes of it, in words.
-    pub(super) const fn words(&self) -> &'static str {
-        self.life.words()
+    pub(super) fn words(&self) -> String {
+        match self.life.state() {
+            State::Down(_) => format!("{} ({}; the log says more)", self.life.words(), self.failed),
+            State::Off | State::Starting | State::Up(_) => self.life.words().to_owned(),
+        }
     }
 }
 
@@ -150,6 +157,10 @@ impl Driver {
 
     fn policy_failed(&mut self, why: &Failure, said: &[String]) {
         self.outsider.session.failed();
+        // All users may read it, so that it has nothing that the program itself wrote.
+        let refusal = said.last().and_then(|line| line.split_once(CANNOT_EXECUTE));
+        self.outsider.failed = refusal
+            .map_or_else(|| why.to_string(), |(_, reason)| format!("{CANNOT_EXECUTE}{reason}"));
         if self.outsider.life.failed(self.now()) {
             let path = self.outsider.program.as_ref().map_or("", |(program, _)| &program.path);
             warn!("the policy program {path} failed: {why}; the built-in policy goes on");

@@ -517,7 +517,7 @@ fn network_of(driver: &Driver, node: NodeId) -> Option<NetworkReport> {
 pub(super) fn params(driver: &Driver) -> Reply {
     let core = &driver.core;
     let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
-    let state = (driver.outsider.words(), driver.outsider.on_nodes.count());
+    let state = (&*driver.outsider.words(), driver.outsider.on_nodes.count());
     params_of(in_force, core.week(driver.now()), core, state)
 }
 

@@ -29,6 +29,9 @@ const SAID_BYTES_MAX: usize = 300;
 const ERROR_READS_MAX: u32 = 64;
 const CHUNK: usize = 64 << 10;
 
+/// The words before the reason why the file of a program can't be executed.
+pub const CANNOT_EXECUTE: &str = "can't be executed: ";
+
 /// How long a program has for its end when its input has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -164,7 +167,7 @@ impl Program {
             nix::fcntl::fcntl(ours, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
         let stdio = [their_in.as_fd(), their_out.as_fd(), their_err.as_fd()].map(StdioFd::Fd);
-        let complaint = CString::new(format!("{}: can't be executed", start.path))?;
+        let complaint = CString::new(format!("{}: {CANNOT_EXECUTE}", start.path))?;
         let bytes = start.limits.and_then(|limits| limits.memory_bytes);
         let data = bytes.map(|bytes| (RLIMIT_DATA.cast_signed(), bytes, bytes));
         let mut spawn = Spawn {

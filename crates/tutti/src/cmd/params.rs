@@ -138,7 +138,7 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         show(before.of(&wanted, args.class.as_deref())?, &args)?;
         return Ok(Exit::OK);
     }
-    let names: Vec<String> = settings.iter().map(|(name, _): &(String, _)| name.clone()).collect();
+    let names: Vec<String> = settings.iter().flat_map(names_of).collect();
     let class = args.class.as_deref();
     let request = match (&args.during, class.map(ClassName::new)) {
         (Some(period), class) => Request::SetPeriod { period: period.clone(), class, settings },
@@ -326,6 +326,13 @@ fn show(all: All, args: &ParamsArgs) -> anyhow::Result<()> {
             print_table(&periods_table(&all.periods))
         }
     }
+}
+
+/// The parameters that a setting sets: `policy=/PATH` names a program, too.
+fn names_of((name, value): &(String, String)) -> Vec<String> {
+    let is_program = name == "policy" && value.contains('/');
+    let also = is_program.then(|| "policy_program".to_owned());
+    [Some(name.clone()), also].into_iter().flatten().collect()
 }
 
 /// What was set, each with what it was before.

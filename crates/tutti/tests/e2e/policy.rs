@@ -5,6 +5,7 @@ use crate::harness::{Instance, NOBODY, Running, command_line, eventually, proces
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -229,13 +230,23 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
         eventually(name, || instance.log().lines().any(is_why).then_some(()));
     }
     assert!(instance.log().contains("last words"));
+    // One that its user can't execute says so to the administrator that named it.
+    instance.script("closed.sh", greets);
+    let closed = instance.work.join("closed.sh");
+    fs::set_permissions(closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let named = instance.tutti(&["params", "policy=./closed.sh"]).expect(0).text();
+    assert!(named.contains("policy_program was ") && named.contains("closed.sh now"), "{named}");
+    eventually("it can't be executed", || {
+        let shown = instance.tutti(&["params", "policy_program"]).expect(0).text();
+        shown.contains("(can't be executed: Permission denied;").then_some(())
+    });
     instance.tutti(&["params", "policy=gang"]).expect(0);
     let place = instance.work.display().to_string();
     let is_ours = |pid: &i32| command_line(*pid).iter().any(|word| word.starts_with(&place));
     eventually("no program is left", || processes().iter().all(|pid| !is_ours(pid)).then_some(()));
     // Each says so once, and what it wrote is cut.
     let log = instance.log();
-    assert_eq!(log.matches("; the built-in policy goes on").count(), programs.len(), "{log}");
+    assert_eq!(log.matches("; the built-in policy goes on").count(), programs.len() + 1, "{log}");
     assert!(log.len() < 64 << 10, "{} bytes", log.len());
 }
 
