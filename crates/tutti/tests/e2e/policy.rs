@@ -237,7 +237,7 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
     let named = instance.tutti(&["params", "policy=./closed.sh"]).expect(0).text();
     assert!(named.contains("policy_program was ") && named.contains("closed.sh now"), "{named}");
     eventually("it can't be executed", || {
-        let shown = instance.tutti(&["params", "policy_program"]).expect(0).text();
+        let shown = instance.tutti(&["params", "--json"]).expect(0).text();
         shown.contains("(can't be executed: Permission denied;").then_some(())
     });
     instance.tutti(&["params", "policy=gang"]).expect(0);
