@@ -137,6 +137,19 @@ impl LatestFactor {
     }
 }
 
+/// What users owe, with the jobs in a row of one user as one sum.
+#[derive(Default)]
+struct Charges(Vec<(UserId, u128)>);
+
+impl Charges {
+    fn add(&mut self, user: UserId, owed: u128) {
+        match self.0.last_mut() {
+            Some((latest, sum)) if *latest == user => *sum = sum.saturating_add(owed),
+            Some(_) | None => self.0.push((user, owed)),
+        }
+    }
+}
+
 impl Uses {
     /// The user's place among users: the less, the sooner.
     pub(super) fn score(&self, user: UserId) -> Score {
@@ -244,16 +257,15 @@ impl Uses {
         Factor { part: Some(factor >> 16), halvings }
     }
 
-    /// Charges a user for use over a stretch of time, which may be long ago in part.
-    fn charge(
-        &mut self,
-        user: UserId,
+    /// What use over a stretch of time, which may be long ago in part, counts at the epoch.
+    fn over(
+        &self,
         amount: u128,
         (from, to): (ClusterTime, ClusterTime),
         latest: &mut LatestFactor,
-    ) {
+    ) -> u128 {
         let lasted = to.since(from).0;
-        let scaled = match self.half_life {
+        match self.half_life {
             Some(length) if lasted > length.0 / PIECES => {
                 let counts = lasted.min(length.0.saturating_mul(HALVINGS_MAX));
                 let amount = amount.saturating_mul(u128::from(counts)) / u128::from(lasted);
@@ -267,9 +279,12 @@ impl Uses {
                 })
             }
             Some(_) | None => latest.at(self, ClusterTime(from.0 + lasted / 2)).of(amount),
-        };
+        }
+    }
+
+    fn owe(&mut self, user: UserId, use_at_epoch: u128) {
         let user = self.of(user);
-        user.used = user.used.saturating_add(scaled);
+        user.used = user.used.saturating_add(use_at_epoch);
     }
 
     /// A job starts: it is charged one quantum at once.
@@ -280,9 +295,7 @@ impl Uses {
         quantum: Nanos,
         now: ClusterTime,
     ) {
-        let scaled = self.at_epoch(amount(processors, quantum.0), now);
-        let entry = self.of(user);
-        entry.used = entry.used.saturating_add(scaled);
+        self.owe(user, self.at_epoch(amount(processors, quantum.0), now));
         self.marks.insert(job, Mark { user, processors, paid: quantum, at: now });
     }
 
@@ -300,23 +313,24 @@ impl Uses {
     /// A job ends, having had so much. Returns the user, if the score changes by it.
     pub(super) fn end(&mut self, job: JobId, service: Nanos, now: ClusterTime) -> Option<UserId> {
         let mark = self.marks.remove(&job)?;
-        let owed = self.settle(mark, service, now, &mut LatestFactor::default());
-        owed.then_some(mark.user)
+        if service <= mark.paid {
+            return None;
+        }
+        let owed = self.owed(mark, service, now, &mut LatestFactor::default());
+        self.owe(mark.user, owed);
+        Some(mark.user)
     }
 
-    /// Charges for what of its service was not paid. Whether there was any.
-    fn settle(
-        &mut self,
+    /// What of a job's service was not paid, as it counts at the epoch.
+    fn owed(
+        &self,
         mark: Mark,
         service: Nanos,
         now: ClusterTime,
         latest: &mut LatestFactor,
-    ) -> bool {
+    ) -> u128 {
         let owed = service.0.saturating_sub(mark.paid.0);
-        if owed > 0 {
-            self.charge(mark.user, amount(mark.processors, owed), (mark.at, now), latest);
-        }
-        owed > 0
+        self.over(amount(mark.processors, owed), (mark.at, now), latest)
     }
 
     /// Whether a pass over all jobs is due at an event.
@@ -334,21 +348,20 @@ impl Uses {
         mut service: impl FnMut(JobId) -> Nanos,
     ) -> Vec<UserId> {
         (self.passed, self.events) = (now, 0);
-        let (mut charged, mut latest) = (Vec::new(), LatestFactor::default());
-        let owing: Vec<(JobId, Nanos)> = self
-            .marks
-            .iter()
-            .map(|(job, mark)| (job, mark.paid, service(job)))
-            .filter(|&(_, paid, service)| service > paid)
-            .map(|(job, _, service)| (job, service))
-            .collect();
-        for (job, service) in owing {
-            let Some(mark) = self.marks.get_mut(&job) else { continue };
-            let before = core::mem::replace(mark, Mark { paid: service, at: now, ..*mark });
-            self.settle(before, service, now, &mut latest);
-            charged.push(before.user);
+        let (mut charged, mut latest) = (Charges::default(), LatestFactor::default());
+        let mut marks = core::mem::take(&mut self.marks);
+        marks.for_each_mut(|job, mark| {
+            let service = service(job);
+            if service > mark.paid {
+                charged.add(mark.user, self.owed(*mark, service, now, &mut latest));
+                (mark.paid, mark.at) = (service, now);
+            }
+        });
+        self.marks = marks;
+        for &(user, owed) in &charged.0 {
+            self.owe(user, owed);
         }
-        charged
+        charged.0.into_iter().map(|(user, _)| user).collect()
     }
 
     /// No job is counted any more.

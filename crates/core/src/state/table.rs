@@ -14,6 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tutti_types::ids::JobId;
 
 const PAGE: usize = 512;
+/// Words of a bit for each number of a page.
+const WORDS: usize = PAGE / u64::BITS as usize;
 
 /// The place of a record; used again once the record is gone.
 type Place = u32;
@@ -33,7 +35,40 @@ pub struct Table<T> {
 #[derive(Clone, Debug)]
 struct Page {
     slots: [Place; PAGE],
-    used: usize,
+    /// A bit for each slot with a record: pages of few records are walked quickly.
+    taken: [u64; WORDS],
+}
+
+impl Page {
+    const EMPTY: Self = Self { slots: [NOWHERE; PAGE], taken: [0; WORDS] };
+
+    fn put(&mut self, slot: usize, index: Place) {
+        self.slots[slot] = index;
+        self.taken[slot / 64] |= 1 << (slot % 64);
+    }
+
+    fn take(&mut self, slot: usize) -> Place {
+        self.taken[slot / 64] &= !(1 << (slot % 64));
+        core::mem::replace(&mut self.slots[slot], NOWHERE)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.taken == [0; WORDS]
+    }
+
+    /// The jobs of the page of this number and where their records lie, by number.
+    fn places(&self, page: u64) -> impl Iterator<Item = (JobId, usize)> + '_ {
+        let slots = (0usize..).zip(&self.taken).flat_map(|(word, &bits)| {
+            let mut left = bits;
+            core::iter::from_fn(move || {
+                let slot = word * 64 + left.trailing_zeros() as usize;
+                let found = left != 0;
+                left &= left.wrapping_sub(1);
+                found.then_some(slot)
+            })
+        });
+        slots.map(move |slot| (JobId(page * PAGE as u64 + slot as u64), self.slots[slot] as usize))
+    }
 }
 
 /// The page of a number, and its place there.
@@ -92,13 +127,10 @@ impl<T> Table<T> {
         self.records[index as usize] = Some(record);
         let (number, slot) = place(job);
         let at = self.find(number).unwrap_or_else(|at| {
-            let empty = Page { slots: [NOWHERE; PAGE], used: 0 };
-            self.pages.insert(at, (number, Box::new(empty)));
+            self.pages.insert(at, (number, Box::new(Page::EMPTY)));
             at
         });
-        let page = &mut self.pages[at].1;
-        page.slots[slot] = index;
-        page.used += 1;
+        self.pages[at].1.put(slot, index);
     }
 
     /// Takes a record out.
@@ -106,11 +138,10 @@ impl<T> Table<T> {
         let (number, slot) = place(*job);
         let at = self.find(number).ok()?;
         let page = &mut self.pages[at].1;
-        let index = core::mem::replace(&mut page.slots[slot], NOWHERE);
+        let index = page.take(slot);
         let record = self.records.get_mut(index as usize)?.take();
         self.vacant.push(index);
-        page.used -= 1;
-        if page.used == 0 {
+        if page.is_empty() {
             self.pages.remove(at);
         }
         record
@@ -130,11 +161,19 @@ impl<T> Table<T> {
 
     /// All records, by number.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &T)> {
-        self.pages.iter().flat_map(|(page, found)| {
-            let numbers = (0..PAGE as u64).map(move |slot| JobId(page * PAGE as u64 + slot));
-            let indices = numbers.zip(&found.slots);
-            indices.filter_map(|(job, &at)| Some((job, self.records.get(at as usize)?.as_ref()?)))
-        })
+        let places = self.pages.iter().flat_map(|(page, found)| found.places(*page));
+        places.filter_map(|(job, at)| Some((job, self.records.get(at)?.as_ref()?)))
+    }
+
+    /// Changes all records, by number.
+    pub fn for_each_mut(&mut self, mut change: impl FnMut(JobId, &mut T)) {
+        for (page, found) in &self.pages {
+            for (job, at) in found.places(*page) {
+                if let Some(Some(record)) = self.records.get_mut(at) {
+                    change(job, record);
+                }
+            }
+        }
     }
 
     /// The numbers of all records, lowest first.
