@@ -89,6 +89,12 @@ pub enum Advice {
 /// The most of a mapping that one call is about, in bytes: how often it is asked whether to go on.
 const CALL_BYTES: u64 = 64 << 20;
 
+/// The most threads that memory comes back by.
+const THREADS_MAX: usize = 8;
+
+/// For fewer bytes, no thread is made.
+const THREAD_BYTES_MIN: u64 = 4 << 20;
+
 /// Whether the kernel takes advice for other processes from this one.
 #[must_use]
 pub fn takes_advice() -> bool {
@@ -113,7 +119,8 @@ fn advise(process: i32, (from, to): (u64, u64), advice: Advice) -> nix::Result<(
     nix::errno::Errno::result(result).map(drop)
 }
 
-/// Advises the kernel about all memory of the listed processes, as long as `goes_on`.
+/// Advises the kernel about all memory of the listed processes, as long as `goes_on`. What comes
+/// back does so by several threads: the time goes to allocating pages, not to reading them.
 ///
 /// # Errors
 /// What reading the list says.
@@ -122,18 +129,48 @@ pub fn advise_all(
     advice: Advice,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<()> {
+    let threads = match advice {
+        Advice::Back => std::thread::available_parallelism().map_or(1, usize::from),
+        Advice::Out => 1,
+    };
     for_each_listed(list, |process| {
-        for mapping in mappings(process) {
-            let mut from = mapping.0;
-            while from < mapping.1 && goes_on() {
-                let to = mapping.1.min(from + CALL_BYTES);
-                // Some mappings can't be moved; the process may have ended.
-                let _ = advise(process.as_fd().as_raw_fd(), (from, to), advice);
-                from = to;
+        let pieces = pieces(&mappings(process));
+        let (large, small): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|(from, to)| to - from >= THREAD_BYTES_MIN);
+        for pieces in small.chunks(1).chain(large.chunks(threads.min(THREADS_MAX))) {
+            if goes_on() {
+                advise_at_once(process.as_fd().as_raw_fd(), pieces, advice);
             }
         }
     })
     .map(drop)
+}
+
+/// Parts of these mappings of as much as one call is about.
+fn pieces(mappings: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let step = usize::try_from(CALL_BYTES).unwrap_or(usize::MAX);
+    let parts = |&(from, to): &(u64, u64)| {
+        (from..to).step_by(step).map(move |from| (from, to.min(from + CALL_BYTES)))
+    };
+    mappings.iter().flat_map(parts).collect()
+}
+
+/// Advice about several pieces of memory, with a thread for each but the first.
+fn advise_at_once(process: i32, pieces: &[(u64, u64)], advice: Advice) {
+    let about = |piece: (u64, u64)| {
+        // Some mappings can't be moved; the process may have ended.
+        let _ = advise(process, piece, advice);
+    };
+    let Some((&first, others)) = pieces.split_first() else { return };
+    std::thread::scope(|scope| {
+        for &piece in others {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || about(piece));
+            if thread.is_err() {
+                about(piece);
+            }
+        }
+        about(first);
+    });
 }
 
 /// Where the memory of a process is mapped.
@@ -192,16 +229,26 @@ mod tests {
     }
 
     #[test]
+    fn large_mappings_are_cut_and_none_of_it_is_left_out() {
+        let (call, page) = (CALL_BYTES, 4096);
+        assert_eq!(pieces(&[(0, page), (call, 2 * call)]), [(0, page), (call, 2 * call)]);
+        let cut =
+            [(page, call + page), (call + page, 2 * call + page), (2 * call + page, 3 * call)];
+        assert_eq!(pieces(&[(page, 3 * call)]), cut);
+    }
+
+    #[test]
     fn advice_about_a_process_is_taken_and_its_memory_stays_the_same() {
         if !takes_advice() {
             return;
         }
         let own = std::process::id().cast_signed();
-        let memory = vec![7_u8; 8 << 20];
+        // More than one piece, so that several threads advise.
+        let memory = vec![7_u8; 160 << 20];
         advise_all(|| Ok(vec![own]), Advice::Out, &|| true).unwrap();
         advise_all(|| Ok(vec![own]), Advice::Back, &|| true).unwrap();
         assert!(memory.iter().all(|&byte| byte == 7));
-        assert!(resident_bytes(&[own]) > 8 << 20);
+        assert!(resident_bytes(&[own]) > 160 << 20);
         assert_eq!(resident_bytes(&[0]), 0);
     }
 }
