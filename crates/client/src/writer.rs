@@ -12,9 +12,10 @@ use super::sink::{Output, OutputError};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, poll};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -93,7 +94,10 @@ fn open(
     let mut options = OpenOptions::new();
     // Others may write there too.
     options.append(true).create(true);
-    let opened = options.open(name).and_then(|file| {
+    // Before it is opened, which alone may do something; and after, in case it was exchanged.
+    let opened = name.metadata().map_or(Ok(()), |it| may_open(&it, &order.closed));
+    let opened = opened.and_then(|()| options.open(name)).and_then(|file| {
+        may_open(&file.metadata()?, &order.closed)?;
         // Of what is no file, nothing can be cut off.
         if order.truncates && file.metadata()?.is_file() {
             file.set_len(0)?;
@@ -109,6 +113,19 @@ fn open(
             };
             Err(format!("cannot open output file '{}': {why}", name.display()))
         }
+    }
+}
+
+/// As the kernel answers a task of the job that opens one of these device files.
+fn may_open(file: &Metadata, closed: &[String]) -> std::io::Result<()> {
+    let kind = file.file_type();
+    let is_closed = |it: &String| {
+        std::fs::metadata(it).is_ok_and(|it| it.file_type() == kind && it.rdev() == file.rdev())
+    };
+    let is_device = kind.is_char_device() || kind.is_block_device();
+    match is_device && closed.iter().any(is_closed) {
+        true => Err(nix::errno::Errno::EPERM.into()),
+        false => Ok(()),
     }
 }
 

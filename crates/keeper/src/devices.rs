@@ -5,7 +5,7 @@
 //! where the others are closed to the job, as they do under Slurm.
 
 use tutti_types::{Device, Maker};
-use tutti_wire::launch::Launch;
+use tutti_wire::launch::{Launch, Share};
 
 /// What a GPU is called.
 const GPU: &str = "gpu";
@@ -22,6 +22,16 @@ const VISIBLE: [(&str, Maker); 3] = [
 pub(super) fn replaces(launch: &Launch, name: &[u8]) -> bool {
     let has_devices = !launch.share.devices.is_empty() || !launch.share.closed.is_empty();
     has_devices && !launch.id().is_further() && VISIBLE.iter().any(|(it, _)| it.as_bytes() == name)
+}
+
+/// The files that what serves a job outside of its group must not open in its name.
+pub(super) fn closed_files(share: &Share) -> Vec<String> {
+    if !share.is_closed {
+        return Vec::new();
+    }
+    // What serves it does not take turns.
+    let own = share.devices.iter().filter(|_| share.in_turns).flat_map(|it| &it.files);
+    own.chain(&share.closed).cloned().collect()
 }
 
 /// The part that is the same for all tasks of a job on a node.

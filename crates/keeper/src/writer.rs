@@ -210,6 +210,7 @@ impl Job {
             error: file(written.error, error.as_ref())?,
             identity: None,
             truncates: mode.truncates(launch.id()) && !launch.joins,
+            closed: super::devices::closed_files(&launch.share),
             nodes: match written.serves_others {
                 true => others.map(|(_, node)| node).collect(),
                 false => Vec::new(),

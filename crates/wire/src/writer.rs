@@ -31,6 +31,9 @@ pub struct WriterOrder {
     pub identity: Option<Credentials>,
     /// Whether files that exist are emptied.
     pub truncates: bool,
+    /// Device files of the node that the job can't open: nor can its writer, which is not in the
+    /// job's group.
+    pub closed: Vec<String>,
     /// The other nodes whose output belongs into these files.
     pub nodes: Vec<NodeId>,
     /// Why nothing is written any more, since the writer before this one was killed: this one only

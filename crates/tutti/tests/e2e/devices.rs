@@ -136,6 +136,19 @@ fn only_files_of_devices_that_not_all_need_can_be_named() {
     assert_eq!(listed(&instance)[0]["files"], json!([twin.to_str().unwrap()]));
 }
 
+#[test]
+fn output_of_several_tasks_goes_to_no_device_that_is_closed_to_their_job() {
+    let instance = Instance::new().up();
+    let (_, files) = with_two(&instance);
+    let file = files[0].to_str().unwrap();
+    for tasks in ["1", "2"] {
+        let job = instance.submit(&["-n", tasks, "-o", file, "echo", "hi"]).to_string();
+        instance.tutti(&["wait", &job]).expect(126).says("cannot open output file");
+    }
+    let own = instance.submit(&["-n", "2", "--gpus", "2", "-o", file, "echo", "hi"]);
+    instance.tutti(&["wait", &own.to_string()]).expect(0);
+}
+
 /// A description of devices, which goes with the value.
 struct Description(PathBuf);
 
