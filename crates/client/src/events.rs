@@ -13,7 +13,7 @@ use tutti_wire::event::{EVENTS_VERSION, EventQuery, EventRecord, JobOf};
 use tutti_wire::local::{Reply, Request};
 
 /// The words of all events, as JSON has them.
-pub const EVENT_WORDS: [&str; 34] = [
+pub const EVENT_WORDS: [&str; 35] = [
     "controller_started",
     "instance_ending",
     "job_checkpoint_failed",
@@ -30,6 +30,7 @@ pub const EVENT_WORDS: [&str; 34] = [
     "job_node_unreachable",
     "job_notification",
     "job_preempted",
+    "job_promise_broken",
     "job_ranks_given_up",
     "job_ranks_lost",
     "job_ranks_respawned",

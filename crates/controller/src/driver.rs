@@ -646,7 +646,7 @@ impl Driver {
                 self.job_event(job, What::JobClassChanged { class });
             }
             Action::JobDeclined { job, reason } => self.note_declined(job, reason),
-            Action::PromiseBroken { job, at, .. } => self.on_promise_broken(job, at),
+            Action::PromiseBroken { job, at, by } => self.on_promise_broken(job, at, by),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.due.wake_at = at,
         }

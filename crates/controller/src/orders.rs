@@ -8,6 +8,7 @@ use tutti_core::{Action, CheckpointOrder, Core, Event, HeldBy, JobState, LimitSt
 use tutti_types::limits::{MOVED_MAX, TIME_LIMIT_MIN};
 use tutti_types::{ClassName, ClusterTime, EndReason, JobId, Nanos, Refusal};
 use tutti_wire::code::Code;
+use tutti_wire::event::What;
 use tutti_wire::local::{BrokenPromise, LimitChange, Reply};
 use tutti_wire::units::format_duration_short;
 
@@ -239,10 +240,13 @@ impl Driver {
         broken.into_iter().map(report).collect()
     }
 
-    /// Tells the owner of a job that a move has broken what it was promised: its front end, if it
-    /// has one. `tutti ps` and `tutti show` say it while the job waits.
-    pub(super) fn on_promise_broken(&mut self, job: JobId, at: ClusterTime) {
+    /// Tells the owner of a job that an order has broken what it was promised: by an event, and its
+    /// front end, if it has one. `tutti ps` and `tutti show` say it while the job waits.
+    pub(super) fn on_promise_broken(&mut self, job: JobId, at: ClusterTime, by: JobId) {
         self.decision.broken.push((job, at));
+        if let Some(start_ms) = self.jobs.get(&job).map(|entry| entry.times.moment_ms(at)) {
+            self.job_event(job, What::JobPromiseBroken { by, start_ms });
+        }
         if let Some(front) = self.jobs.get(&job).and_then(|entry| entry.clients.front()) {
             let text = super::report::why_it_waits(self, job);
             self.reply(front, &Reply::Notice { text: format!("job {job}: {text}") });

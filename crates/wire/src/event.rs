@@ -252,6 +252,13 @@ pub enum What {
         /// What happened instead.
         why: CheckpointFault,
     },
+    /// An administrator's order lets a waiting job start later than was promised.
+    JobPromiseBroken {
+        /// The job that was moved before it, or may run longer.
+        by: JobId,
+        /// When it was to start at the latest, in milliseconds since 1970.
+        start_ms: u64,
+    },
 }
 
 /// What happened to a job instead of what it was asked: to save its state and end.

@@ -160,6 +160,9 @@ fn promises_that_a_move_breaks_are_named_to_the_administrator_and_the_owner() {
         reason.contains(&format!("fell to job {last}, which an administrator moved")),
         "{reason}"
     );
+    let query = ["events", "--job", &before, "-o", "job_promise_broken"];
+    let event = instance.tutti(&query).expect(0).json();
+    assert_eq!((&event["by"], &event["user"]), (&last.into(), &"nobody".into()));
     instance.tutti(&["cancel", "--now", &runs.to_string(), &jobs[0].to_string(), &moved]).expect(0);
     instance.wait_for_state(promised, "running");
     assert_eq!(instance.job(promised)["reason"], "");
