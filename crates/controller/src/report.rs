@@ -11,6 +11,7 @@ use tutti_core::{
 };
 use tutti_node::codes::code_of_end;
 use tutti_types::class::RULES;
+use tutti_types::limits::SHARE_WHOLE;
 use tutti_types::param::{Range, Shown};
 use tutti_types::params::TABLE;
 use tutti_types::{
@@ -236,12 +237,29 @@ fn reason_of(driver: &Driver, waits: &Waits<'_>, view: &JobView, place: Option<I
         }
         JobState::Running { .. } => {
             let why = view.why_aside.map(|why| why.to_string());
+            let why = why.or_else(|| lacks_share(driver, view).then(|| NO_SHARE.into()));
             let swap = view.swap.as_ref().map(swap_words);
             let lent = (view.lent > 0).then(|| lent_words(view.lent));
             why.into_iter().chain(swap).chain(lent).collect::<Vec<_>>().join("; ")
         }
         JobState::Ending { .. } => String::new(),
     }
+}
+
+const NO_SHARE: &str = "its class has no share, and classes that have one together have all of the time (`tutti params`)";
+
+/// Whether a job is at home in a row that has no slot, since classes with shares have all of the
+/// time and its own has none.
+fn lacks_share(driver: &Driver, view: &JobView) -> bool {
+    let core = &driver.core;
+    let classes = core.classes();
+    let waits = view.place == Place::Home && !view.suspended && view.lent == 0;
+    let has_slot = view.row.is_none_or(|row| core.frame().length_of(row).is_some());
+    let share = |class| classes.get(class).map_or(0, ClassSpec::share);
+    waits
+        && !has_slot
+        && share(&view.spec.class) == 0
+        && classes.values().map(ClassSpec::share).sum::<u32>() >= SHARE_WHOLE
 }
 
 /// What a job has of its resources, or asks for.

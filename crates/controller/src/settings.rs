@@ -91,8 +91,8 @@ impl Driver {
             return;
         }
         self.change(token, uid, |settings| {
-            if class.0.starts_with('+') {
-                return Err(format!("class {class}: a name can't begin with +"));
+            if !settings.classes.contains_key(&class) {
+                super::site::check_name(&class.0)?;
             }
             each_once(values.iter().map(|(name, _)| &**name))?;
             let mut spec = settings.classes.get(&class).copied().unwrap_or_default();

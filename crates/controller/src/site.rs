@@ -6,7 +6,7 @@ use super::bank::{
 };
 use super::driver::Driver;
 use super::error::Problem;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tutti_core::{Core, Event, check_rule_by_use};
 use tutti_types::class::AfterUse;
 use tutti_types::limits::{QUEUES_MAX, RULE_TIME_MAX};
@@ -202,9 +202,18 @@ impl Site {
         if self.queues.len() > QUEUES_MAX {
             return Err(format!("there may be {QUEUES_MAX} queues; remove one first"));
         }
-        for (class, spec) in &self.settings.classes {
+        // Of classes that can't all be, the one that is set now is to change.
+        let line_of = |class: &ClassName| {
+            let about = |it: &&Setting| it.section == Section::Class(class.clone());
+            settings.iter().filter(about).map(|it| it.line).next_back()
+        };
+        let mut classes: Vec<_> = self.settings.classes.iter().collect();
+        classes.sort_by_key(|(class, _)| line_of(class).is_none());
+        for (class, spec) in classes {
             let checked = spec.check(class, &self.settings.classes);
-            checked.map_err(|error| format!("class {class}: {error}"))?;
+            checked.map_err(|error| {
+                at_line(line_of(class).unwrap_or(0), format!("class {class}: {error}"))
+            })?;
         }
         self.settings.check().map_err(|error| error.to_string())
     }
@@ -367,7 +376,12 @@ impl Driver {
         let before = Site::of(&self.core);
         let planned = self.admin(uid).map_err(Problem::from).and_then(|()| {
             let mut site = before.clone();
+            let mut seen = HashSet::new();
             for setting in settings {
+                if !seen.insert((&setting.section, &setting.during, &setting.name)) {
+                    let twice = format!("{} is set twice; write it once", setting.name);
+                    return Err(at_line(setting.line, twice).into());
+                }
                 let nodes =
                     |list: &str| self.named(list).map(drop).map_err(|error| error.to_string());
                 site.set(setting, &nodes).map_err(|reason| at_line(setting.line, reason))?;
@@ -564,6 +578,9 @@ fn set_queue(
         ("default_memory", None) => {
             let memory = set(value).map(|text| parse_bytes(&text)).transpose();
             spec.memory = memory.map_err(fail)?;
+            if spec.memory == Some(0) {
+                return Err("default_memory leaves no memory; give some such as 1G, or none".into());
+            }
         }
         (name, None) => {
             let (name, value) = limit_value(name, value)?;
@@ -619,7 +636,7 @@ fn set_class(site: &mut Site, class: &ClassName, name: &str, value: &str) -> Res
 }
 
 /// A name that a file and a command line can have.
-fn check_name(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let good = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(fits);
     match good && name.len() <= NAME_BYTES_MAX {

@@ -68,8 +68,8 @@ pub enum SettingsError {
         class: ClassName,
     },
     /// Classes can't be as they would be in a period.
-    #[error("{0}: {1}")]
-    Class(Period, ClassError),
+    #[error("{0}: class {1}: {2}")]
+    Class(Period, ClassName, ClassError),
     /// As many periods as there may be.
     #[error("there are {PERIODS_MAX} periods already, the most that may be")]
     TooMany,
@@ -139,7 +139,8 @@ impl Settings {
             let last = self.periods.iter().rev().find(|(period, _)| period.holds(week));
             if let Some(&(period, _)) = last {
                 let check = |(name, spec): (&ClassName, &crate::class::ClassSpec)| {
-                    spec.check(name, &classes).map_err(|error| SettingsError::Class(period, error))
+                    spec.check(name, &classes)
+                        .map_err(|error| SettingsError::Class(period, name.clone(), error))
                 };
                 classes.iter().try_for_each(check)?;
             }

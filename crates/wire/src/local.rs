@@ -482,7 +482,7 @@ pub enum ArrayOrder {
 }
 
 /// What a setting belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Section {
     /// The parameters.
     Params,

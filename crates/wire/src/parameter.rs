@@ -20,8 +20,21 @@ pub fn set_param(params: &mut Params, name: &str, text: &str) -> Result<(), Stri
         // A policy may name its queue.
         Some(Param { kind: ParamKind::Choice(_), .. }) => params.choose(name, text),
         Some(param) => params.set(name, value(param, text)?),
-        // Says which there are.
-        None => params.set(name, 0),
+        None => match name.split_once('.') {
+            Some(("resource", resource)) => {
+                return Err(format!(
+                    "a resource is no parameter; write `tutti resource {resource}={text}`"
+                ));
+            }
+            Some((class, rule)) => {
+                let rule = format!("{rule}={text}");
+                return Err(format!(
+                    "a rule of a class is set by `tutti params --class {class} {rule}`"
+                ));
+            }
+            // Says which there are.
+            None => params.set(name, 0),
+        },
     };
     set.map_err(|error| error.to_string())
 }
@@ -54,7 +67,12 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
             Ok(length.0)
         }
         ParamKind::Count | ParamKind::CountOr(_) => {
-            text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))
+            let is_whole =
+                text.strip_prefix('-').unwrap_or(text).bytes().all(|it| it.is_ascii_digit());
+            text.parse().map_err(|_| match is_whole && !text.is_empty() {
+                true => format!("{name} can't be {text}; it may be {}", Range(param)),
+                false => format!("{name} is a number, not {text:?}"),
+            })
         }
         ParamKind::BytesOr(_) => {
             units::parse_bytes(text).map_err(|error| format!("{name}: {error}"))
@@ -75,7 +93,8 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
 }
 
 /// A share: `25%`, `12.5%`; in ten-thousandths.
-fn share(text: &str) -> Option<u64> {
+#[must_use]
+pub fn share(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
     }
@@ -186,6 +205,15 @@ mod tests {
         }
         assert_eq!((params.rows(), params.large_job()), (2, Some(64)));
         assert!(set_param(&mut params, "polcy", "gang").unwrap_err().contains("policy?"));
-        assert!(set_param(&mut params, "quantum", "5").unwrap_err().contains("5ms"));
+        let mut says = |name, text| set_param(&mut params, name, text).unwrap_err();
+        assert!(says("quantum", "5").contains("5ms"));
+        assert_eq!(says("rows", "-1"), "rows can't be -1; it may be 1 to 1024");
+        assert_eq!(
+            says("rows", "99999999999999999999"),
+            "rows can't be 99999999999999999999; it may be 1 to 1024"
+        );
+        assert_eq!(says("rows", "many"), "rows is a number, not \"many\"");
+        assert!(says("resource.licence", "4").ends_with("write `tutti resource licence=4`"));
+        assert!(says("mine.rows", "4").ends_with("set by `tutti params --class mine rows=4`"));
     }
 }

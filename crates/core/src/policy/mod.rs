@@ -607,7 +607,9 @@ impl fmt::Display for WaitReason {
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::KeptMemory => f.write_str(KEPT_MEMORY),
             Self::MemoryLeaves { job } => write!(f, "{MEMORY_LEAVES} job {job}"),
-            Self::SwappedOut { left } => write!(f, "{STAYS_OUT} {left} longer (swap_cost)"),
+            Self::SwappedOut { left } => {
+                write!(f, "{STAYS_OUT} {} longer (swap_cost)", Seconds(*left))
+            }
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
             Self::Delays { job, within, limited } => {

@@ -12,8 +12,10 @@ use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_types::ClassName;
+use tutti_types::limits::SHARE_WHOLE;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request, Section, Setting};
+use tutti_wire::parameter::share;
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
 
 const EXAMPLES: &str = "\
@@ -361,6 +363,9 @@ fn changes(class: Option<&str>, names: &[String], before: &All, after: &All) -> 
         };
         text.push_str(&line);
     }
+    if class.is_some() && names.iter().any(|name| name == "share") {
+        text.push_str(&after.without_time());
+    }
     text
 }
 
@@ -389,6 +394,27 @@ impl All {
     /// The value of a parameter, or of a rule of a class.
     fn value(&self, class: Option<&str>, name: &str) -> Option<String> {
         self.param(class, name).map(|param| param.value.clone())
+    }
+
+    /// What becomes of classes without a share, if the others have all of the time.
+    fn without_time(&self) -> String {
+        let share_of = |class: &ClassReport| {
+            let value = self.value(Some(&class.name), "share");
+            value.and_then(|value| share(&value)).unwrap_or(0)
+        };
+        if self.classes.iter().map(share_of).sum::<u64>() < u64::from(SHARE_WHOLE) {
+            return String::new();
+        }
+        let without = self.classes.iter().filter(|class| share_of(class) == 0);
+        let names: Vec<&str> = without.map(|class| class.name.as_str()).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!(
+                "the shares are all of the time now: jobs of {} run only while no job of a class with \
+                 a share does\n",
+                names.join(", ")
+            ),
+        }
     }
 
     fn param(&self, class: Option<&str>, name: &str) -> Option<&ParamReport> {

@@ -1,6 +1,6 @@
 //! The command line itself: help, JSON, tables, messages.
 
-use crate::harness::{Instance, Running, own_name};
+use crate::harness::{Instance, Running, eventually, own_name};
 use serde_json::Value;
 
 /// All verbs, as `tutti --help` lists them.
@@ -414,6 +414,33 @@ fn a_change_is_shown_with_what_was_before() {
     let slip = "if that is a slip, `tutti params --class mine --forget` removes it";
     assert_eq!(text, format!("class mine: new; {slip}\nclass mine: share is 70%\n"));
     set(&["--class", "standby", "share=40%"]).expect(1).says("at most 30%");
+    for name in ["\u{1b}[31m", "", "a b", "+a", &"a".repeat(300)] {
+        set(&["--class", name, "share=1%"]).expect(1).says("can't be a name");
+    }
+    set(&["--during", "sat,sun", "--class", "mine", "share=30%"]).expect(0);
+    let class = "class benchmark: the other classes have 30%";
+    set(&["--class", "benchmark", "share=30%"]).expect(0);
+    set(&["--during", "sat,sun", "--class", "benchmark", "share=71%"]).expect(1).says(class);
+}
+
+#[test]
+fn a_job_that_gets_no_time_since_others_have_all_of_it_says_so() {
+    let instance = Instance::new().up();
+    let set = |class: &str, share: &str| {
+        instance.tutti(&["params", "--class", class, share]).expect(0).text()
+    };
+    set("mine", "share=60%");
+    let all = set("other", "share=40%");
+    assert!(all.contains("jobs of benchmark, interactive, production, standby run only"), "{all}");
+    let spin = ["-n", "2", "-o", "/dev/null", "--class", "mine", "sh", "-c", "while :; do :; done"];
+    let busy = instance.submit(&spin).to_string();
+    let waits = instance.submit(&["-n", "2", "-o", "/dev/null", "true"]);
+    eventually("the reason is shown", || {
+        let reason = instance.job(waits)["reason"].as_str().unwrap().to_owned();
+        reason.contains("its class has no share").then_some(())
+    });
+    instance.tutti(&["cancel", "--now", &busy]).expect(0);
+    instance.tutti(&["wait", &waits.to_string()]).expect(0);
 }
 
 #[test]
