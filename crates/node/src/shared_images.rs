@@ -80,6 +80,16 @@ fn check(directory: &Path) -> anyhow::Result<()> {
     ensure!(found.uid() == 0 && found.mode() & 0o022 == 0, "only root may write to it");
     // Users reach their temporary directories through it.
     ensure!(found.mode() & 0o001 != 0, "users must be able to enter it (mode 711)");
+    let real = fs::canonicalize(directory).context("cannot look at it")?;
+    for above in directory.ancestors().chain(real.ancestors()) {
+        let found = fs::symlink_metadata(above).context("cannot look at what it is in")?;
+        let is_kept = found.mode() & 0o022 == 0 || found.mode() & 0o1000 != 0;
+        ensure!(
+            found.uid() == 0 && (is_kept || found.is_symlink()),
+            "others than root can put another in its place: see '{}'",
+            above.display()
+        );
+    }
     Ok(())
 }
 
@@ -158,6 +168,14 @@ mod tests {
         refused(&two, "only root may write");
         fs::set_permissions(&two, Permissions::from_mode(0o700)).unwrap();
         refused(&two, "mode 711");
+        fs::set_permissions(&two, Permissions::from_mode(0o711)).unwrap();
+        fs::set_permissions(&top, Permissions::from_mode(0o777)).unwrap();
+        refused(&two, "can put another in its place");
+        fs::set_permissions(&top, Permissions::from_mode(0o1777)).unwrap();
+        assert!(SharedImages::find(&two).is_ok());
+        std::os::unix::fs::chown(&top, Some(65534), None).unwrap();
+        refused(&two, "can put another in its place");
+        std::os::unix::fs::chown(&top, Some(0), None).unwrap();
         fs::remove_dir_all(&top).unwrap();
     }
 }
