@@ -14,6 +14,7 @@
 
 mod cgroup_v1;
 mod cpuset;
+mod devices;
 mod freeze;
 mod hierarchy;
 mod layout;
@@ -36,7 +37,6 @@ pub use priority_boost::Haste;
 pub use unit::{DAEMONS, Unit, is_systemd_here};
 
 use crate::clock::Naps;
-use crate::device_control::Gate;
 use crate::pidfd::for_each_listed;
 use crate::procfile::read_text;
 use crate::{Error, Result};
@@ -391,37 +391,6 @@ impl Cgroup {
     /// [`Error::NoController`] as for [`Cgroup::set_memory_limit`].
     pub fn set_process_limit(&self, count: u64) -> Result<LimitBy> {
         self.top.set_process_limit(&self.path, count)
-    }
-
-    /// Closes character devices, by major and minor number, to all processes of the group, now and
-    /// later ([`device_control`](crate::device_control)).
-    ///
-    /// # Errors
-    /// What the kernel says: without privileges, or without programs of this kind.
-    pub fn close_devices(&self, closed: &[(u32, u32)]) -> Result<()> {
-        crate::device_control::close(self.fd(), &self.path, closed)
-    }
-
-    /// The same, and the group's own devices are behind a gate, which is closed at first.
-    ///
-    /// # Errors
-    /// As [`Cgroup::close_devices`]; also before Linux 5.5.
-    pub fn close_devices_by_gate(&self, closed: &[(u32, u32)], own: &[(u32, u32)]) -> Result<Gate> {
-        crate::device_control::gate::close(self.fd(), &self.path, closed, own)
-    }
-
-    /// The gate of the group's own devices, if they are behind one.
-    ///
-    /// # Errors
-    /// What the kernel says: without `CAP_SYS_ADMIN`.
-    pub fn device_gate(&self) -> Result<Option<Gate>> {
-        crate::device_control::gate::of(self.fd())
-    }
-
-    /// Whether devices were closed to the group.
-    #[must_use]
-    pub fn closes_devices(&self) -> bool {
-        crate::device_control::closes(self.fd())
     }
 
     /// The v1 `tasks` files into which a new process must write itself ("0") while it has one

@@ -6,6 +6,8 @@
 //! is removed, whatever becomes of the process that has put it there. What is open stays open.
 //!
 //! The devices of a group that has them in turns with others are behind a [`Gate`].
+//!
+//! Where the kernel takes no such program, [`v1`] closes devices.
 
 use crate::{Error, Result};
 use nix::errno::Errno;
@@ -14,6 +16,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 pub mod gate;
+pub(crate) mod v1;
 
 pub use gate::Gate;
 

@@ -7,7 +7,7 @@ use crate::service::ends_with_session;
 use std::path::Path;
 use std::sync::OnceLock;
 use tutti_linux::allowance::Allowance;
-use tutti_linux::cgroup::{LimitBy, LimitSupport, Unit, is_systemd_here, layout};
+use tutti_linux::cgroup::{Cgroup, LimitBy, LimitSupport, Unit, is_systemd_here, layout};
 use tutti_linux::ipc_namespace::Maker;
 use tutti_linux::kernel::{self, Births};
 use tutti_linux::swap::{SwapSpace, takes_advice};
@@ -47,7 +47,7 @@ pub fn of_this_process(hierarchy: Option<&Hierarchy>) -> AgentStatus {
     let top = hierarchy.path();
     status.cgroup = top.display().to_string();
     status.freezer = true;
-    status.device_control = device_control().into();
+    status.device_control = device_control(top).into();
     status.swap = swap_space(swap_means(Some(hierarchy)));
     status.births = match kernel::births() {
         Births::IntoGroup => "clone3",
@@ -84,10 +84,12 @@ pub fn swap_space(by: SwapMeans) -> NodeSwap {
     NodeSwap { by, total_bytes, free_bytes }
 }
 
-/// By what devices are closed to jobs that have a cgroup: `bpf`, or `none`.
-pub fn device_control() -> &'static str {
+/// By what devices are closed to jobs that have a cgroup: `bpf`, `v1`, or `none`.
+pub fn device_control(top: &Path) -> &'static str {
+    let by_v1 = || Cgroup::open(top).and_then(|group| group.check_devices_in_v1()).is_ok();
     match tutti_linux::device_control::check() {
         Ok(()) => "bpf",
+        Err(_) if by_v1() => "v1",
         Err(_) => "none",
     }
 }

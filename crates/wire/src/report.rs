@@ -783,7 +783,7 @@ pub struct AgentStatus {
     pub weight: String,
     /// GPUs that were found when it started.
     pub gpus: u32,
-    /// By what devices of a job are closed to the others: `bpf`, or `none`.
+    /// By what devices of a job are closed to the others: `bpf`, `v1`, or `none`.
     pub device_control: String,
     /// How the memory of jobs is swapped out.
     pub swap: NodeSwap,

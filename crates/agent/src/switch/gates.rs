@@ -1,7 +1,8 @@
 //! Gates before devices that jobs have in turns: open while the job runs, closed otherwise.
 //!
 //! At a switch all gates of what leaves are closed when it has stopped, then those of what comes
-//! are opened, before any of it runs. Each is a store to memory. Without such jobs nothing is done.
+//! are opened, before any of it runs. Each is a store to memory, or by v1 a write for each device.
+//! Without such jobs nothing is done.
 
 use super::State;
 use std::collections::BTreeMap;

@@ -18,6 +18,7 @@
 use super::hierarchy::Mounts;
 use super::unit::{CONTROLLERS, Unit, is_systemd_here};
 use super::{keyed, make_directory, remove_tree, subdirectories, subdirectories_if};
+use crate::device_control::v1;
 use crate::procfile::read_text;
 use crate::{Error, Result, xattr};
 use std::ffi::CStr;
@@ -66,7 +67,13 @@ const PIDS: Controller = Controller { name: "pids", file_v2: "pids.max", file_v1
 const CPU: Controller = Controller { name: "cpu", file_v2: "cpu.weight", file_v1: "cpu.shares" };
 pub(super) const CPUSET: Controller =
     Controller { name: "cpuset", file_v2: "cpuset.cpus", file_v1: "cpuset.cpus" };
-const ALL: [Controller; 4] = [MEMORY, PIDS, CPU, CPUSET];
+/// It has no files in cgroup2: there, a program closes devices.
+pub(super) const DEVICES: Controller =
+    Controller { name: "devices", file_v2: "", file_v1: "devices.deny" };
+const ALL: [Controller; 5] = [MEMORY, PIDS, CPU, CPUSET, DEVICES];
+
+/// The highest major and minor number of a character device.
+const NO_DEVICE: (u32, u32) = (0xfff, 0xf_ffff);
 
 /// The file with the most memory that a group used at once, in v2 (from kernel 5.19 on) and in v1.
 const PEAK_V2: &str = "memory.peak";
@@ -80,6 +87,7 @@ pub(super) struct Top {
     pids_base: Option<PathBuf>,
     cpu_base: Option<PathBuf>,
     cpuset_base: Option<PathBuf>,
+    devices_base: Option<PathBuf>,
     /// What sets of processors of jobs in v1 were given first, the last time.
     pub(super) cpuset_values: Mutex<Option<(String, String)>>,
 }
@@ -107,6 +115,7 @@ impl Top {
             pids_base: mounts.own_v1("pids"),
             cpu_base: mounts.own_v1("cpu"),
             cpuset_base: mounts.own_v1("cpuset"),
+            devices_base: mounts.own_v1("devices"),
             cpuset_values: Mutex::default(),
         }
     }
@@ -120,6 +129,7 @@ impl Top {
             pids_base: of.pids_base.or(here.pids_base),
             cpu_base: of.cpu_base.or(here.cpu_base),
             cpuset_base: of.cpuset_base.or(here.cpuset_base),
+            devices_base: of.devices_base.or(here.devices_base),
             cpuset_values: Mutex::default(),
             path: of.path,
         }
@@ -134,6 +144,7 @@ impl Top {
             pids_base: base("pids="),
             cpu_base: base("cpu="),
             cpuset_base: base("cpuset="),
+            devices_base: base("devices="),
             cpuset_values: Mutex::default(),
         }
     }
@@ -201,6 +212,41 @@ impl Top {
 
     pub(super) fn set_process_limit(&self, group: &Path, count: u64) -> Result<LimitBy> {
         self.set_limit(group, PIDS, count)
+    }
+
+    /// The companion of `group` that closes devices; made if need be. Processes that are in the
+    /// group already are not in it yet.
+    pub(super) fn make_devices(&self, group: &Path) -> Result<PathBuf> {
+        let path = || group.to_owned();
+        let none = || Error::NoController { path: path(), controller: DEVICES.name };
+        self.make_companion(group, DEVICES)?.ok_or_else(none)
+    }
+
+    /// The companion of `group` that closes devices, if it has one.
+    pub(super) fn own_devices(&self, group: &Path) -> Option<PathBuf> {
+        let base = self.used_base(DEVICES).filter(|_| group != self.path)?;
+        self.place(base, group, DEVICES).filter(|companion| companion.is_dir())
+    }
+
+    /// Whether the hierarchy `devices` is there, for this process to write.
+    pub(super) fn may_close_devices(&self) -> bool {
+        self.base(DEVICES).is_some_and(may_write)
+    }
+
+    /// Closes a device that no machine has to a group without processes, which is removed again.
+    ///
+    /// # Errors
+    /// [`Error::NoController`] without the hierarchy; what the kernel says: `EPERM` without
+    /// `CAP_SYS_ADMIN`.
+    pub(super) fn try_closing_devices(&self) -> Result<()> {
+        let none = || Error::NoController { path: self.path.clone(), controller: DEVICES.name };
+        let base = self.base(DEVICES).ok_or_else(none)?;
+        let name = self.path.file_name().and_then(|name| name.to_str()).ok_or_else(none)?;
+        let trial = base.join(format!("{name}.trial-{}", std::process::id()));
+        make_directory(&trial)?;
+        let done = v1::deny(&trial, &[NO_DEVICE]);
+        let _ = fs::remove_dir(&trial);
+        done
     }
 
     /// The directory in which the processor time of `group` is weighed; made if need be.
@@ -386,6 +432,7 @@ impl Top {
             "memory" => self.memory_base.as_deref(),
             "pids" => self.pids_base.as_deref(),
             "cpuset" => self.cpuset_base.as_deref(),
+            "devices" => self.devices_base.as_deref(),
             _ => self.cpu_base.as_deref(),
         }
     }

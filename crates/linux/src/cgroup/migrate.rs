@@ -35,6 +35,15 @@ impl Cgroup {
         Ok(false)
     }
 
+    /// Moves a process of the group to this companion, which it is not in.
+    ///
+    /// # Errors
+    /// `EACCES` if this process may not write there.
+    pub(super) fn take_into(&self, companion: &Path, process: &Held) -> Result<()> {
+        let moved = move_to(process.pid(), companion);
+        if process.has_ended() { self.put_back(process.pid()) } else { moved }
+    }
+
     fn move_in(&self, pid: i32) -> Result<()> {
         self.directories().iter().try_for_each(|directory| move_to(pid, directory))
     }

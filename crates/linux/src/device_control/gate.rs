@@ -1,6 +1,8 @@
 //! A gate: a word that the program of a group reads each time that a process opens one of the
 //! group's own devices. While it is zero, they are closed, too.
 //!
+//! Without such programs, it is a rule for each device ([`v1`](super::v1)).
+//!
 //! The word is the only element of an array map that is mapped into this process, so a store opens
 //! or closes the gate, without a system call. The program keeps the map alive. A later process
 //! finds it by the program of the group ([`of`]).
@@ -39,14 +41,22 @@ const PROGRAMS_MAX: usize = 16;
 /// Opens a group's own devices to its processes, and closes them. It stays as it is when this is
 /// dropped.
 #[derive(Debug)]
-pub struct Gate {
-    word: NonNull<AtomicU32>,
+pub struct Gate(Means);
+
+#[derive(Debug)]
+enum Means {
+    Word(Word),
+    Files(super::v1::Files),
 }
 
+/// Memory that a program reads.
+#[derive(Debug)]
+struct Word(NonNull<AtomicU32>);
+
 // SAFETY: the word is atomic, and its memory is this value's until it is dropped.
-unsafe impl Send for Gate {}
+unsafe impl Send for Word {}
 // SAFETY: as above.
-unsafe impl Sync for Gate {}
+unsafe impl Sync for Word {}
 
 /// What `BPF_MAP_CREATE` gets.
 #[repr(C)]
@@ -101,23 +111,39 @@ impl Gate {
     /// # Errors
     /// If there is no memory.
     pub fn unattached() -> Result<Self> {
-        Self::map(None)
+        Word::map(None).map(Self::of_word)
+    }
+
+    const fn of_word(word: Word) -> Self {
+        Self(Means::Word(word))
+    }
+
+    pub(super) const fn of_files(files: super::v1::Files) -> Self {
+        Self(Means::Files(files))
     }
 
     /// Opens or closes the gate. What is open stays open.
     pub fn set(&self, is_open: bool) {
-        self.word().store(u32::from(is_open), Ordering::Release);
+        match &self.0 {
+            Means::Word(word) => word.get().store(u32::from(is_open), Ordering::Release),
+            Means::Files(files) => files.set(is_open),
+        }
     }
 
     /// Whether it is open.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.word().load(Ordering::Acquire) != 0
+        match &self.0 {
+            Means::Word(word) => word.get().load(Ordering::Acquire) != 0,
+            Means::Files(files) => files.is_open(),
+        }
     }
+}
 
-    const fn word(&self) -> &AtomicU32 {
+impl Word {
+    const fn get(&self) -> &AtomicU32 {
         // SAFETY: it is mapped until this is dropped, and a page is aligned for it.
-        unsafe { self.word.as_ref() }
+        unsafe { self.0.as_ref() }
     }
 
     /// The word of a map, or of memory of its own.
@@ -136,14 +162,14 @@ impl Gate {
             return Err(failed());
         }
         let word = NonNull::new(page.cast()).ok_or_else(failed)?;
-        Ok(Self { word })
+        Ok(Self(word))
     }
 }
 
-impl Drop for Gate {
+impl Drop for Word {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.word.as_ptr().cast(), WORD_BYTES as usize) };
+        unsafe { libc::munmap(self.0.as_ptr().cast(), WORD_BYTES as usize) };
     }
 }
 
@@ -167,10 +193,10 @@ pub fn close(
         ..CreateRequest::default()
     };
     let map = owned(bpf(MAP_CREATE, &mut request))?;
-    let gate = Gate::map(Some(map.as_fd()))?;
+    let word = Word::map(Some(map.as_fd()))?;
     let program = load(closed, Some((own, map.as_fd())))?;
     attach(group, path, &program)?;
-    Ok(gate)
+    Ok(Gate::of_word(word))
 }
 
 /// The gate of a group; `None` if it has none.
@@ -200,7 +226,7 @@ pub fn of(group: BorrowedFd<'_>) -> Result<Option<Gate>> {
         }
         let mut request = ById { id: map, ..ById::default() };
         let map = owned(bpf(MAP_BY_ID, &mut request))?;
-        return Gate::map(Some(map.as_fd())).map(Some);
+        return Word::map(Some(map.as_fd())).map(Gate::of_word).map(Some);
     }
     Ok(None)
 }

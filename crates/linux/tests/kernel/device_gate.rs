@@ -1,6 +1,6 @@
 //! Gates before devices of a group.
 
-use crate::support::{Launch, Subtree, eventually};
+use crate::support::{Launch, Subtree, c_string, eventually};
 use std::fs;
 use std::time::Instant;
 use tutti_linux::device_control;
@@ -66,4 +66,51 @@ fn a_program_without_devices_of_others_is_taken_by_the_kernel() {
     gate.set(true);
     assert!(group.device_gate().unwrap().unwrap().is_open());
     subtree.group("none").close_devices_by_gate(&[], &[]).unwrap();
+}
+
+#[test]
+fn a_gate_of_v1_opens_and_closes_the_own_devices_of_a_group() {
+    let subtree = Subtree::new("gate-v1");
+    let group = subtree.group("g");
+    if let Err(error) = group.check_devices_in_v1() {
+        eprintln!("the v1 controller devices can't be used: {error}");
+        return;
+    }
+    let said = std::env::temp_dir().join(format!("tutti-gate-v1-{}", std::process::id()));
+    let gate = group.close_devices_in_v1_by_gate(&[FULL], &[ZERO]).unwrap();
+    assert!(group.closes_devices() && !gate.is_open());
+    let mut shell = Launch::sh(&tries(&said));
+    shell.companions = group.companions().iter().map(|it| c_string(it.to_str().unwrap())).collect();
+    let _shell = shell.start(Some(&group));
+    let sees = |expected: &str| {
+        let times = || fs::read_to_string(said.with_extension("times")).map_or(0, |it| it.len());
+        let before = times();
+        eventually("a whole round", || times() >= before + 6);
+        assert_eq!(fs::read_to_string(&said).unwrap().trim(), expected);
+    };
+    sees("00");
+    gate.set(true);
+    sees("10");
+    // Another process has the gate by the group, and sets it anew.
+    let again = group.device_gate().unwrap().unwrap();
+    drop(gate);
+    again.set(false);
+    sees("00");
+    again.set(true);
+    sees("10");
+    // New devices are closed to processes that are there already.
+    let late = subtree.group("late");
+    let said_late = said.with_extension("late");
+    let _other = Launch::sh(&tries(&said_late)).start(Some(&late));
+    eventually("it opens both", || fs::read_to_string(&said_late).is_ok_and(|it| it == "11\n"));
+    late.close_devices_in_v1(&[ZERO]).unwrap();
+    eventually("one is closed", || fs::read_to_string(&said_late).is_ok_and(|it| it == "01\n"));
+    let began = Instant::now();
+    for round in 0..10_000_u32 {
+        again.set(round % 2 == 0);
+    }
+    eprintln!("a flip: {:?}", began.elapsed() / 10_000);
+    for name in ["", "new", "times", "late"] {
+        let _ = fs::remove_file(said.with_extension(name));
+    }
 }

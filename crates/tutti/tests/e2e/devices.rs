@@ -25,7 +25,7 @@ pub(crate) fn node_of(instance: &Instance) -> String {
 }
 
 /// Gives the only node two GPUs, and says which files they have.
-fn with_two(instance: &Instance) -> (String, [PathBuf; 2]) {
+pub(crate) fn with_two(instance: &Instance) -> (String, [PathBuf; 2]) {
     let node = node_of(instance);
     let files = [("zero", ZERO), ("full", FULL)].map(|(name, it)| stand_in(instance, name, it));
     let setting = format!("gpu:0={},gpu:1={}", files[0].display(), files[1].display());
@@ -200,7 +200,12 @@ const TRY: &str = "for f in $FILES; do if (: < $f) 2>/dev/null; then echo opened
                    else echo closed $f; fi; done";
 
 /// What a task of a job says that tries to open these files, run with these options.
-fn tries(instance: &Instance, user: Option<u32>, options: &[&str], files: &[&str]) -> Vec<String> {
+pub(crate) fn tries(
+    instance: &Instance,
+    user: Option<u32>,
+    options: &[&str],
+    files: &[&str],
+) -> Vec<String> {
     let line = format!("FILES='{}'; {TRY}", files.join(" "));
     let words = [&["run"], options, &["sh", "-c", &line]].concat();
     let done = Running::start(instance.command_as(user, &words)).wait().expect(0);

@@ -34,7 +34,10 @@ with open('tries-' + sys.argv[2], 'w', buffering=1) as log:
 
 /// An instance of the system with one GPU, and its file.
 fn with_one(settings: &[&str]) -> (Instance, String) {
-    let instance = Instance::of_the_system().up();
+    with_one_in(Instance::of_the_system().up(), settings)
+}
+
+pub(crate) fn with_one_in(instance: Instance, settings: &[&str]) -> (Instance, String) {
     instance.tutti(&[&["params"], settings].concat()).expect(0);
     let file = stand_in(&instance, "zero", ZERO).display().to_string();
     let setting = format!("gpu:0={file}");
@@ -43,7 +46,7 @@ fn with_one(settings: &[&str]) -> (Instance, String) {
 }
 
 /// Two jobs that try to open the GPU, and the process of each.
-fn two_that_try(instance: &Instance, file: &str) -> [(Running, i32); 2] {
+pub(crate) fn two_that_try(instance: &Instance, file: &str) -> [(Running, i32); 2] {
     let program = instance.work.join("tries.py");
     fs::write(&program, TRIES).unwrap();
     ["1", "2"].map(|name| {
@@ -56,7 +59,7 @@ fn two_that_try(instance: &Instance, file: &str) -> [(Running, i32); 2] {
 }
 
 /// The attempts of a job: when each began and ended, and whether the device opened.
-fn attempts(instance: &Instance, name: &str) -> Vec<(u64, u64, bool)> {
+pub(crate) fn attempts(instance: &Instance, name: &str) -> Vec<(u64, u64, bool)> {
     let text = fs::read_to_string(instance.work.join(format!("tries-{name}"))).unwrap();
     // The last line may not be whole.
     let lines = text.lines().take(text.matches('\n').count());
@@ -67,7 +70,7 @@ fn attempts(instance: &Instance, name: &str) -> Vec<(u64, u64, bool)> {
 }
 
 /// How often the device was another job's than before, as its attempts have it.
-fn handovers(instance: &Instance) -> usize {
+pub(crate) fn handovers(instance: &Instance) -> usize {
     let opened = |name: &str| -> Vec<(u64, u64, u64)> {
         let number: u64 = name.parse().unwrap();
         let all = attempts(instance, name).into_iter().filter(|it| it.2);
@@ -97,7 +100,7 @@ fn both_are_open(gates: &[Gate; 2]) -> bool {
     seen == [true; 3] && began.elapsed() < Duration::from_millis(50)
 }
 
-fn end(jobs: [(Running, i32); 2]) {
+pub(crate) fn end(jobs: [(Running, i32); 2]) {
     for (job, _) in jobs {
         job.signal(Signal::SIGTERM);
         job.wait();

@@ -35,6 +35,7 @@ mod control;
 mod deadline;
 mod demo;
 mod devices;
+mod devices_by_v1;
 mod devices_in_turns;
 mod dhc;
 mod disk;

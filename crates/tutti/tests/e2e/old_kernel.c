@@ -1,7 +1,8 @@
-/* Loaded into the daemons (LD_PRELOAD), it makes the kernel seem older, or filtered as in a container. OLD_KERNEL lists
- * what there is not: calls (clone3, pidfd_open, close_range) answer ENOSYS by a seccomp filter, as those of container
- * managers do; files (all other words) are not found by their names, in whichever directory; and with `xattr` extended
- * attributes are not supported. */
+/* Loaded into the daemons (LD_PRELOAD), it makes the kernel seem older, or filtered as in a
+ * container. OLD_KERNEL lists what there is not: calls (clone3, pidfd_open, close_range, bpf)
+ * answer ENOSYS by a seccomp filter, as those of container managers do; files (all other words)
+ * are not found by their names, in whichever directory; and with `xattr` extended attributes are
+ * not supported. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,6 +52,7 @@ __attribute__((constructor)) static void begin(void) {
     if (lacks("clone3")) forbid(SYS_clone3);
     if (lacks("pidfd_open")) forbid(SYS_pidfd_open);
     if (lacks("close_range")) forbid(SYS_close_range);
+    if (lacks("bpf")) forbid(SYS_bpf);
     setenv("OLD_KERNEL_FILTERED", "1", 1);
 }
 

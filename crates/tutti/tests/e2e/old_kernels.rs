@@ -30,7 +30,7 @@ fn without(instance: &Instance, lacking: &str, args: &[&str]) -> Command {
     command
 }
 
-fn up_without(instance: Instance, lacking: &str) -> Instance {
+pub(crate) fn up_without(instance: Instance, lacking: &str) -> Instance {
     Running::start(without(&instance, lacking, &["up"])).wait().expect(0);
     instance
 }

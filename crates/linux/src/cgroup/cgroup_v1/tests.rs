@@ -9,7 +9,7 @@ impl Fixture {
     fn new(name: &str) -> Self {
         let path =
             std::env::temp_dir().join(format!("tutti-companion-{}-{name}", std::process::id()));
-        for part in ["v2/top/a/b", "v1/memory", "v1/pids", "v1/cpu", "v1/cpuset"] {
+        for part in ["v2/top/a/b", "v1/memory", "v1/pids", "v1/cpu", "v1/cpuset", "v1/devices"] {
             fs::create_dir_all(path.join(part)).unwrap();
         }
         Self(path)
@@ -23,6 +23,7 @@ impl Fixture {
             pids_base: base("pids"),
             cpu_base: base("cpu"),
             cpuset_base: base("cpuset"),
+            devices_base: base("devices"),
             cpuset_values: Mutex::default(),
         }
     }

@@ -222,14 +222,19 @@ impl Node<'_> {
         };
         if device_control != "none" {
             let text = format!("{found}; devices of a job are closed to other jobs");
-            return Finding::good("devices", text)
-                .detail("by a BPF program at each job's cgroup; `tutti nodes device` lists them");
+            let by = match device_control.as_str() {
+                "v1" => "by the controller devices of cgroup v1",
+                _ => "by a BPF program at each job's cgroup",
+            };
+            let detail = format!("{by}; `tutti nodes device` lists them");
+            return Finding::good("devices", text).detail(detail);
         }
         let text = format!("{found}; nothing closes devices of a job to other jobs");
         let why = match uid {
             0 => {
                 "this kernel loads no program of the kind BPF_PROG_TYPE_CGROUP_DEVICE \
-                  (CONFIG_CGROUP_BPF), or no cgroup of v2 can be written"
+                  (CONFIG_CGROUP_BPF) and has no controller devices of cgroup v1, or no cgroup of \
+                  v2 can be written"
             }
             _ => "only an instance of root can close them",
         };
