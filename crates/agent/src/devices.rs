@@ -1,8 +1,10 @@
 //! Devices of the node: what is found when the agent starts, and files that an administrator names.
 
 mod cdi;
+mod known;
 
 use super::driver::Agent;
+use known::Known;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -38,9 +40,9 @@ impl Agent {
             Ok(devices) => devices,
             Err(reason) => return Answer::Failed(reason),
         };
-        let files: Vec<&str> =
-            devices.iter().flat_map(|it| &it.files).map(String::as_str).collect();
-        let closed = numbers(files.into_iter());
+        let files = |of: &[Device]| numbers(of.iter().flat_map(|it| &it.files).map(String::as_str));
+        // Those of the others are named to be remembered.
+        let (_, closed) = (files(others), files(&devices));
         for (id, job) in &self.jobs {
             if let Some(group) = job.group.as_ref().filter(|_| !job.tasks.are_cleared())
                 && let Err(error) = group.close_devices(&closed)
@@ -102,24 +104,11 @@ pub(super) fn gate_again(job: JobId, group: Option<&Cgroup>) -> Option<Gate> {
 
 /// The numbers of device files, as far as they are there, or were.
 fn numbers<'a>(files: impl Iterator<Item = &'a str>) -> Vec<(u32, u32)> {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    files.filter_map(|file| number_of(file, &mut known)).collect()
+    let look = |file: &str| tutti_linux::devices::device_numbers(Path::new(file)).ok();
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).numbers(files, look)
 }
 
-/// Numbers that device files had when they were seen last. A file that vanishes may come back, for
-/// example with its driver. It must then be closed to the jobs that have begun meanwhile.
-static KNOWN: Mutex<BTreeMap<String, (u32, u32)>> = Mutex::new(BTreeMap::new());
-
-fn number_of(file: &str, known: &mut BTreeMap<String, (u32, u32)>) -> Option<(u32, u32)> {
-    let Ok(numbers) = tutti_linux::devices::device_numbers(Path::new(file)) else {
-        return known.get(file).copied();
-    };
-    if known.len() >= DEVICES_PER_NODE_MAX * DEVICE_FILES_MAX {
-        known.clear();
-    }
-    known.insert(file.to_owned(), numbers);
-    Some(numbers)
-}
+static KNOWN: Mutex<Known> = Mutex::new(Known { files: BTreeMap::new(), calls: 0 });
 
 fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
     let mut known: Vec<(DeviceId, (u32, u32))> = Vec::new();
