@@ -452,6 +452,45 @@ fn a_job_whose_image_is_shared_goes_on_at_any_node_that_can_read_it() {
 }
 
 #[test]
+fn a_job_that_named_its_nodes_is_restored_on_these_alone() {
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let [own, other, unnamed] = [0, 1, 2].map(NodeId);
+    for node in [own, other, unnamed] {
+        c.event(Event::ImagePlace { node, place: Some(7) });
+    }
+    let drained = |c: &mut Cluster, node, drained: bool| {
+        c.event(Event::SetDrained { node, reason: drained.then(String::new) });
+    };
+    let node_of = |c: &Cluster, id| c.core.parts(id).first().map(|part| part.node);
+    let save = |c: &mut Cluster, id, hold| {
+        ask(c, id, CheckpointOrder::End { force: false, hold });
+        end(c, id, TaskStatus::Saved);
+    };
+    drained(&mut c, other, true);
+    let mut named = job(1);
+    named.nodes.among = Some([own, other].into());
+    let id = submit(&mut c, named, IMAGE);
+    assert_eq!(node_of(&c, id), Some(own));
+    drained(&mut c, own, true);
+    save(&mut c, id, false);
+    assert_eq!(node_of(&c, id), None, "it did not name the one that is free");
+    drained(&mut c, other, false);
+    assert_eq!(node_of(&c, id), Some(other));
+    // The image of the next is that node's. Without one, the job may be where it wanted to be.
+    drained(&mut c, own, false);
+    save(&mut c, id, true);
+    c.event(Event::NodeRemoved { node: own });
+    assert_eq!(c.core.image_place(own), None);
+    let among = |c: &Cluster| c.core.job(id, ClusterTime(c.now)).unwrap().spec.nodes.among.clone();
+    assert_eq!(among(&c), Some([other].into()), "a node that is removed reads no image");
+    ask(&mut c, id, CheckpointOrder::Anew);
+    assert_eq!(among(&c), Some([own, other].into()));
+    c.event(Event::Release { job: id, by: HeldBy::Owner });
+    assert_eq!(node_of(&c, id), Some(other));
+    c.finish(id);
+}
+
+#[test]
 fn a_job_that_cannot_be_saved_goes_on_and_one_that_cannot_be_restored_is_held() {
     let mut c = Cluster::with_nodes(&[1]);
     let id = submit(&mut c, job(1), IMAGE);

@@ -16,16 +16,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn read(instance: &Instance, name: &str) -> String {
+pub(crate) fn read(instance: &Instance, name: &str) -> String {
     fs::read_to_string(instance.work.join(name)).unwrap_or_default()
 }
 
-fn touch(instance: &Instance, name: &str) {
+pub(crate) fn touch(instance: &Instance, name: &str) {
     fs::write(instance.work.join(name), "").unwrap();
 }
 
 /// Starts the instance with the CRIU of these tests.
-fn up(instance: &Instance) {
+pub(crate) fn up(instance: &Instance) {
+    up_with(instance, None);
+}
+
+/// The same, with a directory for images that nodes share.
+pub(crate) fn up_with(instance: &Instance, shared: Option<&Path>) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let criu = target.join("criu/criu");
     let (shown, work) = (criu.display(), instance.work.display());
@@ -42,12 +47,15 @@ fn up(instance: &Instance) {
         ),
     );
     let mut command = instance.command(&["up"]);
-    command.env("TUTTI_CRIU", instance.work.join("criu"));
+    command.env("TUTTI_CRIU", instance.work.join("criu")).env_remove("TUTTI_IMAGES");
+    if let Some(shared) = shared {
+        command.env("TUTTI_IMAGES", shared);
+    }
     Running::start(command).wait().expect(0);
 }
 
 /// Counts until there is a file `stop`.
-fn counter(instance: &Instance) {
+pub(crate) fn counter(instance: &Instance) {
     instance.script(
         "count.sh",
         "#!/bin/bash\necho mine > $TMPDIR/own; exec 5< $TMPDIR/own; cd $TMPDIR\n\
@@ -58,12 +66,12 @@ fn counter(instance: &Instance) {
 }
 
 /// How many lines there are.
-fn lines(instance: &Instance, name: &str) -> usize {
+pub(crate) fn lines(instance: &Instance, name: &str) -> usize {
     read(instance, name).lines().count()
 }
 
 /// More lines come.
-fn goes_on(instance: &Instance, name: &str) {
+pub(crate) fn goes_on(instance: &Instance, name: &str) {
     let before = lines(instance, name);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
     while lines(instance, name) <= before + 5 {
@@ -76,22 +84,22 @@ fn goes_on(instance: &Instance, name: &str) {
 }
 
 /// The file has the numbers from 1 on, each once, and no others.
-fn expect_all_numbers(text: &str) {
+pub(crate) fn expect_all_numbers(text: &str) {
     let expected: String = (1..=text.lines().count()).map(|it| format!("{it}\n")).collect();
     assert_eq!(text, expected);
 }
 
-fn checkpoint_of(instance: &Instance, job: u64) -> Value {
+pub(crate) fn checkpoint_of(instance: &Instance, job: u64) -> Value {
     let shown = instance.tutti(&["show", "--json", &job.to_string()]).expect(0).json();
     shown[0]["details"]["checkpoint"].clone()
 }
 
 /// Where the images of a private instance are.
-fn images(instance: &Instance, job: u64) -> PathBuf {
+pub(crate) fn images(instance: &Instance, job: u64) -> PathBuf {
     instance.dir.join(format!("images/job-{job}"))
 }
 
-fn has_no_image(directory: &Path) {
+pub(crate) fn has_no_image(directory: &Path) {
     eventually("its image is removed", || (!directory.exists()).then_some(()));
 }
 

@@ -22,6 +22,7 @@ mod begin;
 mod bench;
 mod by_hand;
 mod checkpoint;
+mod checkpoint_faults;
 mod checkpoint_image;
 mod classes;
 mod cli;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tutti_linux::cgroup::mount_points;
 
 const MIB: u64 = 1 << 20;
+const LIMIT: &str = "memory.limit_in_bytes";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Swap space in memory that is compressed; gone when this is dropped.
@@ -93,11 +94,17 @@ while not os.path.exists(name + '.stop'):
     time.sleep(0.05)
 ";
 
-/// An instance with a job that has so much memory, in MiB, of more that is allocated to it.
-fn with_holder(mib: u64, allocated: &str) -> (Instance, Running) {
-    let instance = Instance::alone().up();
-    let job = start(&instance, "a", mib, &["-m", allocated, "--swap"]);
-    (instance, job)
+/// An instance that has the machine to itself, and then swap space of so many bytes, if that can be
+/// had: limits on memory that other tests set would not hold beside it.
+fn with_swap(bytes: u64) -> (Instance, Option<Zram>) {
+    let instance = Instance::alone();
+    let zram = Zram::or_say(bytes);
+    (instance.up(), zram)
+}
+
+/// A job that has so much memory, in MiB, of more that is allocated to it.
+fn holder(instance: &Instance, mib: u64, allocated: &str) -> Running {
+    start(instance, "a", mib, &["-m", allocated, "--swap"])
 }
 
 fn start(instance: &Instance, name: &str, mib: u64, options: &[&str]) -> Running {
@@ -152,7 +159,10 @@ fn collect(group: &Path, instance: &str, name: &str, depth: u32, found: &mut Vec
 
 /// The limits of v1 on the memory of the first job.
 fn limits(instance: &Instance) -> Vec<u64> {
-    let files = of_groups(instance, "memory.limit_in_bytes");
+    read_all(&of_groups(instance, LIMIT))
+}
+
+fn read_all(files: &[PathBuf]) -> Vec<u64> {
     files.iter().filter_map(|it| fs::read_to_string(it).ok()?.trim().parse().ok()).collect()
 }
 
@@ -165,8 +175,8 @@ fn wait_for_state(instance: &Instance, state: &str) -> Value {
 
 #[test]
 fn memory_of_a_suspended_job_leaves_and_is_whole_when_it_goes_on() {
-    let zram = Zram::or_say(1 << 30);
-    let (instance, job) = with_holder(192, "300M");
+    let (instance, zram) = with_swap(1 << 30);
+    let job = holder(&instance, 192, "300M");
     let (before, limited) = (allocated(&instance), limits(&instance));
     assert_eq!(before, 300 * MIB);
     instance.tutti(&["suspend", "1"]).expect(0);
@@ -186,10 +196,51 @@ fn memory_of_a_suspended_job_leaves_and_is_whole_when_it_goes_on() {
     goes_on_and_ends(&instance, job, "a");
 }
 
+/// Whether the machine has swap space beside that of the test.
+fn has_other_swap() -> bool {
+    let has = fs::read_to_string("/proc/swaps").unwrap().lines().count() > 2;
+    if has {
+        eprintln!("OTHER SWAP SPACE HERE: it does not run full, and this test sees nothing");
+    }
+    has
+}
+
+#[test]
+fn swap_space_that_runs_full_takes_what_fits_and_jobs_stay_whole() {
+    let (instance, Some(_zram)) = with_swap(96 << 20) else { return };
+    if has_other_swap() {
+        return;
+    }
+    let first = start(&instance, "a", 192, &["-m", "300M", "--swap"]);
+    let second = start(&instance, "b", 32, &["-m", "100M", "--swap"]);
+    let limited = limits(&instance);
+    instance.tutti(&["suspend", "1"]).expect(0);
+    let shown = wait_for_state(&instance, "swapped");
+    let left = shown["swapped_bytes"].as_u64().unwrap();
+    if has_other_swap() {
+        return;
+    }
+    assert!((60 * MIB..150 * MIB).contains(&left), "{left} bytes left");
+    assert!(limits(&instance) == limited, "limits are as before");
+    let counted = allocated(&instance);
+    let stayed = 192 * MIB - left.min(192 * MIB);
+    assert!((100 * MIB + stayed..300 * MIB).contains(&counted), "{counted} bytes are counted");
+    // Nothing is left for the next.
+    instance.tutti(&["suspend", "2"]).expect(0);
+    within(PATIENCE, "the answer", || {
+        let reason = instance.job(2)["reason"].clone();
+        (reason == "none of its memory could be swapped out").then_some(())
+    });
+    for id in ["1", "2"] {
+        instance.tutti(&["resume", id]).expect(0);
+    }
+    goes_on_and_ends(&instance, second, "b");
+    goes_on_and_ends(&instance, first, "a");
+}
+
 #[test]
 fn another_job_gets_the_memory_and_the_first_waits_for_it() {
-    let Some(_zram) = Zram::or_say(1 << 30) else { return };
-    let instance = Instance::alone().up();
+    let (instance, Some(_zram)) = with_swap(1 << 30) else { return };
     let all = node(&instance)["memory_bytes"].as_u64().unwrap();
     let most = (all / MIB * 2 / 3).to_string() + "M";
     let first = start(&instance, "a", 64, &["-m", &most, "--swap"]);
@@ -211,9 +262,12 @@ fn another_job_gets_the_memory_and_the_first_waits_for_it() {
 
 #[test]
 fn a_limit_that_a_killed_agent_has_lowered_is_restored() {
-    let Some(_zram) = Zram::or_say(2 << 30) else { return };
-    let (instance, job) = with_holder(600, "800M");
-    let limited = limits(&instance);
+    let (instance, Some(_zram)) = with_swap(2 << 30) else { return };
+    let job = holder(&instance, 600, "800M");
+    // To find the files takes longer than another agent needs.
+    let files = of_groups(&instance, LIMIT);
+    let limits = || read_all(&files);
+    let limited = limits();
     if node(&instance)["swap"]["by"] != "memory.limit_in_bytes" {
         eprintln!("no limit is lowered here");
         return;
@@ -221,18 +275,18 @@ fn a_limit_that_a_killed_agent_has_lowered_is_restored() {
     assert!(!limited.is_empty());
     instance.tutti(&["suspend", "1"]).expect(0);
     let agent = instance.daemon("agent");
-    within(PATIENCE, "a lowered limit", || (limits(&instance) != limited).then_some(()));
+    within(PATIENCE, "a lowered limit", || (limits() != limited).then_some(()));
     kill(Pid::from_raw(agent), Signal::SIGKILL).unwrap();
-    let lowered = limits(&instance);
+    let lowered = limits();
     assert_ne!(lowered, limited, "it was killed in between");
     eventually("another agent", || instance.daemon_now("agent").filter(|&it| it != agent));
     wait_for_state(&instance, "swapped");
-    assert_eq!(limits(&instance), limited);
+    assert_eq!(limits(), limited);
     // Nothing is lost with an agent that has done its work, either.
     kill_daemon(&instance, "agent");
     instance.tutti(&["resume", "1"]).expect(0);
     wait_for_state(&instance, "running");
-    assert_eq!(limits(&instance), limited);
+    assert_eq!(limits(), limited);
     goes_on_and_ends(&instance, job, "a");
 }
 
@@ -254,8 +308,7 @@ fn a_job_that_did_not_ask_stays_in_memory() {
 #[test]
 fn a_job_is_preempted_for_its_memory_and_comes_back_with_it() {
     // As much as is allocated to jobs: what of that they really have, only their nodes know.
-    let Some(_zram) = Zram::or_say(64 << 30) else { return };
-    let instance = Instance::alone().up();
+    let (instance, Some(_zram)) = with_swap(64 << 30) else { return };
     instance.tutti(&["params", "policy=classes", "foreign=0%"]).expect(0);
     instance.tutti(&["params", "--class", "standby", "do_not_disturb=1s"]).expect(0);
     let all = node(&instance)["memory_bytes"].as_u64().unwrap();
@@ -273,8 +326,7 @@ fn a_job_is_preempted_for_its_memory_and_comes_back_with_it() {
 
 #[test]
 fn jobs_that_do_not_fit_beside_each_other_take_turns_in_memory() {
-    let Some(_zram) = Zram::or_say(1 << 30) else { return };
-    let instance = Instance::alone().up();
+    let (instance, Some(_zram)) = with_swap(1 << 30) else { return };
     instance.tutti(&["params", "swap_cost=100%"]).expect(0);
     // All but this much is allocated to a job that never leaves.
     let rest = node(&instance)["memory_bytes"].as_u64().unwrap() / MIB - 150;
@@ -322,7 +374,8 @@ impl Drop for WithoutThreads {
 
 #[test]
 fn an_order_that_gets_no_thread_is_answered() {
-    let (instance, job) = with_holder(64, "200M");
+    let instance = Instance::alone().up();
+    let job = holder(&instance, 64, "200M");
     let agent = instance.daemon("agent");
     let Some(without) = WithoutThreads::new(agent) else {
         eprintln!("NO GROUPS OF V1 FOR PIDS HERE: this test sees nothing");
