@@ -1,7 +1,10 @@
 //! Devices of the node: what is found when the agent starts, and files that an administrator names.
 
+mod awaited;
 mod cdi;
 mod known;
+
+pub(super) use awaited::Awaited;
 
 use super::driver::Agent;
 use known::Known;
@@ -104,8 +107,12 @@ pub(super) fn gate_again(job: JobId, group: Option<&Cgroup>) -> Option<Gate> {
 
 /// The numbers of device files, as far as they are there, or were.
 fn numbers<'a>(files: impl Iterator<Item = &'a str>) -> Vec<(u32, u32)> {
-    let look = |file: &str| tutti_linux::devices::device_numbers(Path::new(file)).ok();
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).numbers(files, look)
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).numbers(files, look_up)
+}
+
+/// The numbers of a device file that is there.
+fn look_up(file: &str) -> Option<(u32, u32)> {
+    tutti_linux::devices::device_numbers(Path::new(file)).ok()
 }
 
 static KNOWN: Mutex<Known> = Mutex::new(Known { files: BTreeMap::new(), calls: 0 });
@@ -113,8 +120,8 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { files: BTreeMap::new(), calls: 0
 fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
     let mut known: Vec<(DeviceId, (u32, u32))> = Vec::new();
     for device in others {
-        let numbers = |file: &String| tutti_linux::devices::device_numbers(Path::new(file)).ok();
-        known.extend(device.files.iter().filter_map(numbers).map(|it| (device.id, it)));
+        known
+            .extend(device.files.iter().filter_map(|file| look_up(file)).map(|it| (device.id, it)));
     }
     let mut all = Vec::with_capacity(devices.len());
     for asked in devices {

@@ -3,6 +3,7 @@
 use super::affinity::{Affinity, Confinement, processors_of};
 use super::beside::Beside;
 use super::clock::ClusterClock;
+use super::devices::Awaited;
 use super::external_load::per_cpu::Taken;
 use super::external_load::total::Foreign;
 use super::ipc::IpcBefore;
@@ -124,6 +125,7 @@ pub(super) struct Groups {
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
     pub(super) released: Released,
+    pub(super) awaited: Awaited,
     /// Of jobs that have ended, to be removed at the end of the round.
     pub(super) emptied: Vec<Arc<Cgroup>>,
 }
@@ -316,7 +318,13 @@ impl Agent {
                 swaps: Swaps::new(hierarchy.as_ref()),
                 policy: None,
             },
-            groups: Groups { hierarchy, no_cgroup, released, emptied: Vec::new() },
+            groups: Groups {
+                hierarchy,
+                no_cgroup,
+                released,
+                awaited: Awaited::default(),
+                emptied: Vec::new(),
+            },
             settings: first_settings(),
             external: External {
                 load: LoadReports::default(),
@@ -405,6 +413,7 @@ impl Agent {
             self.tell_controller(FromAgent::Foreign(taken));
         }
         self.look_at_released(began_ns);
+        self.look_for_devices(began_ns);
         self.external.foreign.now_and_then(began_ns, self.groups.own());
         let heard = self.tree.on_time(clock::monotonic_ns());
         self.on_heard(heard);
@@ -462,6 +471,7 @@ impl Agent {
             self.external.used.due_ns(),
             self.external.taken.due_ns(),
             self.groups.released.due_ns(),
+            self.groups.awaited.due_ns(),
             self.processes.tracker.due_ns(),
             self.processes.affinity.due_ns(),
             self.policy_due_ns(),
@@ -819,7 +829,9 @@ impl Agent {
                 }
                 None => None,
             };
+        self.close_devices_that_came();
         let (is_closed, gate) = super::devices::close(id, group.as_deref(), &launch.share);
+        self.groups.awaited.begin(id, group.as_deref(), &launch.share.closed);
         launch.share.is_closed = is_closed;
         let processors = processors_of(&launch);
         let is_held = self.processes.affinity.hold(id, group.as_deref(), &processors);

@@ -366,6 +366,7 @@ impl Agent {
                     let _ = group.request_thaw();
                 }
             }
+            self.groups.awaited.adopt(launch.job, job.group.as_deref());
             let gate = super::devices::gate_again(launch.job, job.group.as_deref());
             self.switch.gate(launch.job, gate);
             job.switches = self.switch.adopt(launch, grip(&job), job.suspended.processes());

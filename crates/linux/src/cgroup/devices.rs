@@ -4,8 +4,9 @@
 use super::Cgroup;
 use crate::device_control::{self, Gate, gate, v1};
 use crate::pidfd::Held;
-use crate::{Error, Result};
+use crate::{Error, Result, xattr};
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -13,6 +14,9 @@ use std::path::Path;
 /// Maximum number of looks whether processes of a group have made others meanwhile: far more than
 /// those that fork without a pause need.
 const ROUNDS_MAX: u32 = 100;
+
+/// Name of the extended attribute of a group with device files that were not there.
+const MISSING: &CStr = c"user.missing-devices";
 
 impl Cgroup {
     /// Closes character devices, by major and minor number, to all processes of the group, now and
@@ -89,6 +93,25 @@ impl Cgroup {
     #[must_use]
     pub fn closes_devices(&self) -> bool {
         device_control::closes(self.fd()) || self.top.own_devices(&self.path).is_some()
+    }
+
+    /// Writes down on the group which device files were not there when devices were closed to it, for
+    /// this process and those after it; without any, nothing is written there any more. Whether
+    /// that could be done.
+    #[must_use]
+    pub fn note_missing_devices(&self, files: &[String]) -> bool {
+        if files.is_empty() {
+            xattr::remove(&self.path, MISSING);
+            return true;
+        }
+        xattr::write(&self.path, MISSING, &files.join("\n"))
+    }
+
+    /// The device files that are written down there.
+    #[must_use]
+    pub fn missing_devices(&self) -> Vec<String> {
+        let text = xattr::read(&self.path, MISSING).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
     }
 
     /// Has `write` close devices to the companion. A new one then takes in the processes that are

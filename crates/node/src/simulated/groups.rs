@@ -264,6 +264,14 @@ impl Cgroup {
              (_machine, _path) => Gate::unattached())
     }
 
+    pub fn note_missing_devices(&self, files: &[String]) -> bool {
+        ask!(self, group => group.note_missing_devices(files), (_machine, _path) => true)
+    }
+
+    pub fn missing_devices(&self) -> Vec<String> {
+        ask!(self, group => group.missing_devices(), (_machine, _path) => Vec::new())
+    }
+
     pub fn device_gate(&self) -> Result<Option<Gate>> {
         ask!(self, group => group.device_gate(), (_machine, _path) => Ok(None))
     }

@@ -259,6 +259,25 @@ fn a_device_that_vanishes_and_comes_back_is_closed_to_jobs_that_began_meanwhile(
 }
 
 #[test]
+fn a_device_that_no_agent_has_seen_is_closed_to_the_jobs_before_it_when_it_comes() {
+    let instance = Instance::new().up();
+    let (_, files) = with_two(&instance);
+    let zero = files[0].to_str().unwrap();
+    fs::remove_file(zero).unwrap();
+    crate::recovery::kill_daemon(&instance, "agent");
+    let line =
+        format!("echo began; while ! test -e {zero}; do sleep 0.05; done; sleep 0.5; cat {zero}");
+    let without = instance.start(&["run", "sh", "-c", &line]);
+    without.wait_for("began");
+    // Nor has the next one, which takes the job over.
+    crate::recovery::kill_daemon(&instance, "agent");
+    instance.tutti(&["run", "true"]).expect(0);
+    stand_in(&instance, "zero", ZERO);
+    without.wait().expect(1).says("Operation not permitted");
+    instance.tutti(&["run", "--gpus", "1", "head", "-c", "1", zero]).expect(0);
+}
+
+#[test]
 fn no_way_around_leads_a_job_to_the_device_of_another() {
     let instance = Instance::of_the_system().up();
     let (_, files) = with_two(&instance);
