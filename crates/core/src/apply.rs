@@ -32,7 +32,7 @@ use crate::longer_leases::Longer;
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
 use crate::network::Network;
-use crate::node_loss::Loss;
+use crate::node_loss::{Loss, Reruns};
 use crate::orders::HeldBy;
 use crate::outside::Outside;
 use crate::policy::classes::ByClass;
@@ -169,8 +169,8 @@ pub struct Core {
     pub(crate) roll_out: RollOut,
     /// The jobs whose memory may leave, and those whose memory has.
     pub(crate) swaps: Swaps,
-    /// The jobs that are never queued again once they have run.
-    pub(crate) run_once: BTreeSet<JobId>,
+    /// How often jobs may be queued again, and were.
+    pub(crate) reruns: Reruns,
     /// The nodes where jobs may go to other processors.
     pub(crate) to_look_at: NodesToLookAt,
     /// Bandwidth and latency between nodes.
@@ -239,7 +239,7 @@ impl Core {
             devices: Devices::default(),
             roll_out: RollOut::default(),
             swaps: Swaps::default(),
-            run_once: BTreeSet::new(),
+            reruns: Reruns::default(),
             to_look_at: NodesToLookAt::default(),
             network: Network::default(),
         };
@@ -619,7 +619,7 @@ impl Core {
             checkpoints,
             roll_out,
             swaps,
-            run_once,
+            reruns,
             to_look_at,
             network,
             kills: _,
@@ -631,7 +631,7 @@ impl Core {
         (foreign, wake, longer_leases, access, weights, quick, queues, holds).hash(digest);
         (by_use, renewals, overrun, allocations, after, step_deadlines, begins).hash(digest);
         (warnings, arrays, outside, freed, timed, devices, checkpoints).hash(digest);
-        (roll_out, vacates, features, respawns, swaps, run_once, to_look_at, network).hash(digest);
+        (roll_out, vacates, features, respawns, swaps, reruns, to_look_at, network).hash(digest);
     }
 
     pub(crate) fn machine(&self) -> Machine<'_> {

@@ -15,7 +15,9 @@
 use crate::action::Action;
 use crate::apply::Core;
 use crate::state::record::{Course, Deaths, Phase, Record, Residence};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 use tutti_types::constraints::{NoRespawn, OnNodeLoss};
 use tutti_types::ids::{JobId, NodeId, StepKey};
 use tutti_types::job::{EndReason, JobSpec};
@@ -33,7 +35,35 @@ pub(crate) enum Loss {
     Tell(Option<u8>),
 }
 
-/// How often a job may be in line again.
+/// How often jobs may be in line again, and were for a loss.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Reruns {
+    /// The jobs that are never queued again once they have run.
+    pub(crate) once: BTreeSet<JobId>,
+    losses: BTreeMap<JobId, u32>,
+}
+
+impl Reruns {
+    /// How often a job was in line again since a node was lost.
+    pub(crate) fn losses_of(&self, job: JobId) -> u32 {
+        self.losses.get(&job).copied().unwrap_or(0)
+    }
+
+    /// A job is in line again.
+    pub(crate) fn note(&mut self, job: JobId, is_loss: bool) {
+        if is_loss {
+            *self.losses.entry(job).or_default() += 1;
+        }
+    }
+
+    /// A job is gone.
+    pub(crate) fn forget(&mut self, job: JobId) {
+        self.once.remove(&job);
+        self.losses.remove(&job);
+    }
+}
+
+/// How often a job may be in line again for losses.
 const fn requeues_max(spec: &JobSpec, once: bool) -> u32 {
     match spec.on_node_loss {
         _ if spec.attached || once => 0,
@@ -46,12 +76,17 @@ const fn requeues_max(spec: &JobSpec, once: bool) -> u32 {
 
 impl Record {
     /// Whether a job that has come to this end is to be in line again. If it runs `once`, a lost
-    /// node is no reason.
-    pub(crate) const fn goes_on_in_line(&self, residence: &Residence, once: bool) -> bool {
+    /// node is no reason; nor is one after so many `losses` that had it in line again.
+    pub(crate) const fn goes_on_in_line(
+        &self,
+        residence: &Residence,
+        once: bool,
+        losses: u32,
+    ) -> bool {
         let is_asked = matches!(residence.reason(), Some(EndReason::Requeued { .. }));
         let lost =
             matches!(residence.course, Course::Killed { reason: EndReason::NodeLost(_), .. });
-        let is_lost = lost && self.requeues < requeues_max(&self.spec, once);
+        let is_lost = lost && losses < requeues_max(&self.spec, once);
         (is_asked || is_lost) && !self.asked_to_end
     }
 
@@ -75,7 +110,7 @@ impl Core {
     /// Whether a job, or an array, is never queued again once it has run.
     #[must_use]
     pub fn runs_once(&self, job: JobId) -> bool {
-        self.run_once.contains(&job) || self.arrays.run_once(job)
+        self.reruns.once.contains(&job) || self.arrays.run_once(job)
     }
 
     /// A job has lost what it had on a node. To be called before nothing of it is there.

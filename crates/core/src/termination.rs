@@ -173,7 +173,7 @@ impl Core {
             self.checkpoints.forget(job);
             self.vacates.forget(job);
             self.swaps.forget(job);
-            self.run_once.remove(&job);
+            self.reruns.forget(job);
             self.roll_out.forget(job);
             self.queue.line.forget_move(job);
             self.allocations.remove(&job);
@@ -226,7 +226,11 @@ impl Core {
         let is_lost = matches!(residence.reason(), Some(EndReason::NodeLost(_)));
         let is_out = is_lost && self.roll_out.has_taken(job) && !record.asked_to_end;
         let once = self.runs_once(job);
-        if saved.is_some() || is_out || record.goes_on_in_line(residence, once) {
+        if saved.is_some()
+            || is_out
+            || record.goes_on_in_line(residence, once, self.reruns.losses_of(job))
+        {
+            self.reruns.note(job, is_lost && !is_out && saved.is_none());
             self.roll_out.note_out(job, residence.parts.iter().map(|part| part.node));
             let hold = residence.reason() == Some(EndReason::Requeued { hold: true });
             let hold = hold || saved == Some(true);
@@ -247,7 +251,7 @@ impl Core {
         self.warnings.forget(job);
         self.vacates.forget(job);
         self.swaps.forget(job);
-        self.run_once.remove(&job);
+        self.reruns.forget(job);
         self.respawns.forget(job);
         self.checkpoints.forget(job);
         self.roll_out.forget(job);

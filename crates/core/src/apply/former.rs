@@ -78,7 +78,7 @@ impl From<FormerCore> for Core {
             devices: Devices::default(),
             roll_out: RollOut::default(),
             swaps: Swaps::default(),
-            run_once: BTreeSet::new(),
+            reruns: Reruns::default(),
             to_look_at: NodesToLookAt::default(),
             network: Network::default(),
             now: former.now,

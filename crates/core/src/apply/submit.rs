@@ -98,7 +98,7 @@ impl Core {
             self.swaps.note(id);
         }
         if options.no_requeue {
-            self.run_once.insert(id);
+            self.reruns.once.insert(id);
         }
         let mut waits = options.after.as_ref().is_some_and(|after| self.start_after(id, after));
         waits |= options.never.as_ref().is_some_and(|never| self.wait_in_vain(id, never.job));

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, job};
 use crate::scenarios::why;
 use tutti_core::{Event, HeldBy, JobState, SubmitOptions, WaitReason};
+use tutti_types::limits::REQUEUES_MAX;
 use tutti_types::{ClusterTime, EndReason, JobId, JobSpec, OnNodeLoss, TaskStatus};
 
 fn state(c: &Cluster, job: JobId) -> JobState {
@@ -108,6 +109,26 @@ fn a_lost_node_ends_a_requeued_job_by_its_rule_and_stops_no_requeue() {
     c.requeue(id, false);
     c.lose(node.0);
     assert!(!c.outcomes.contains_key(&id), "it is in line again");
+}
+
+#[test]
+fn requests_do_not_count_against_the_losses_that_a_job_survives() {
+    let mut c = Cluster::with_nodes(&[2; 4]);
+    let id = c.submit(JobSpec { on_node_loss: OnNodeLoss::Requeue, ..job(2) });
+    for _ in 0..REQUEUES_MAX {
+        c.requeue(id, false);
+        c.end_tasks(id, TaskStatus::Signaled(15));
+        c.clear(id);
+    }
+    for loss in 0..REQUEUES_MAX {
+        assert!(runs(&c, id), "{loss}");
+        let node = c.core.parts(id)[0].node;
+        c.lose(node.0);
+    }
+    assert!(runs(&c, id), "after all losses but one");
+    let node = c.core.parts(id)[0].node;
+    c.lose(node.0);
+    assert_eq!(c.outcomes[&id].reason, EndReason::NodeLost(node));
 }
 
 #[test]
