@@ -580,9 +580,12 @@ fn at_most(f: &mut fmt::Formatter<'_>, what: &str, most: Counted, when: &str) ->
 
 const KEPT_MEMORY: &str = "too little memory is free that no other class keeps (rule memory)";
 
-/// The words before the job whose memory is leaving.
-const STAYS_OUT: &str = "its memory was swapped out, and stays out";
+fn stays_out(f: &mut fmt::Formatter<'_>, left: Nanos) -> fmt::Result {
+    write!(f, "its memory was swapped out, and stays out {} longer (swap_cost)", Seconds(left))
+}
+
 const BUMPED_BY: &str = "too few processors are free, and job";
+/// The words before the job whose memory is leaving.
 const MEMORY_LEAVES: &str = "too little memory is free; it is being swapped out of";
 
 impl fmt::Display for WaitReason {
@@ -607,9 +610,7 @@ impl fmt::Display for WaitReason {
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::KeptMemory => f.write_str(KEPT_MEMORY),
             Self::MemoryLeaves { job } => write!(f, "{MEMORY_LEAVES} job {job}"),
-            Self::SwappedOut { left } => {
-                write!(f, "{STAYS_OUT} {} longer (swap_cost)", Seconds(*left))
-            }
+            Self::SwappedOut { left } => stays_out(f, *left),
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
             Self::Delays { job, within, limited } => {
