@@ -130,6 +130,13 @@ pub(super) struct Groups {
     pub(super) emptied: Vec<Arc<Cgroup>>,
 }
 
+impl Groups {
+    fn new(hierarchy: Option<Hierarchy>, no_cgroup: String, released: Released) -> Self {
+        let awaited = Awaited::default();
+        Self { hierarchy, no_cgroup, released, awaited, emptied: Vec::new() }
+    }
+}
+
 /// The lease of this node, and what others know of it.
 pub(super) struct Leases {
     pub(super) lease: Lease,
@@ -318,13 +325,7 @@ impl Agent {
                 swaps: Swaps::new(hierarchy.as_ref()),
                 policy: None,
             },
-            groups: Groups {
-                hierarchy,
-                no_cgroup,
-                released,
-                awaited: Awaited::default(),
-                emptied: Vec::new(),
-            },
+            groups: Groups::new(hierarchy, no_cgroup, released),
             settings: first_settings(),
             external: External {
                 load: LoadReports::default(),
