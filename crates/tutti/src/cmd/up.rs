@@ -477,6 +477,32 @@ fn end_without_controller(instance: &Instance) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
+/// There was no instance; or it has died, and jobs that were to be rolled out may be lost.
+fn end_without_instance(
+    instance: &Instance,
+    before: Option<Jobs>,
+    rolls_out: bool,
+) -> anyhow::Result<Exit> {
+    let had_jobs = match before {
+        Some(jobs) => jobs.resident > 0,
+        // One that ended as it should has removed it.
+        None => instance.controller_socket().exists() && instance.jobs_left() > 0,
+    };
+    // A client that finds its sockets would wait for it.
+    supervise::clean_up_for_dead(instance);
+    let directory = instance.directory().display();
+    if rolls_out && had_jobs {
+        let reason = format!(
+            "the instance in {directory} died before its jobs were rolled out, and what became of them is not \
+             known; `{}` goes on with those that are left, and `tutti ps` and `tutti history` show the others",
+            instance.up_command()
+        );
+        return Err(coded(Code::NoInstance, reason));
+    }
+    print(&format!("no instance runs in {directory}\n"))?;
+    Ok(Exit::OK)
+}
+
 /// What is said before jobs are rolled out.
 fn say_roll_out(before: Option<Jobs>, patience: Nanos) {
     let running = before.map_or(0, |jobs| jobs.resident);
@@ -537,10 +563,7 @@ fn end(instance: &Instance, loses_queue: bool, roll_out: Option<Nanos>) -> anyho
             start_daemon(instance)?;
         }
         if !instance.answers() {
-            // A client that finds its sockets would wait for it.
-            supervise::clean_up_for_dead(instance);
-            print(&format!("no instance runs in {}\n", instance.directory().display()))?;
-            return Ok(Exit::OK);
+            return end_without_instance(instance, before, roll_out.is_some());
         }
         let asked = Instant::now();
         match order(&Request::Down { roll_out }) {
