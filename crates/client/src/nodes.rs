@@ -156,11 +156,15 @@ pub(super) fn parse_warning(text: &str) -> Result<Warning, String> {
 /// The signal that asks a job to save its state, and whether only the shell of a batch script gets
 /// it: `USR1`, `B:USR1`.
 pub(super) fn parse_checkpoint_signal(text: &str) -> Result<(u8, bool), String> {
-    match text.split_once(':') {
-        Some(("B" | "b", signal)) => Ok((parse_signal(signal)?, true)),
-        Some(_) => Err(format!("{text:?} is no signal; write USR1, or B:USR1")),
-        None => Ok((parse_signal(text)?, false)),
+    let (signal, only_shell) = match text.split_once(':') {
+        Some(("B" | "b", signal)) => (parse_signal(signal)?, true),
+        Some(_) => return Err(format!("{text:?} is no signal; write USR1, or B:USR1")),
+        None => (parse_signal(text)?, false),
+    };
+    if [Signal::SIGKILL, Signal::SIGSTOP].iter().any(|&unheard| unheard as u8 == signal) {
+        return Err(format!("no program hears of the signal {text:?}; write USR1, or B:USR1"));
     }
+    Ok((signal, only_shell))
 }
 
 fn warning_time(time: &str) -> Result<Nanos, String> {

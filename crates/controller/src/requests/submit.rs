@@ -89,8 +89,8 @@ pub(crate) enum Improper {
     #[error("the signal before the time limit is none; signals are 1 to 64")]
     NoSignal,
     #[error(
-        "a job saves its state for a signal from 1 to 64 (--checkpoint-signal), at most once a \
-         second, and its exit code for that is not 0"
+        "a job saves its state for a signal from 1 to 64 but SIGKILL and SIGSTOP \
+         (--checkpoint-signal), at most once a second, and its exit code for that is not 0"
     )]
     Checkpoint,
     #[error(
