@@ -808,7 +808,7 @@ impl Driver {
             return;
         }
         match status {
-            TaskStatus::NotRestored => entry.saving.note_failure(detail),
+            TaskStatus::NotRestored | TaskStatus::Damaged => entry.saving.note_failure(detail),
             TaskStatus::Saved => entry.saving.note_failure(String::new()),
             _ => entry.run.note_detail(rank, detail),
         }

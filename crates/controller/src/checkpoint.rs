@@ -38,6 +38,7 @@ const fn end_of(news: CheckpointNews) -> Option<CheckpointEnd> {
         CheckpointNews::Forced => Some(CheckpointEnd::Forced),
         CheckpointNews::NotSaved => Some(CheckpointEnd::NotSaved),
         CheckpointNews::NotRestored => Some(CheckpointEnd::NotRestored),
+        CheckpointNews::Damaged => Some(CheckpointEnd::Damaged),
     }
 }
 
@@ -263,6 +264,9 @@ impl Driver {
             CheckpointNews::NotRestored => {
                 (What::JobCheckpointFailed { why: CheckpointFault::NotRestored }, None)
             }
+            CheckpointNews::Damaged => {
+                (What::JobCheckpointFailed { why: CheckpointFault::Damaged }, None)
+            }
         };
         if let (Some(entry), Some(state)) = (self.jobs.get_mut(&job), state) {
             entry.shown.note(state);
@@ -286,6 +290,7 @@ impl Driver {
             Some(CheckpointNews::Forced) => Some("forced"),
             Some(CheckpointNews::NotSaved) => Some("not-saved"),
             Some(CheckpointNews::NotRestored) => Some("not-restored"),
+            Some(CheckpointNews::Damaged) => Some("damaged"),
             Some(CheckpointNews::AskedToGoOn | CheckpointNews::AskedToEnd { .. }) | None => None,
         };
         entry.saving.note_report(CheckpointReport {

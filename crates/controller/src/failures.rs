@@ -65,7 +65,8 @@ impl Failures {
             | TaskStatus::OutOfMemory
             | TaskStatus::Unknown
             | TaskStatus::Saved
-            | TaskStatus::NotRestored => {
+            | TaskStatus::NotRestored
+            | TaskStatus::Damaged => {
                 return None;
             }
         })

@@ -21,7 +21,8 @@
 //!
 //! Of a job whose processes are saved, only the end of its task says whether they were. Then the
 //! job may be only on nodes that can read its image, and its next run is restored from that. If its
-//! processes could not be saved, they go on. If they can't be restored, the job waits in line again
+//! processes could not be saved, they go on; or they may be damaged by that, and the job goes on
+//! from an earlier image. If they can't be restored, the job waits in line again
 //! and is held: the image is kept, also after further runs, until it has ended.
 //!
 //! While tasks save their state, an exit status is no failure, and no task waits for another: ranks
@@ -91,6 +92,9 @@ pub enum CheckpointNews {
     NotRestored,
     /// Its processes were saved to an image: the run goes on as it was.
     Kept,
+    /// Its processes could not be saved to an image and may be damaged by that: they were ended,
+    /// and the job is queued again with an earlier image.
+    Damaged,
 }
 
 /// Why a job can't be asked to save its state.
@@ -195,7 +199,9 @@ pub(crate) struct Answer {
     pub(crate) news: Option<CheckpointNews>,
     /// Whether the job is queued again for that; then, whether it is held.
     pub(crate) requeue: Option<bool>,
-    /// Whether the next run finds something to resume from.
+    /// Whether the job was to be held in line when this run has ended, however it ends.
+    pub(crate) holds: bool,
+    /// Whether the next run finds something to resume from that none has found before.
     pub(crate) resumes: bool,
     /// Whether the job is suspended in line.
     pub(crate) suspended: bool,
@@ -292,6 +298,8 @@ impl Checkpoints {
             saver.told = Some(CheckpointNews::Saved);
         } else if status == TaskStatus::NotRestored {
             saver.told = Some(CheckpointNews::NotRestored);
+        } else if status == TaskStatus::Damaged {
+            saver.told = Some(CheckpointNews::Damaged);
         }
         if let Some(ask) = &mut saver.ask {
             ask.died |= status == TaskStatus::Signaled(saver.spec.signal);
@@ -324,16 +332,14 @@ impl Checkpoints {
         self.close(job);
         let saver = self.jobs.get_mut(&job)?;
         if saver.spec.saves_image() {
-            return saver.answer_of_image();
+            let is_requeued = matches!(residence.reason(), Some(EndReason::Requeued { .. }));
+            return saver.answer_of_image(is_requeued);
         }
         let Ask { stage, suspended, died, .. } = saver.ask.take()?;
         let (grace, code) = (saver.spec.grace, saver.spec.exit_code);
         let has_said = code.is_some_and(|code| code == residence.exit_code);
         let is_in_time = |since: Nanos| service.0.saturating_sub(since.0) <= grace.0;
-        let hold = match stage {
-            Stage::Ends { hold, .. } | Stage::Late { hold, .. } => hold,
-            Stage::GoesOn | Stage::Forced => false,
-        };
+        let hold = stage.holds();
         let news = match stage {
             Stage::Forced => None,
             _ if !ended_by_itself(residence, died) => None,
@@ -346,7 +352,7 @@ impl Checkpoints {
             Stage::GoesOn => has_said.then_some(CheckpointNews::Saved),
         };
         saver.last = news.or(saver.last);
-        Some(Answer { news, requeue: news.map(|_| hold), resumes: !died, suspended })
+        Some(Answer { news, requeue: news.map(|_| hold), holds: hold, resumes: !died, suspended })
     }
 
     /// A job is queued again, and its next run finds something to resume from.
@@ -358,19 +364,24 @@ impl Checkpoints {
 }
 
 impl Saver {
-    /// See [`Checkpoints::answer`].
-    fn answer_of_image(&mut self) -> Option<Answer> {
+    /// See [`Checkpoints::answer`]. `is_requeued`: its end was an order to queue the job again.
+    fn answer_of_image(&mut self, is_requeued: bool) -> Option<Answer> {
         let (ask, news) = (self.ask.take(), self.told.take());
         let is_restored = news != Some(CheckpointNews::NotRestored);
-        let holds = |ask: &Ask| {
-            matches!(ask.stage, Stage::Ends { hold: true, .. } | Stage::Late { hold: true, .. })
-        };
-        let hold = !is_restored || ask.as_ref().is_some_and(holds);
+        let holds = ask.is_some_and(|ask| ask.stage.holds());
+        let hold = !is_restored || holds;
         self.last = news.or(self.last);
+        // It may not have been heard of when it was made. After that order it may be one that was
+        // dropped.
+        let is_unheard = self.image.is_none() && !is_requeued;
         (ask.is_some() || news.is_some()).then(|| Answer {
             news,
             requeue: news.map(|_| hold),
-            resumes: news == Some(CheckpointNews::Saved),
+            holds,
+            resumes: match news {
+                Some(CheckpointNews::Damaged) => is_unheard,
+                _ => news == Some(CheckpointNews::Saved),
+            },
             suspended: ask.is_some_and(|ask| ask.suspended),
         })
     }
@@ -620,8 +631,8 @@ impl Core {
         let Some(saver) = self.checkpoints.jobs.get(&job) else { return false };
         // One that did not answer is suspended in place from then on.
         let failed = |last| {
-            use CheckpointNews::{Died, NotSaved, Unanswered};
-            matches!(last, Died | Unanswered | NotSaved)
+            use CheckpointNews::{Damaged, Died, NotSaved, Unanswered};
+            matches!(last, Damaged | Died | Unanswered | NotSaved)
         };
         let wants = !saver.last.is_some_and(failed);
         if wants {
@@ -781,6 +792,16 @@ impl Core {
             |&&(_, job): &&(ClusterTime, JobId)| !self.checkpoints.jobs.contains_key(&job);
         let unknown = self.checkpoints.due.iter().find(is_unknown);
         unknown.map(|(_, job)| format!("job {job} has a moment to save its state, and can't"))
+    }
+}
+
+impl Stage {
+    /// Whether the job is to be held in line.
+    const fn holds(self) -> bool {
+        match self {
+            Self::Ends { hold, .. } | Self::Late { hold, .. } => hold,
+            Self::GoesOn | Self::Forced => false,
+        }
     }
 }
 

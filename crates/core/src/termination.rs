@@ -233,7 +233,8 @@ impl Core {
             self.reruns.note(job, is_lost && !is_out && saved.is_none());
             self.roll_out.note_out(job, residence.parts.iter().map(|part| part.node));
             let hold = residence.reason() == Some(EndReason::Requeued { hold: true });
-            let hold = hold || saved == Some(true);
+            // What was asked holds for a run that was lost meanwhile, too.
+            let hold = hold || saved == Some(true) || answer.is_some_and(|it| it.holds);
             self.drop_promise(job);
             self.note_answer(&mut record, answer, actions);
             if let Some(own) = own {

@@ -62,7 +62,7 @@ use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    NOT_KEPT, NOT_RESTORED, NOT_SAVED, NOT_STARTED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED,
+    DAMAGED, NOT_KEPT, NOT_RESTORED, NOT_SAVED, NOT_STARTED, SAVE_AND_END, SAVE_AND_GO_ON, SAVED,
     SAVED_GOES_ON,
 };
 use tutti_wire::units::format_bytes;
@@ -179,7 +179,7 @@ impl Minder {
                 Ok(Some(number @ (NOT_SAVED | NOT_KEPT | SAVED_GOES_ON))) => {
                     self.goes_on = Some(number)
                 }
-                Ok(Some(number @ (SAVED | NOT_RESTORED | NOT_STARTED))) => {
+                Ok(Some(number @ (SAVED | NOT_RESTORED | NOT_STARTED | DAMAGED))) => {
                     self.told = Some(number);
                 }
                 Ok(Some(number)) if self.root.is_none() => self.root = Some(number),

@@ -18,8 +18,10 @@ mod files;
 mod images;
 mod machine;
 mod memory;
+mod patience;
 mod process;
 mod room;
+mod whole;
 
 use super::context::Context;
 use super::job::Job;
@@ -48,8 +50,8 @@ use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Credentials, Launch, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::saver::{
-    IMAGE, NOT_RESTORED, NOT_SAVED, NOT_STARTED, ORDER, SAVED_GOES_ON, SAVER_FD, SAVER_REPORT_FD,
-    SaverOrder, SaverStream, WENT_ON, WHY,
+    DAMAGED, IMAGE, NOT_RESTORED, NOT_SAVED, NOT_STARTED, ORDER, SAVED_GOES_ON, SAVER_FD,
+    SAVER_REPORT_FD, SaverOrder, SaverStream, WENT_ON, WHY,
 };
 
 pub(super) use images::{end_removals, keep_images, remove_gone};
@@ -293,6 +295,7 @@ impl Job {
         match told {
             NOT_RESTORED => (TaskStatus::NotRestored, why(&self.kept(context))),
             NOT_STARTED => (TaskStatus::NotExecutable, why(&self.kept(context))),
+            DAMAGED => (TaskStatus::Damaged, why(&self.kept(context))),
             _ => (TaskStatus::Saved, String::new()),
         }
     }

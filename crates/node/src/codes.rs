@@ -138,6 +138,7 @@ pub fn code_of_end<'a>(
                 Some(Code::NotFinalized)
             }
             TaskStatus::NotRestored => Some(Code::NotRestored),
+            TaskStatus::Damaged => Some(Code::NotSaved),
             TaskStatus::Exited(_)
             | TaskStatus::Saved
             | TaskStatus::Signaled(_)

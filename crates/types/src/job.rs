@@ -148,6 +148,11 @@ impl Checkpoint {
         self.signal == Self::IMAGE
     }
 
+    /// Whether its signal is one that a program can handle: not SIGKILL or SIGSTOP.
+    const fn is_heeded(&self) -> bool {
+        matches!(self.signal, 1..=64) && !matches!(self.signal, 9 | 19)
+    }
+
     /// Whether its numbers are in their ranges.
     #[must_use]
     pub fn is_proper(&self) -> bool {
@@ -155,7 +160,7 @@ impl Checkpoint {
         if self.saves_image() {
             return !self.only_shell && self.exit_code.is_none() && is_long_enough;
         }
-        (1..=64).contains(&self.signal) && self.exit_code != Some(0) && is_long_enough
+        self.is_heeded() && self.exit_code != Some(0) && is_long_enough
     }
 }
 
@@ -328,6 +333,9 @@ pub enum TaskStatus {
     Saved,
     /// Its processes could not be restored from their image; that is kept.
     NotRestored,
+    /// Its processes could not be saved to an image, may be damaged by that, and were ended. An
+    /// earlier image is kept.
+    Damaged,
 }
 
 impl TaskStatus {
@@ -343,7 +351,7 @@ impl TaskStatus {
             | Self::OutOfMemory
             | Self::Lost
             | Self::Unfinalized(_) => true,
-            Self::Unknown | Self::Saved | Self::NotRestored => false,
+            Self::Unknown | Self::Saved | Self::NotRestored | Self::Damaged => false,
         }
     }
 
@@ -357,7 +365,9 @@ impl TaskStatus {
             Self::NotExecutable | Self::NotRestored => 126,
             Self::Saved => 0,
             Self::OutOfMemory => EndReason::OutOfMemory.exit_code_or(0),
-            Self::Lost | Self::Unknown => EndReason::NodeLost(NodeId(0)).exit_code_or(0),
+            Self::Lost | Self::Unknown | Self::Damaged => {
+                EndReason::NodeLost(NodeId(0)).exit_code_or(0)
+            }
         }
     }
 }

@@ -307,7 +307,7 @@ codes! {
         "The log line says why. Correct the command, address or URL of `--notify-...`; see the page on notifications.";
     89 NotSaved
         "The processes of a job could not be saved to an image."
-        "The job goes on as it was."
+        "The job goes on as it was; or its processes were ended, and it goes on from its earlier image."
         "The message has the reason; `tutti doctor` says whether CRIU works. `tutti requeue JOB` starts the job again.";
     90 NotRestored
         "The processes of a job could not be restored from their image."

@@ -275,6 +275,9 @@ pub enum CheckpointFault {
     NotSaved,
     /// Its processes could not be restored from their image; the job is in line again, and held.
     NotRestored,
+    /// Its processes could not be saved to an image and may be damaged by that: they were ended,
+    /// and the job is in line again with an earlier image.
+    Damaged,
 }
 
 /// What the user of a job is to be notified of, and how.
@@ -341,6 +344,8 @@ pub enum EndOfTask {
     Saved,
     /// They could not be restored from their image.
     NotRestored,
+    /// They could not be saved to an image, may be damaged by that, and were ended.
+    Damaged,
 }
 
 /// What an administrator can set.
@@ -404,6 +409,7 @@ impl EndOfTask {
             TaskStatus::Unfinalized(_) => Self::Unfinalized,
             TaskStatus::Saved => Self::Saved,
             TaskStatus::NotRestored => Self::NotRestored,
+            TaskStatus::Damaged => Self::Damaged,
         }
     }
 }

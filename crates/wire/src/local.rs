@@ -450,6 +450,9 @@ pub enum CheckpointEnd {
     NotSaved,
     /// Its processes could not be restored from an image before: it is held.
     NotRestored,
+    /// Its processes could not be saved to an image and may be damaged by that: they were ended,
+    /// and the job is queued again with an earlier image.
+    Damaged,
 }
 
 /// Another time limit for a job.

@@ -35,6 +35,10 @@ pub const NOT_KEPT: i32 = SAVED + 4;
 /// The program was not started. The file of [`WHY`] says why.
 pub const NOT_STARTED: i32 = SAVED + 5;
 
+/// The processes could not be saved and may be damaged by that, and there is an earlier image. They
+/// are ended. The file of [`WHY`] says why.
+pub const DAMAGED: i32 = SAVED + 6;
+
 /// Asks a saver to save the processes and end them.
 pub const SAVE_AND_END: u8 = 0;
 

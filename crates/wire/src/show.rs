@@ -129,7 +129,7 @@ pub struct CheckpointReport {
     /// How many earlier runs were asked, and did not die of that.
     pub resumes: u32,
     /// What became of the latest request to save its state and end: `asked`, `saved`, `unanswered`,
-    /// `forced`, `died`, `not-saved` or `not-restored`; nothing: there was none.
+    /// `forced`, `died`, `not-saved`, `not-restored` or `damaged`; nothing: there was none.
     pub last: Option<String>,
     /// Why its processes could not be saved or restored, when that was tried last.
     pub why: Option<String>,

@@ -206,6 +206,7 @@ fn word(status: TaskStatus) -> String {
         TaskStatus::Unknown => "ended".into(),
         TaskStatus::Saved => "saved".into(),
         TaskStatus::NotRestored => "not restored".into(),
+        TaskStatus::Damaged => "not saved".into(),
         TaskStatus::Unfinalized(code) => format!("exit {code}, no MPI_Finalize"),
     }
 }

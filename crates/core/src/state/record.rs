@@ -660,7 +660,8 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
         | TaskStatus::Unfinalized(_)
         | TaskStatus::Unknown
         | TaskStatus::Saved
-        | TaskStatus::NotRestored => None,
+        | TaskStatus::NotRestored
+        | TaskStatus::Damaged => None,
         // A task that never came to be leaves the others waiting for it just as a dead one does.
         TaskStatus::Signaled(_)
         | TaskStatus::Aborted(_)

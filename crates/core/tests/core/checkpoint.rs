@@ -8,7 +8,7 @@ use tutti_core::{
 };
 use tutti_types::{
     Checkpoint, ClassName, ClusterTime, EndReason, FirstStep, JobId, JobSpec, Nanos, NodeId,
-    OnBadExit, TaskStatus,
+    OnBadExit, OnNodeLoss, TaskStatus,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -449,6 +449,55 @@ fn a_job_whose_image_is_shared_goes_on_at_any_node_that_can_read_it() {
     save(&mut c, id);
     assert_eq!(node_of(&c, id), Some(own));
     c.finish(id);
+}
+
+#[test]
+fn a_job_that_a_failed_save_has_damaged_goes_on_from_its_earlier_image() {
+    let mut c = Cluster::with_nodes(&[1, 1]);
+    let id = submit(&mut c, job(1), IMAGE);
+    let node = c.core.parts(id)[0].node;
+    ask(&mut c, id, CheckpointOrder::GoOn);
+    ask(&mut c, id, CheckpointOrder::Kept);
+    // It is asked to go on, to end, and to be held.
+    let orders = [CheckpointOrder::GoOn, END, CheckpointOrder::End { force: true, hold: true }];
+    for (order, held_by) in orders.into_iter().zip([None, None, Some(HeldBy::Owner)]) {
+        ask(&mut c, id, order);
+        news(&mut c);
+        end(&mut c, id, TaskStatus::Damaged);
+        assert_eq!(news(&mut c), [CheckpointNews::Damaged]);
+        assert_eq!((c.core.image_of(id), c.core.held_by(id)), (Some(node), held_by));
+        assert_eq!(c.core.checkpoint(id).unwrap().resumes, 1, "it is the same image");
+        assert_eq!(runs(&c, id), held_by.is_none());
+    }
+    // One that was dropped since is not taken again, and one that was not heard of is.
+    c.event(Event::Release { job: id, by: HeldBy::Owner });
+    ask(&mut c, id, CheckpointOrder::Anew);
+    c.event(Event::Cancel { job: id, reason: EndReason::Requeued { hold: false }, at_once: false });
+    end(&mut c, id, TaskStatus::Damaged);
+    assert_eq!((c.core.image_of(id), c.core.checkpoint(id).unwrap().resumes), (None, 0));
+    let on = c.core.parts(id)[0].node;
+    end(&mut c, id, TaskStatus::Damaged);
+    assert_eq!((c.core.image_of(id), c.core.checkpoint(id).unwrap().resumes), (Some(on), 1));
+    // What its owner asks for stands.
+    c.event(Event::Cancel { job: id, reason: EndReason::Cancelled, at_once: false });
+    end(&mut c, id, TaskStatus::Damaged);
+    assert_eq!(c.outcomes[&id].reason, EndReason::Cancelled);
+}
+
+#[test]
+fn a_job_that_is_lost_while_it_is_to_be_saved_and_held_is_held() {
+    for saves in [IMAGE, SAVES] {
+        for hold in [true, false] {
+            let mut c = Cluster::with_nodes(&[1, 1]);
+            let spec = JobSpec { on_node_loss: OnNodeLoss::Requeue, ..job(1) };
+            let id = submit(&mut c, spec, saves);
+            ask(&mut c, id, CheckpointOrder::End { force: false, hold });
+            let node = c.core.parts(id)[0].node;
+            c.lose(node.0);
+            assert_eq!(c.core.held_by(id), hold.then_some(HeldBy::Owner));
+            assert_eq!(runs(&c, id), !hold);
+        }
+    }
 }
 
 #[test]

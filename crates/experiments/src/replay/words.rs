@@ -260,6 +260,7 @@ const fn of_checkpoint(news: CheckpointNews) -> &'static str {
         CheckpointNews::Forced => "has not ended within its grace, and is ended",
         CheckpointNews::NotSaved => "could not be saved, and goes on",
         CheckpointNews::NotRestored => "could not be restored, and is held",
+        CheckpointNews::Damaged => "could not be saved, and goes on from its earlier image",
         CheckpointNews::Kept => "was saved, and goes on",
     }
 }
@@ -560,6 +561,7 @@ fn ended(status: TaskStatus) -> String {
         TaskStatus::Unknown => "ended, how is unknown".into(),
         TaskStatus::Saved => "were saved to an image".into(),
         TaskStatus::NotRestored => "could not be restored from their image".into(),
+        TaskStatus::Damaged => "could not be saved, and were ended".into(),
         TaskStatus::Unfinalized(status) => {
             format!("ended with exit status {status} before MPI_Finalize")
         }

@@ -6,18 +6,22 @@
 //! have appended it. A file that is another one by now is not touched; CRIU compares lengths and
 //! refuses it.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use nix::fcntl::OFlag;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// In an image: for each file its length and inode in decimal and its name, ended by NUL.
 const FILES: &str = "tutti-files";
+
+/// The same of processes that ended when they were saved. What others append to the files until
+/// they are restored stays; then the list gets the other name.
+const FILES_AT_END: &str = "tutti-files-at-end";
 
 /// Maximum length of the list that is read, in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
@@ -25,11 +29,16 @@ const LIST_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of files beside one with what a job has cut off.
 const TAILS_MAX: u32 = 10_000;
 
-/// Writes down the files that these processes, which stand still, have open for writing.
+/// The list in an image, and the name that it has when the processes go on.
+pub(super) const RENAMED: (&str, &str) = (FILES_AT_END, FILES);
+
+/// Writes down the files that these processes, which stand still, have open for writing. Whether
+/// they end then.
 pub(super) fn note(
     image: &Path,
     processes: &BTreeSet<u32>,
     (uid, gid): (u32, u32),
+    ends: bool,
 ) -> anyhow::Result<()> {
     let mut found: BTreeMap<PathBuf, (u64, u64)> = BTreeMap::new();
     for process in processes {
@@ -50,7 +59,7 @@ pub(super) fn note(
         list.extend(name.as_os_str().as_bytes());
         list.push(0);
     }
-    let path = image.join(FILES);
+    let path = image.join(if ends { FILES_AT_END } else { FILES });
     fs::write(&path, list)?;
     chown(path, Some(uid), Some(gid))?;
     Ok(())
@@ -63,9 +72,30 @@ fn is_for_writing(info: &str) -> bool {
     flags.is_some_and(|flags| flags & OFlag::O_ACCMODE.bits() != OFlag::O_RDONLY.bits())
 }
 
+/// The processes of an image go on: what they append from now on is cut off before they are
+/// restored from it once more.
+pub(super) fn go_on(image: &Path) -> io::Result<()> {
+    match fs::rename(image.join(FILES_AT_END), image.join(FILES)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Whether an image has such a list: its processes went on.
 pub(super) fn has_list(image: &Path) -> bool {
     image.join(FILES).exists()
+}
+
+/// The length, the inode and the name of each file of a list; none if there is no list.
+fn read(image: &Path, list: &str) -> anyhow::Result<Vec<(u64, u64, PathBuf)>> {
+    let mut bytes = Vec::new();
+    match File::open(image.join(list)) {
+        Ok(file) => file.take(LIST_BYTES_MAX).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).context("cannot read the list of its files"),
+    };
+    let entries = bytes.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
+    entries.map(|entry| parse(entry).context("the image is damaged")).collect()
 }
 
 /// A file that is longer than an image knows it.
@@ -81,16 +111,14 @@ struct Longer {
 /// What is cut off may be what others have appended. It is kept in a file beside each, and those
 /// stay. No file is cut before all can be, and all that is cut off is kept.
 pub(super) fn cut(image: &Path, job: &OsStr) -> anyhow::Result<()> {
-    let mut list = Vec::new();
-    match File::open(image.join(FILES)) {
-        Ok(file) => file.take(LIST_BYTES_MAX).read_to_end(&mut list)?,
-        // Its processes have ended, and appended nothing since.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).context("cannot read the list of its files"),
-    };
+    // Processes that have ended have appended nothing since.
+    for (_, _, name) in read(image, FILES_AT_END)? {
+        let found = fs::symlink_metadata(&name);
+        let blocks = found.is_ok_and(|found| may_block(found.file_type()));
+        ensure!(!blocks, "'{}' is no file any more", name.display());
+    }
     let mut all = Vec::new();
-    for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
-        let (length, inode, name) = parse(entry).context("the image is damaged")?;
+    for (length, inode, name) in read(image, FILES)? {
         let open = open_longer(&name, inode, length)
             .with_context(|| format!("cannot cut '{}' to {length} bytes", name.display()))?;
         all.extend(open.map(|open| Longer { name, open, length }));
@@ -171,6 +199,9 @@ fn open_longer(name: &Path, inode: u64, length: u64) -> io::Result<Option<File>>
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
+    if may_block(found.file_type()) {
+        return Err(io::Error::other("it is no file any more"));
+    }
     // Numbers of devices may be others after a restart of the machine.
     let is_longer = |it: &fs::Metadata| it.is_file() && it.ino() == inode && it.len() > length;
     if !is_longer(&found) {
@@ -179,6 +210,11 @@ fn open_longer(name: &Path, inode: u64, length: u64) -> io::Result<Option<File>>
     let open = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(name)?;
     let is_longer = is_longer(&open.metadata()?);
     Ok(is_longer.then_some(open))
+}
+
+/// Whether this is something that CRIU, which opens it again, may wait for without an end.
+fn may_block(kind: FileType) -> bool {
+    kind.is_fifo() || kind.is_socket() || kind.is_char_device()
 }
 
 #[cfg(test)]
@@ -199,7 +235,7 @@ mod tests {
         fs::write(path("read"), "before").unwrap();
         let read = File::open(path("read")).unwrap();
         let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
-        note(&image, &[std::process::id()].into(), own).unwrap();
+        note(&image, &[std::process::id()].into(), own, false).unwrap();
         open.iter_mut().for_each(|file| file.write_all(b", after").unwrap());
         fs::write(path("read"), "longer than before").unwrap();
         fs::rename(path("replaced"), path("elsewhere")).unwrap();
@@ -238,7 +274,7 @@ mod tests {
         let mut open = names.each_ref().map(|name| File::create(image.join(name)).unwrap());
         open.iter_mut().for_each(|file| file.write_all(b"before").unwrap());
         let own = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
-        note(&image, &[std::process::id()].into(), own).unwrap();
+        note(&image, &[std::process::id()].into(), own, false).unwrap();
         open.iter_mut().for_each(|file| file.write_all(b", after").unwrap());
         let error = format!("{:#}", cut(&image, "7".as_ref()).unwrap_err());
         assert!(error.contains("cannot keep what follows in"), "{error}");

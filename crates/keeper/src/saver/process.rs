@@ -12,7 +12,8 @@
 //! is kept in files beside them.
 
 use super::images::KEPT;
-use super::{files, machine, make_job, memory, room};
+use super::patience::Patience;
+use super::{files, machine, make_job, memory, room, whole};
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::Flock;
@@ -32,6 +33,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 use tutti_linux::inherited::Inherited;
 use tutti_linux::own_processes::{
     become_user_that_restores, fail_beyond_limit, mount_own_proc, write_no_more,
@@ -43,7 +46,7 @@ use tutti_node::executable::RUNNING;
 use tutti_wire::frame::decode;
 use tutti_wire::launch::Credentials;
 use tutti_wire::saver::{
-    IMAGE, NOT_KEPT, NOT_RESTORED, NOT_SAVED, NOT_STARTED, ORDER, SAVE_AND_END, SAVED,
+    DAMAGED, IMAGE, NOT_KEPT, NOT_RESTORED, NOT_SAVED, NOT_STARTED, ORDER, SAVE_AND_END, SAVED,
     SAVED_GOES_ON, SAVER_FD, SAVER_REPORT_FD, SaverOrder, SaverStream, WENT_ON, WHY,
 };
 
@@ -69,8 +72,16 @@ const GHOST_LIMIT: &str = "256M";
 /// PIDs that CRIU and its helpers may take while they restore.
 const PIDS_OF_CRIU: u32 = 64;
 
-/// How often it is looked whether there is room for what CRIU writes: twice a second.
+/// How often it is looked whether there is room for what CRIU writes, and whether it gets on, in
+/// milliseconds.
 const LOOK: u16 = 500;
+
+/// How long CRIU may take to fail: when it may write no more, and when the root that it saves has
+/// ended.
+const TO_FAIL: Duration = Duration::from_secs(10);
+
+/// An exit status from here on says that CRIU was ended by a signal, where a shell has run it.
+const SIGNALED: u8 = 128;
 
 /// Maximum length of a log of CRIU that is read.
 const LOG_BYTES_MAX: u64 = 4 << 20;
@@ -83,6 +94,17 @@ enum Doing {
         ends: bool,
     },
     Restores,
+}
+
+/// CRIU while it runs.
+struct Criu {
+    pid: i32,
+    doing: Doing,
+    patience: Patience,
+    /// Whether it took too long, and may write no more.
+    is_late: bool,
+    /// The wait status of the task's root, if that has ended meanwhile.
+    root: Option<i32>,
 }
 
 struct Saver {
@@ -99,7 +121,7 @@ struct Saver {
     /// The root of the task, once it is there.
     root: Option<i32>,
     /// CRIU, while it runs.
-    criu: Option<(i32, Doing)>,
+    criu: Option<Criu>,
     /// What the keeper has asked since CRIU began: to save, and whether to end then.
     wanted: Option<bool>,
     /// Room on the file system, while an image is being made.
@@ -181,15 +203,13 @@ impl Saver {
             let events = PollFlags::POLLIN;
             let mut watched =
                 [PollFd::new(signals.as_fd(), events), PollFd::new(self.keeper.as_fd(), events)];
-            let saving = self.criu.filter(|(_, doing)| matches!(doing, Doing::Saves { .. }));
-            match poll(&mut watched, if saving.is_some() { LOOK.into() } else { PollTimeout::NONE })
-            {
+            let patience = if self.criu.is_some() { LOOK.into() } else { PollTimeout::NONE };
+            match poll(&mut watched, patience) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if let Some((criu, _)) = saving.filter(|_| room::is_short(&self.store)) {
-                self.is_short = true;
-                write_no_more(criu);
+            if self.is_stuck() {
+                return Ok(());
             }
             while let Ok(Some(_)) = signals.read_signal() {}
             while let Some(pid) = ended_child() {
@@ -207,6 +227,39 @@ impl Saver {
                 self.say_not_saved(&error, ends);
             }
         }
+    }
+
+    /// Looks whether CRIU has room and gets on. Whether all is over, since it restores nothing.
+    fn is_stuck(&mut self) -> bool {
+        let Some(criu) = &mut self.criu else { return false };
+        let now = Instant::now();
+        if criu.doing == Doing::Restores {
+            if !criu.patience.is_over(now, 0) {
+                return false;
+            }
+            let seconds = criu.patience.seconds();
+            let why =
+                anyhow::anyhow!("CRIU has restored nothing within {seconds} s, and was ended");
+            self.note_why(&why);
+            // What is in the namespace ends with this process.
+            self.say(NOT_RESTORED);
+            return true;
+        }
+        if room::is_short(&self.store) {
+            self.is_short = true;
+            write_no_more(criu.pid);
+        }
+        if criu.patience.is_over(now, whole::bytes_of(&self.store.join(NEW))) {
+            if criu.is_late || criu.root.is_some() {
+                end_tree(criu.pid);
+            }
+            // It lets go of the processes by itself, if it can.
+            write_no_more(criu.pid);
+            criu.is_late = true;
+            criu.patience = Patience::with(0, now);
+            criu.patience.shorten(TO_FAIL);
+        }
+        false
     }
 
     /// Hears whether the keeper asks for an image.
@@ -355,33 +408,92 @@ impl Saver {
     /// A child was reaped. Whether all is over.
     fn on_ended(&mut self, pid: i32, status: i32) -> bool {
         if self.root == Some(pid) {
+            if let Some(criu) = &mut self.criu {
+                // What ended it may be what has ended CRIU, which is then reaped next.
+                criu.root = Some(status);
+                criu.patience.shorten(TO_FAIL);
+                return false;
+            }
             self.say(status);
             return true;
         }
-        let Some((_, doing)) = self.criu.filter(|&(criu, _)| criu == pid) else { return false };
-        self.criu = None;
-        match doing {
-            Doing::Saves { ends } => match self.complete(status, ends) {
-                Ok(()) if ends => {
-                    self.say(SAVED);
-                    return true;
-                }
-                Ok(()) => {
-                    self.room = None;
-                    let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
-                    self.say(SAVED_GOES_ON);
-                }
-                Err(error) => self.say_not_saved(&error, ends),
-            },
-            Doing::Restores => {
-                if let Err(error) = self.go_on(status) {
+        let Some(criu) = self.criu.take_if(|criu| criu.pid == pid) else { return false };
+        match criu.doing {
+            Doing::Saves { ends } => self.on_saved(&criu, status, ends),
+            Doing::Restores => match self.go_on(status) {
+                Ok(()) => false,
+                Err(error) => {
                     self.note_why(&error);
                     self.say(NOT_RESTORED);
+                    true
+                }
+            },
+        }
+    }
+
+    /// CRIU has ended that was to save the processes. Whether all is over.
+    fn on_saved(&mut self, criu: &Criu, status: i32, ends: bool) -> bool {
+        let done = self.complete(status, ends);
+        let is_saved = done.is_ok();
+        if let Err(mut error) = done {
+            if criu.is_late {
+                error = error.context("CRIU made no progress");
+            }
+            if !ended_by_itself(status) && self.store.join(NEW).join(LOG).exists() {
+                // It was within them, and has not put back what they were.
+                self.end_strangers();
+                let _ = kill(Pid::from_raw(-1), Signal::SIGSTOP);
+                if self.has_image() {
+                    let _ = remove_tree(&self.store.join(NEW));
+                    self.note_why(&error);
+                    self.say(DAMAGED);
                     return true;
                 }
+                error = anyhow::anyhow!("{error:#}, and may have damaged its processes");
+            }
+            if criu.root.is_none() {
+                self.say_not_saved(&error, ends);
             }
         }
-        false
+        match criu.root {
+            _ if is_saved && ends => self.say(SAVED),
+            Some(status) => self.say(status),
+            None if is_saved => {
+                self.room = None;
+                let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
+                self.say(SAVED_GOES_ON);
+            }
+            None => {}
+        }
+        is_saved && ends || criu.root.is_some()
+    }
+
+    /// Whether there is an earlier image from which the processes can be restored.
+    fn has_image(&self) -> bool {
+        self.bring_back().is_ok() && whole::check(&self.store.join(IMAGE), files::RENAMED).is_ok()
+    }
+
+    /// Gives the image before the one that was being made its name again, if that was not whole.
+    fn bring_back(&self) -> io::Result<()> {
+        let (image, old) = (self.store.join(IMAGE), self.store.join(OLD));
+        match !image.exists() && old.exists() {
+            true => fs::rename(&old, &image),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends processes that are not of the task: what CRIU has left.
+    fn end_strangers(&self) {
+        let own = std::process::id().to_string();
+        for number in numbers().unwrap_or_default() {
+            let is_own = parent(number).is_some_and(|parent| parent == own);
+            if let Ok(pid) = i32::try_from(number)
+                && is_own
+                && self.root != Some(pid)
+            {
+                end_tree(pid);
+            }
+        }
     }
 
     /// Has CRIU save all processes.
@@ -389,6 +501,7 @@ impl Saver {
         let Some(root) = self.root else { return Ok(()) };
         let new = self.store.join(NEW);
         remove_tree(&new)?;
+        self.bring_back()?;
         let memory = memory::to_save(&numbers()?);
         self.room = Some(room::reserve(&self.kept, &self.store, NEW, memory)?);
         self.is_short = false;
@@ -397,7 +510,7 @@ impl Saver {
         chown(&new, Some(uid), Some(gid))?;
         let root = root.to_string();
         let arguments = ["dump", "--tree", &root, "--leave-stopped", "--ghost-limit", GHOST_LIMIT];
-        self.start_criu(&new, &arguments, Doing::Saves { ends })
+        self.start_criu(&new, &arguments, (Doing::Saves { ends }, memory))
     }
 
     /// CRIU has ended that was to save them.
@@ -410,15 +523,14 @@ impl Saver {
             );
         }
         judge(&new, &self.kept.join(SAID), status)?;
+        whole::expect(&new, self.root.unwrap_or_default())?;
         let numbers = numbers()?;
-        if !ends {
-            let (uid, gid, _) = self.order.identity;
-            files::note(&new, &numbers, (uid, gid)).context("cannot write down its files")?;
-        }
+        let (uid, gid, _) = self.order.identity;
+        files::note(&new, &numbers, (uid, gid), ends).context("cannot write down its files")?;
         let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
         fs::write(new.join(NUMBERS), numbers.join("\n"))?;
         machine::note(&new).context("cannot write down the machine")?;
-        sync_files(&new).context("cannot write the image to the disk")?;
+        list_and_sync(&new)?;
         remove_tree(&old)?;
         match fs::rename(&image, &old) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -437,20 +549,20 @@ impl Saver {
 
     /// Has CRIU restore the processes.
     fn restore(&mut self) -> anyhow::Result<()> {
-        let (image, old) = (self.store.join(IMAGE), self.store.join(OLD));
-        if !image.exists() && old.exists() {
-            // The machine has crashed before the one that followed it had its name.
-            fs::rename(&old, &image)?;
-        }
+        // The machine may have crashed before the one that followed it had its name.
+        self.bring_back()?;
+        let image = self.store.join(IMAGE);
         let none = || format!("there is no whole image in '{}'", self.store.display());
         let numbers = fs::read_to_string(image.join(NUMBERS)).with_context(none)?;
         machine::check(&image)?;
+        whole::check(&image, files::RENAMED)?;
         let taken = numbers.lines().map(str::parse).collect::<Result<BTreeSet<u32>, _>>();
         let taken = taken.context("the image is damaged")?;
         let first = free_numbers(&taken, pid_max())?;
         // The next PID is the one after it.
         fs::write("/proc/sys/kernel/ns_last_pid", (first - 1).to_string())?;
-        self.start_criu(&image, &["restore", "--restore-detached"], Doing::Restores)
+        let doing = (Doing::Restores, whole::bytes_of(&image));
+        self.start_criu(&image, &["restore", "--restore-detached"], doing)
     }
 
     /// CRIU has ended that was to restore them.
@@ -459,15 +571,21 @@ impl Saver {
         let numbers = numbers()?;
         let own = std::process::id();
         // All others are below it.
-        let is_child = |number: &&u32| {
-            let status = read_status(&format!("/proc/{number}"));
-            status.lines().any(|line| line == format!("PPid:\t{own}"))
-        };
+        let own = own.to_string();
+        let is_child = |number: &&u32| parent(**number).is_some_and(|parent| parent == own);
         let root = numbers.iter().find(is_child).context("nothing was restored")?;
+        // What they append from now on is written again if they are restored once more.
+        files::go_on(&self.store.join(IMAGE))?;
         self.follow(i32::try_from(*root)?)
     }
 
-    fn start_criu(&mut self, image: &Path, words: &[&str], doing: Doing) -> anyhow::Result<()> {
+    /// Starts CRIU, for an image or for memory of so many bytes.
+    fn start_criu(
+        &mut self,
+        image: &Path,
+        words: &[&str],
+        (doing, bytes): (Doing, u64),
+    ) -> anyhow::Result<()> {
         let directory = File::open(image)?;
         let (uid, gid, groups) = &self.order.identity;
         let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
@@ -507,7 +625,8 @@ impl Saver {
             ..plain(&self.order.processors)
         };
         let child = self.nursery.spawn(&spawn, &self.unwanted)?;
-        self.criu = Some((child.pid, doing));
+        let patience = Patience::with(bytes, Instant::now());
+        self.criu = Some(Criu { pid: child.pid, doing, patience, is_late: false, root: None });
         Ok(())
     }
 }
@@ -540,6 +659,19 @@ fn plain(processors: &[u32]) -> Spawn<'_> {
     }
 }
 
+/// Lists the files of an image, and writes them to the disk. The one takes the processor and the
+/// other the disk, so they are done at the same time.
+fn list_and_sync(image: &Path) -> anyhow::Result<()> {
+    let cannot = "cannot write the image to the disk";
+    thread::scope(|scope| {
+        let synced = scope.spawn(|| sync_files(image));
+        whole::note(image, LOG).context("cannot list the files of the image")?;
+        let synced = synced.join().unwrap_or_else(|_| Err(ErrorKind::Other.into()));
+        synced.context(cannot)
+    })?;
+    sync(&image.join(whole::LIST)).and_then(|()| sync(image)).context(cannot)
+}
+
 /// Writes an image to the disk: its files, and its directory.
 fn sync_files(image: &Path) -> io::Result<()> {
     for entry in fs::read_dir(image)? {
@@ -554,6 +686,34 @@ fn sync_files(image: &Path) -> io::Result<()> {
 /// Writes a file to the disk, or the names in a directory.
 fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Whether CRIU has ended by itself. Then it has put back what the processes were.
+fn ended_by_itself(status: i32) -> bool {
+    matches!(End::of(status), Some(End::Exited(..SIGNALED)))
+}
+
+/// The parent of a process; none of a thread.
+fn parent(process: u32) -> Option<String> {
+    let status = read_status(&format!("/proc/{process}"));
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let is_process = value("Tgid:\t") == Some(&process.to_string());
+    value("PPid:\t").filter(|_| is_process).map(str::to_owned)
+}
+
+/// Ends a process and all below it.
+fn end_tree(pid: i32) {
+    let mut all = vec![pid.to_string()];
+    let numbers = numbers().unwrap_or_default();
+    let mut next = 0;
+    while let Some(above) = all.get(next).cloned() {
+        next += 1;
+        let below = numbers.iter().filter(|&&number| parent(number).as_ref() == Some(&above));
+        all.extend(below.map(u32::to_string));
+    }
+    for pid in all.iter().filter_map(|number| number.parse().ok()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
 }
 
 /// Whether CRIU has done it.

@@ -5,8 +5,8 @@
 
 use super::Cluster;
 use std::collections::BTreeMap;
-use tutti_core::{CheckpointOrder, Core, Event};
-use tutti_types::{ClusterTime, JobId, NodeId, TaskStatus};
+use tutti_core::{CheckpointOrder, Core, Event, JobState};
+use tutti_types::{ClusterTime, EndReason, JobId, NodeId, TaskStatus};
 
 /// Images that nodes have.
 #[derive(Debug, Default)]
@@ -27,7 +27,8 @@ impl Images {
 
 impl Cluster {
     /// What becomes of a job that saves an image: 0 its processes are saved, 1 they can't be, 2
-    /// they can't be restored, 3 it is to start anew, and else they are saved and go on.
+    /// they can't be restored, 3 it is to start anew, 4 they are saved and go on, 5 they can't be
+    /// saved and are ended.
     pub fn answer_saver(&mut self, job: JobId, what: u64) {
         let Some(view) = self.core.checkpoint(job).filter(|it| it.spec.saves_image()) else {
             return;
@@ -40,6 +41,7 @@ impl Cluster {
             1 => self.event(Event::Checkpoint { job, order: CheckpointOrder::NotSaved }),
             2 if runs && resumes => self.end_run(job, TaskStatus::NotRestored),
             3 => self.event(Event::Checkpoint { job, order: CheckpointOrder::Anew }),
+            5 if runs && resumes => self.end_run(job, TaskStatus::Damaged),
             4 if runs => self.event(Event::Checkpoint { job, order: CheckpointOrder::Kept }),
             _ => {}
         }
@@ -55,6 +57,12 @@ impl Cluster {
             Event::TasksEnded { job, status: TaskStatus::Saved, .. } => {
                 self.images.saved.extend(node_of(&self.core, job).map(|node| (job, node)));
             }
+            // It says that there is one, also one that was not heard of when it was made.
+            Event::TasksEnded { job, status: TaskStatus::Damaged, .. }
+                if !self.images.kept.contains_key(&job) && !self.is_requeued(job) =>
+            {
+                self.images.saved.extend(node_of(&self.core, job).map(|node| (job, node)));
+            }
             Event::Checkpoint { job, order: CheckpointOrder::Kept } => {
                 self.images.kept.extend(node_of(&self.core, job).map(|node| (job, node)));
             }
@@ -65,6 +73,12 @@ impl Cluster {
             }
             _ => {}
         }
+    }
+
+    /// Whether the run of a job ends since it was asked to be queued again.
+    fn is_requeued(&self, job: JobId) -> bool {
+        let state = self.core.job(job, ClusterTime(self.now)).map(|view| view.state);
+        matches!(state, Some(JobState::Ending { reason: EndReason::Requeued { .. }, .. }))
     }
 
     fn end_run(&mut self, job: JobId, status: TaskStatus) {

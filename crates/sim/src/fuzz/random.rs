@@ -169,7 +169,7 @@ const KINDS: &[Kind] = &[
         Step::MoveTimed(random.place(), random.one_in(2).then(|| random.below(200 * MS)))
     }),
     (36, Who::Users, |random| Step::SubmitImage(Box::new(spec(random)), random.below(200 * MS))),
-    (72, Who::Users, |random| Step::Saver(random.place(), random.below(5))),
+    (72, Who::Users, |random| Step::Saver(random.place(), random.below(6))),
     (72, Who::Users, |random| Step::Lend(random.place(), !random.one_in(4))),
 ];
 

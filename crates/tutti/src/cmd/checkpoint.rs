@@ -107,8 +107,19 @@ fn await_end(job: JobId) -> anyhow::Result<()> {
             );
             return Err(coded(Code::NotRestored, reason));
         }
+        CheckpointEnd::Damaged => {
+            let reason = format!(
+                "job {job} could not be saved: {why}; its processes may be damaged by that and were \
+                 ended, and it is queued again to go on from its earlier image"
+            );
+            return Err(coded(Code::NotSaved, reason));
+        }
         CheckpointEnd::Unknown => {
-            say!("tutti: what became of job {job} is not known; `tutti show {job}` shows it");
+            let reason = format!(
+                "it is not known whether job {job} has saved its state, since its run has ended \
+                 otherwise; `tutti show {job}` shows how it goes on"
+            );
+            return Err(coded(Code::NotInThatState, reason));
         }
     }
     Ok(())

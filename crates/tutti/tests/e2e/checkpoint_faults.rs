@@ -85,10 +85,27 @@ fn criu_that_is_killed_half_way_costs_a_try_and_nothing_of_the_job() {
         eventually("a part of the image", part);
         kill_criu(&instance, "dump");
         let done = asked.wait().expect(1);
-        done.says("job 1 could not be saved, and goes on: CRIU was ended by signal 9 [T089]");
+        done.says(
+            "job 1 could not be saved, and goes on: CRIU was ended by signal 9, and may have \
+             damaged its processes [T089]",
+        );
         assert!(!kept.join("new").exists(), "what was written is removed");
         both.iter().for_each(|name| goes_on(&instance, name));
     }
+    // With an earlier image, no process goes on that may be damaged.
+    let saved = || (checkpoint_of(&instance, 1)["last"] == "saved").then_some(());
+    instance.tutti(&["checkpoint", "--keep-running", "1"]).expect(0);
+    eventually("an image", saved);
+    both.iter().for_each(|name| goes_on(&instance, name));
+    let asked = instance.start(&["checkpoint", "--hold", "1"]);
+    eventually("a part of the image", || (saved_bytes(&kept.join("new")) > 8 << 20).then_some(()));
+    kill_criu(&instance, "dump");
+    let done = asked.wait().expect(1);
+    done.says("job 1 could not be saved: CRIU was ended by signal 9; its processes may be damaged");
+    assert_eq!(instance.job(1)["wait"], "held");
+    assert_eq!(checkpoint_of(&instance, 1)["last"], "damaged");
+    instance.tutti(&["release", "1"]).expect(0);
+    both.iter().for_each(|name| goes_on(&instance, name));
     instance.tutti(&["checkpoint", "--hold", "1"]).expect(0);
     instance.tutti(&["release", "1"]).expect(0);
     eventually("processes that are restored", || {

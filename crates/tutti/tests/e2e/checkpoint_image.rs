@@ -1,9 +1,9 @@
 //! Jobs whose processes are saved to an image by CRIU and restored from it (`--checkpoint`).
 //!
-//! The CRIU of these tests is a script. It fails, stands still, or crashes, where there is a file
-//! `broken`, `slow` or `crash`, fails late and once where there is one `late`, and waits until
-//! there is none `wait`; otherwise it is the real one that `tests/install-deps --criu` has
-//! unpacked, after a while where there is a file `tardy`.
+//! The CRIU of these tests is a script. It fails, stands still, crashes, or says that it is done,
+//! where there is a file `broken`, `slow`, `crash` or `empty`, fails late and once where there is
+//! one `late`, and waits until there is none `wait`; otherwise it is the real one that
+//! `tests/install-deps --criu` has unpacked, after a while where there is a file `tardy`.
 
 use crate::harness::{Done, Instance, NOBODY, Running, eventually, processes};
 use crate::recovery::{kill_daemon, send};
@@ -39,7 +39,8 @@ pub(crate) fn up_with(instance: &Instance, shared: Option<&Path>) {
     instance.script(
         "criu",
         &format!(
-            "#!/bin/sh\n[ ! -e {work}/crash ] || kill -11 $$\n[ ! -e {work}/broken ] || {{ echo criu is broken >&2; exit 1; }}\n\
+            "#!/bin/sh\n[ ! -e {work}/crash ] || kill -11 $$\n[ ! -e {work}/empty ] || exit 0\n\
+             [ ! -e {work}/broken ] || {{ echo criu is broken >&2; exit 1; }}\n\
              [ ! -e {work}/slow ] || exec sleep $(cat {work}/slow)\n\
              [ ! -e {work}/late ] || {{ touch {work}/begun; sleep 2; rm {work}/late; exit 1; }}\n\
              while [ -e {work}/wait ]; do touch {work}/begun; sleep 0.05; done\n\
@@ -242,6 +243,12 @@ fn a_job_that_cannot_be_saved_goes_on() {
     goes_on(&instance, "out");
     let done = instance.tutti(&["checkpoint", "2"]).expect(1);
     done.says("job 2 could not be saved, and goes on: CRIU: ");
+    // CRIU says that it is done, and has written nothing.
+    touch(&instance, "empty");
+    let done = instance.tutti(&["checkpoint", "2"]).expect(1);
+    done.says("job 2 could not be saved, and goes on: CRIU has made no image: there is no inv");
+    goes_on(&instance, "out");
+    fs::remove_file(instance.work.join("empty")).unwrap();
     // No CRIU.
     touch(&instance, "broken");
     let done = instance.tutti(&["checkpoint", "2"]).expect(1);
@@ -277,12 +284,32 @@ fn a_damaged_image_holds_its_job_until_it_is_whole_or_dropped() {
         });
         assert_eq!(instance.wait_for_state(1, "queued")["wait"], "held");
     };
+    let refused = |expected: &str| {
+        instance.tutti(&["release", "1"]).expect(0);
+        eventually("the reason", || {
+            let why = checkpoint_of(&instance, 1)["why"].to_string();
+            why.contains(expected).then_some(())
+        });
+        held();
+    };
     fs::write(&image, &whole[..whole.len() / 2]).unwrap();
-    instance.tutti(&["release", "1"]).expect(0);
-    held();
-    instance.tutti(&["show", "1"]).expect(0);
-    let why = checkpoint_of(&instance, 1)["why"].as_str().unwrap().to_owned();
-    assert!(why.starts_with("CRIU: "), "{why}");
+    refused("the image is damaged: pstree.img has ");
+    assert!(instance.tutti(&["show", "1"]).expect(0).text().contains("[T090]"));
+    // A bit of the memory is another one.
+    let pages = image.with_file_name("pages-1.img");
+    let memory = fs::read(&pages).unwrap();
+    let mut other = memory.clone();
+    other[memory.len() / 2] ^= 1;
+    fs::write(&image, &whole).unwrap();
+    fs::write(&pages, &other).unwrap();
+    refused("the image is damaged: pages-1.img is not as it was written");
+    fs::write(&pages, &memory).unwrap();
+    // CRIU would wait for a reader of its output for ever.
+    let [out, aside] = ["out", "aside"].map(|name| instance.work.join(name));
+    fs::rename(&out, &aside).unwrap();
+    nix::unistd::mkfifo(&out, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    refused("out' is no file any more");
+    fs::rename(&aside, &out).unwrap();
     // CRIU crashes while it restores.
     touch(&instance, "crash");
     instance.tutti(&["release", "1"]).expect(0);
@@ -293,7 +320,6 @@ fn a_damaged_image_holds_its_job_until_it_is_whole_or_dropped() {
     held();
     fs::remove_file(instance.work.join("crash")).unwrap();
     // Whole again, nothing is lost.
-    fs::write(&image, &whole).unwrap();
     instance.tutti(&["release", "1"]).expect(0);
     goes_on(&instance, "out");
     expect_all_numbers(&read(&instance, "out"));
@@ -320,11 +346,15 @@ fn a_keeper_that_is_killed_while_it_saves_loses_no_more_than_another() {
     instance.submit(&words);
     goes_on(&instance, "out");
     fs::write(instance.work.join("slow"), &instance.nap).unwrap();
-    instance.tutti(&["checkpoint", "--no-wait", "1"]).expect(0);
+    let asked = instance.start(&["checkpoint", "--hold", "1"]);
     eventually("it is being saved", || (!instance.nappers().is_empty()).then_some(()));
     kill_daemon(&instance, "keeper");
     fs::remove_file(instance.work.join("slow")).unwrap();
     instance.expect_no_nappers();
+    asked.wait().expect(1).says("it is not known whether job 1 has saved its state");
+    // It was not saved, and what was asked holds.
+    eventually("it is held", || (instance.job(1)["wait"] == "held").then_some(()));
+    instance.tutti(&["release", "1"]).expect(0);
     eventually("it starts again", || {
         read(&instance, "out").lines().skip(1).any(|line| line == "1").then_some(())
     });
@@ -358,6 +388,30 @@ fn a_job_with_an_image_is_rolled_out_and_in() {
 }
 
 #[test]
+fn an_instance_that_dies_while_jobs_are_rolled_out_is_no_success() {
+    let instance = Instance::of_the_system_alone();
+    up(&instance);
+    counter(&instance);
+    instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
+    goes_on(&instance, "out");
+    touch(&instance, "wait");
+    let down = instance.start(&["down", "--yes", "--roll-out", "--grace", "20s"]);
+    eventually("it is being saved", || instance.work.join("begun").exists().then_some(()));
+    // At once: one that is left would have others start the rest again.
+    let mut daemons = vec![crate::upgrade::supervisor(&instance)];
+    daemons.extend(["controller", "agent", "keeper"].map(|role| instance.daemon(role)));
+    daemons.into_iter().for_each(|daemon| send(daemon, Signal::SIGKILL));
+    let done = down.wait().expect(1);
+    done.says("died before its jobs were rolled out, and what became of them is not known");
+    fs::remove_file(instance.work.join("wait")).unwrap();
+    // It is said once: then there is none.
+    let again = instance.tutti(&["down", "--yes", "--roll-out"]).expect(0);
+    assert!(again.text().contains("no instance runs"), "{}", again.text());
+    up(&instance);
+    instance.tutti(&["run", "true"]).expect(0);
+}
+
+#[test]
 fn jobs_that_cannot_have_an_image_are_declined() {
     let instance = Instance::new();
     up(&instance);
@@ -370,6 +424,10 @@ fn jobs_that_cannot_have_an_image_are_declined() {
     declined(&["submit", "--checkpoint", "-n", "2", "true"], "jobs of one task (-n 1)");
     let both = ["submit", "--checkpoint", "--checkpoint-signal", "USR1", "true"];
     declined(&both, "--checkpoint can't go with --checkpoint-signal");
+    for signal in ["KILL", "B:STOP", "9"] {
+        let words = ["submit", "--checkpoint-signal", signal, "true"];
+        declined(&words, &format!("no program hears of the signal {signal:?}"));
+    }
     counter(&instance);
     instance.submit(&["--checkpoint", "-o", "out", "./count.sh"]);
     goes_on(&instance, "out");

@@ -31,7 +31,7 @@ fn upgrade(instance: &Instance, to: &Path) -> crate::harness::Done {
     instance.tutti(&["upgrade", to.to_str().unwrap()])
 }
 
-fn supervisor(instance: &Instance) -> i32 {
+pub(crate) fn supervisor(instance: &Instance) -> i32 {
     std::fs::read_to_string(instance.dir.join("lock")).unwrap().trim().parse().unwrap()
 }
 

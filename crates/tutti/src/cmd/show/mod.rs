@@ -344,6 +344,9 @@ fn checkpoint(checkpoint: &CheckpointReport) -> String {
         Some("died") => Some("a task died of the signal when last asked: its state was lost"),
         Some("not-saved") => Some("could not be saved when last asked, and went on"),
         Some("not-restored") => Some("could not be restored, and is held"),
+        Some("damaged") => {
+            Some("could not be saved when last asked, and was ended to go on from its image")
+        }
         Some("unanswered") => Some("did not end in time when last asked, and went on"),
         Some("forced") => Some("did not end in time when last asked, and was ended"),
         Some(_) | None => None,
