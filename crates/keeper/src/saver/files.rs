@@ -220,9 +220,17 @@ fn may_block(kind: FileType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Each finds what this process has open, and so what another test has.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ONE: Mutex<()> = Mutex::new(());
+        ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn files_that_were_appended_to_are_cut_and_others_stay() {
+        let _alone = alone();
         let image = std::env::temp_dir().join(format!("tutti-files-{}", std::process::id()));
         fs::create_dir_all(&image).unwrap();
         let path = |name: &str| image.join(name);
@@ -267,6 +275,7 @@ mod tests {
 
     #[test]
     fn no_file_is_cut_if_what_follows_in_one_can_not_be_kept() {
+        let _alone = alone();
         let image = std::env::temp_dir().join(format!("tutti-tails-{}", std::process::id()));
         fs::create_dir_all(&image).unwrap();
         // A name of this length leaves no room for a longer one.
