@@ -50,9 +50,15 @@ pub(crate) fn up_with(instance: &Instance, shared: Option<&Path>) {
     let mut command = instance.command(&["up"]);
     command.env("TUTTI_CRIU", instance.work.join("criu")).env_remove("TUTTI_IMAGES");
     if let Some(shared) = shared {
+        keep_names(&instance.work);
         command.env("TUTTI_IMAGES", shared);
     }
     Running::start(command).wait().expect(0);
+}
+
+/// Only who owns what is in a directory can put something else in its place.
+pub(crate) fn keep_names(directory: &Path) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o1777)).unwrap();
 }
 
 /// Counts until there is a file `stop`.
