@@ -1,5 +1,5 @@
-//! Devices of which no file was there when a job began, so that nobody knew what to close to it.
-//! They are closed to it when their files come: before another job begins, and within
+//! Devices without a file when a job began, so that it was not known what to close to it. They are
+//! closed to it when their files come: before another job begins, and within
 //! [`INTERVAL_NS`] in any case. The files are written down on the job's group, so an agent that
 //! takes the job over goes on with that.
 

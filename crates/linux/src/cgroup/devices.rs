@@ -95,9 +95,9 @@ impl Cgroup {
         device_control::closes(self.fd()) || self.top.own_devices(&self.path).is_some()
     }
 
-    /// Writes down on the group which device files were not there when devices were closed to it, for
-    /// this process and those after it; without any, nothing is written there any more. Whether
-    /// that could be done.
+    /// Writes down on the group which device files were not there when devices were closed to it,
+    /// for this process and those after it; without any, nothing is written there any more.
+    /// Whether that could be done.
     #[must_use]
     pub fn note_missing_devices(&self, files: &[String]) -> bool {
         if files.is_empty() {
