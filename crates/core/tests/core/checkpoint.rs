@@ -528,7 +528,7 @@ fn a_job_that_named_its_nodes_is_restored_on_these_alone() {
     // The image of the next is that node's. Without one, the job may be where it wanted to be.
     drained(&mut c, own, false);
     save(&mut c, id, true);
-    c.event(Event::NodeRemoved { node: own });
+    c.remove(own.0);
     assert_eq!(c.core.image_place(own), None);
     let among = |c: &Cluster| c.core.job(id, ClusterTime(c.now)).unwrap().spec.nodes.among.clone();
     assert_eq!(among(&c), Some([other].into()), "a node that is removed reads no image");
