@@ -572,6 +572,8 @@ fn end(instance: &Instance, loses_queue: bool, roll_out: Option<Nanos>) -> anyho
             Err(error) if is_away(code_of(&error)) && asked.elapsed() > PATIENCE => {
                 patience = Instant::now() + PATIENCE;
             }
+            // It has died since it was looked at.
+            Err(error) if code_of(&error) == Code::NoInstance && Instant::now() < patience => {}
             // One that is being killed, or can't begin, takes connections until it is gone.
             Err(error) if !is_away(code_of(&error)) => return Err(error),
             Err(_) if Instant::now() < patience => {}

@@ -56,7 +56,7 @@ pub(crate) fn up_with(instance: &Instance, shared: Option<&Path>) {
     Running::start(command).wait().expect(0);
 }
 
-/// Only who owns what is in a directory can put something else in its place.
+/// What is in a directory can be exchanged by its owner alone.
 pub(crate) fn keep_names(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o1777)).unwrap();
 }
