@@ -7,7 +7,7 @@
 //!
 //! The devices of a group that has them in turns with others are behind a [`Gate`].
 //!
-//! Where the kernel takes no such program, [`v1`] closes devices.
+//! Where the kernel takes no such program, `v1` closes devices.
 
 use crate::{Error, Result};
 use nix::errno::Errno;

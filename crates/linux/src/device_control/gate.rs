@@ -1,7 +1,7 @@
 //! A gate: a word that the program of a group reads each time that a process opens one of the
 //! group's own devices. While it is zero, they are closed, too.
 //!
-//! Without such programs, it is a rule for each device ([`v1`](super::v1)).
+//! Without such programs, it is a rule for each device (`v1`).
 //!
 //! The word is the only element of an array map that is mapped into this process, so a store opens
 //! or closes the gate, without a system call. The program keeps the map alive. A later process
