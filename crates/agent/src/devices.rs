@@ -110,6 +110,12 @@ fn numbers<'a>(files: impl Iterator<Item = &'a str>) -> Vec<(u32, u32)> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).numbers(files, look_up)
 }
 
+/// Those of these files, which were looked for just now, that were not there before either.
+fn never_seen(files: &[String]) -> Vec<String> {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    files.iter().filter(|file| !known.files.contains_key(*file)).cloned().collect()
+}
+
 /// The numbers of a device file that is there.
 fn look_up(file: &str) -> Option<(u32, u32)> {
     tutti_linux::devices::device_numbers(Path::new(file)).ok()

@@ -3,7 +3,7 @@
 //! [`INTERVAL_NS`] in any case. The files are written down on the job's group, so an agent that
 //! takes the job over goes on with that.
 
-use super::{look_up, numbers};
+use super::{look_up, never_seen, numbers};
 use crate::driver::Agent;
 use std::collections::BTreeSet;
 use tracing::warn;
@@ -32,11 +32,7 @@ impl Awaited {
     /// A job begins, to which the devices of these files are closed as far as they are there.
     pub(crate) fn begin(&mut self, job: JobId, group: Option<&Cgroup>, closed: &[String]) {
         let Some(group) = group.filter(|_| !closed.is_empty()) else { return };
-        let missing: Vec<String> = closed
-            .iter()
-            .filter(|file| numbers([file.as_str()].into_iter()).is_empty())
-            .cloned()
-            .collect();
+        let missing = never_seen(closed);
         if missing.is_empty() {
             return;
         }

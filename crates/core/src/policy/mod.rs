@@ -585,7 +585,7 @@ fn stays_out(f: &mut fmt::Formatter<'_>, left: Nanos) -> fmt::Result {
 }
 
 const BUMPED_BY: &str = "too few processors are free, and job";
-/// The words before the job whose memory is leaving.
+/// The words before the job that is being swapped out.
 const MEMORY_LEAVES: &str = "too little memory is free; it is being swapped out of";
 
 impl fmt::Display for WaitReason {

@@ -72,7 +72,7 @@ pub(crate) fn deny(companion: &Path, closed: &[(u32, u32)]) -> Result<()> {
     closed.iter().try_for_each(&mut write).map_err(Error::file("write", &path))
 }
 
-/// The same for a group with this companion, whose own devices get a gate, closed at first.
+/// The same for a group with this companion. Its own devices get a gate, closed at first.
 ///
 /// # Errors
 /// As [`deny`]; and if the group takes no extended attributes.

@@ -24,7 +24,7 @@ fn mount() -> Option<PathBuf> {
     })
 }
 
-/// An instance of the system whose daemons the kernel refuses the call `bpf`; `None` where the
+/// An instance of the system. The kernel refuses its daemons the call `bpf`. `None` where the
 /// controller is not mounted, and nothing is to be seen.
 fn without_bpf() -> Option<Instance> {
     if mount().is_none() {
