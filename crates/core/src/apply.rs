@@ -397,12 +397,15 @@ impl Core {
                 self.drop_plans(now);
                 self.seat_in_line(now);
             }
-            if !self.follow_after(actions) && !self.can_fill_arrays() {
+            if self.follow_after(actions) || self.can_fill_arrays() {
+                continue;
+            }
+            self.ask_wanted(now, actions);
+            // What is promised counts on turns that jobs lend from now on, or take back.
+            if !self.follow_lending(now) {
                 break;
             }
         }
-        self.ask_wanted(now, actions);
-        self.follow_lending(now);
         self.publish(now, actions);
         self.warn_due(now, actions);
         self.ask_to_wake(now, actions);
@@ -495,6 +498,14 @@ impl Core {
         if !self.policy().sets_aside() {
             self.bring_back();
         }
+        self.seat_now(now);
+        // Jobs beyond their limits come back when the last one in line has started.
+        while !self.policy().sets_aside() && !self.overrun.is_empty() && self.bring_back() {
+            self.seat_now(now);
+        }
+    }
+
+    fn seat_now(&mut self, now: ClusterTime) {
         // A home that moved could take what was promised.
         if !self.queue.promised() {
             self.unify();

@@ -165,23 +165,26 @@ impl Core {
         }
     }
 
-    /// Has every job lend what is idle now, and nothing else.
-    pub(crate) fn follow_lending(&mut self, now: ClusterTime) {
+    /// Has every job lend what is idle now, and nothing else. Whether that is a change.
+    pub(crate) fn follow_lending(&mut self, now: ClusterTime) -> bool {
         while let Some(job) = self.freed.lending.due.pop(now) {
             self.freed.lending.idle.insert(job);
             self.freed.lending.touched.insert(job);
         }
         // What one lends or takes back may be the last row that others want. That comes to an end:
         // a job takes back all that it has only where no row has turns, and then none follows it.
+        let mut has_changed = false;
         loop {
             let lending = &self.freed.lending;
             let jobs = lending.lenders.union(&lending.idle).copied();
             let jobs: Vec<JobId> = jobs.filter(|&job| self.is_to_lend_anew(job)).collect();
             self.freed.lending.touched.clear();
             if jobs.is_empty() {
-                return;
+                return has_changed;
             }
-            jobs.into_iter().for_each(|job| self.lend_anew(job));
+            for job in jobs {
+                has_changed |= self.lend_anew(job);
+            }
         }
     }
 
@@ -220,7 +223,8 @@ impl Core {
         self.matrix.rows().any(|(id, other)| id != row && !other.classes.is_empty())
     }
 
-    fn lend_anew(&mut self, job: JobId) {
+    /// Whether the job lends something else than before.
+    fn lend_anew(&mut self, job: JobId) -> bool {
         let loan = self.loan(job);
         let was_whole = self.freed.lending.is_whole(job);
         let seat = self.matrix.seat(job);
@@ -228,7 +232,8 @@ impl Core {
         let before = seat.map(|seat| seat.lent.clone()).unwrap_or_default();
         let lends = !loan.is_empty();
         if is_whole == was_whole && (is_whole || *before == *loan) {
-            return self.note_lender(job, lends);
+            self.note_lender(job, lends);
+            return false;
         }
         if is_whole {
             self.matrix.deactivate(job);
@@ -248,6 +253,7 @@ impl Core {
         // What is planned counts neither on what is lent, nor on its return.
         self.queue.stale = true;
         self.queue.disturbed |= was_whole || !before.is_empty();
+        true
     }
 
     fn note_lender(&mut self, job: JobId, lends: bool) {

@@ -210,11 +210,12 @@ impl Core {
         }
     }
 
-    /// Gives all preempted jobs a home again.
-    pub(crate) fn bring_back(&mut self) {
+    /// Gives all preempted jobs a home again that may have one. Whether any got it.
+    pub(crate) fn bring_back(&mut self) -> bool {
         if self.aside.is_empty() {
-            return;
+            return false;
         }
+        let before = self.aside.len();
         self.grant_again();
         for job in self.aside.clone() {
             let may_come = |record: &Record| {
@@ -231,6 +232,7 @@ impl Core {
                 self.move_in(job, self.row_with_its_processors(job));
             }
         }
+        self.aside.len() < before
     }
 
     /// The first row where the processors that a job's tasks are bound to are free.

@@ -497,9 +497,11 @@ impl Core {
         let Some(run) = &mut step.run else { return };
         let all: Vec<Rank> = if ranks.is_empty() { run.left().collect() } else { Vec::new() };
         let ended = (all.len() + ranks.len()) as u64;
-        let (mut fatal, mut failing) = (None, false);
+        let (mut fatal, mut failing, mut has_emptied) = (None, false, false);
         for &rank in all.iter().chain(ranks) {
-            match run.task_ended(rank, status, rules).0 {
+            let (end, emptied) = run.task_ended(rank, status, rules);
+            has_emptied |= emptied.is_some();
+            match end {
                 TaskEnd::Unknown | TaskEnd::Noted => {}
                 TaskEnd::Failing => failing = true,
                 TaskEnd::Fatal(reason) => fatal = fatal.or(Some(reason)),
@@ -516,7 +518,11 @@ impl Core {
         }
         self.name_ended(key, if ranks.is_empty() { &all } else { ranks }, actions);
         self.note_idle(key.job);
-        let processors = ended * u64::from(self.processors_each(key.job, &spec));
+        // Tasks that share processors leave all of them when the last of the part has ended.
+        let processors = match has_emptied {
+            true => u64::MAX,
+            false => ended * u64::from(self.processors_each(key.job, &spec)),
+        };
         self.give_to_steps(now, (key.job, processors), actions);
     }
 
