@@ -30,9 +30,10 @@ pub(super) fn find() -> Vec<Device> {
         let files = gpu.files.iter().filter_map(|file| file.to_str());
         let files = files.take(DEVICE_FILES_MAX).map(Into::into).collect();
         let id = DeviceId { name, number };
-        at(Device { id, files, ..blank(id) }, Some(gpu.maker), gpu.place)
+        at(Device { id, files, ..Device::counted(id) }, Some(gpu.maker), gpu.place)
     };
-    (0..).zip(found).map(device).filter(Device::is_proper).collect()
+    let devices = (0..).zip(found).map(device);
+    devices.filter(|device| device.is_proper() && !device.is_counted()).collect()
 }
 
 impl Agent {
@@ -61,7 +62,7 @@ impl Agent {
 /// turns are behind a gate, which is closed. Whether the others are closed, and the gate; nothing
 /// is done where there are none.
 pub(super) fn close(job: JobId, group: Option<&Cgroup>, share: &Share) -> (bool, Option<Gate>) {
-    let has_turns = share.in_turns && !share.devices.is_empty();
+    let has_turns = share.in_turns && share.devices.iter().any(|it| !it.is_counted());
     let Some(group) = group.filter(|_| has_turns || !share.closed.is_empty()) else {
         return (false, None);
     };
@@ -133,7 +134,7 @@ fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
     for asked in devices {
         let device = match asked.cdi() {
             Some(name) => asked.with_files(cdi::files(name)?).map_err(|error| error.to_string())?,
-            None if asked.is_proper() => asked.clone(),
+            None if asked.is_proper() && !asked.is_counted() => asked.clone(),
             None => continue,
         };
         let mut first: Option<DeviceFile> = None;
@@ -153,11 +154,6 @@ fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
         all.push(at(device, maker, place));
     }
     Ok(all)
-}
-
-fn blank(id: DeviceId) -> Device {
-    let near = std::iter::empty().collect();
-    Device { id, files: Vec::new(), maker: None, pci: None, numa: None, near }
 }
 
 /// The device with what the kernel says of it.

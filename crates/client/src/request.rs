@@ -90,8 +90,9 @@ pub struct JobOptions {
     #[arg(short = 'q', long, alias = "partition", value_name = "NAME", help_heading = SCHEDULING)]
     pub queue: Option<String>,
 
-    /// Counted resource that the job needs: NAME, NAME:COUNT or NAME@NUMBER; may be repeated;
-    /// `tutti resource` lists them
+    /// Counted resource that the job needs: NAME, NAME:COUNT or NAME@NUMBER, of nodes' own also
+    /// NAME:COUNT/node or /task; may be repeated; `tutti resource` and `tutti nodes resource` list
+    /// them
     #[arg(long, value_name = "NAME[:COUNT]", help_heading = SCHEDULING)]
     pub resource: Vec<ResourceWish>,
 

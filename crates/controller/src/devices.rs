@@ -59,8 +59,10 @@ impl Driver {
             return Err(format!("name one node; {node} has {}", nodes.len()).into());
         };
         let (mut removed, mut named) = (Vec::new(), Vec::new());
+        let devices = || self.core.devices().on(node).map(|it| it.device);
+        let counted = devices().filter(|device| device.is_counted()).count();
         let known: BTreeSet<DeviceId> =
-            self.core.devices().on(node).map(|it| it.device.id).collect();
+            devices().filter(|device| !device.is_counted()).map(|device| device.id).collect();
         let mut seen = BTreeSet::new();
         for (id, files) in settings {
             let id: DeviceId = id.parse().map_err(wrong)?;
@@ -75,6 +77,14 @@ impl Driver {
                 "none" => removed.push(id),
                 files => named.push(Device::named(id, files).map_err(wrong)?),
             }
+            if devices().any(|device| device.is_counted() && device.id.name == id.name) {
+                let (node, name) = (self.node_name(node), id.name);
+                return Err(format!(
+                    "node {node} counts {name} as a resource; take that away first: tutti nodes \
+                     resource {node} {name}=none"
+                )
+                .into());
+            }
         }
         if !removed.is_empty() && !named.is_empty() {
             return Err("take devices away (none) and name others in two commands"
@@ -82,7 +92,7 @@ impl Driver {
                 .into());
         }
         let new = named.iter().filter(|device| !known.contains(&device.id)).count();
-        if known.len() + new > DEVICES_PER_NODE_MAX {
+        if counted + known.len() + new > DEVICES_PER_NODE_MAX {
             return Err(format!("a node can have at most {DEVICES_PER_NODE_MAX} devices").into());
         }
         Ok(Asked { node, removed, named })
@@ -101,8 +111,9 @@ impl Driver {
             _ => return failure(question, "the node did not answer".into()).failed(),
         };
         let fits = |a: &Device, it: &Device| a.files == it.files || a.cdi().is_some();
-        let is_asked =
-            |it: &Device| it.is_proper() && asked.iter().any(|a| a.id == it.id && fits(a, it));
+        let is_asked = |it: &Device| {
+            it.is_proper() && !it.is_counted() && asked.iter().any(|a| a.id == it.id && fits(a, it))
+        };
         for device in found.into_iter().filter(is_asked) {
             self.apply(&Event::SetDevice { node, id: device.id, device: Some(device) });
         }

@@ -1,10 +1,12 @@
-//! `tutti resource`: how many of each counted resource there are.
+//! `tutti resource` and `tutti nodes resource`: how many of each counted resource there are, in the
+//! cluster and on each node.
 
 use super::driver::Driver;
 use super::error::Problem;
+use std::collections::BTreeMap;
 use tutti_core::{Event, JobState};
-use tutti_types::limits::{RESOURCE_COUNT_MAX, RESOURCES_MAX};
-use tutti_types::{ResourceName, ResourceSpec};
+use tutti_types::limits::{DEVICES_PER_NODE_MAX, RESOURCE_COUNT_MAX, RESOURCES_MAX};
+use tutti_types::{Device, DeviceId, NodeId, ResourceName, ResourceSpec, ResourceWish};
 use tutti_wire::local::Reply;
 use tutti_wire::report::ResourceReport;
 
@@ -43,6 +45,7 @@ impl Driver {
             let order = |(name, count): &(String, String)| order(name, count, (jobs_each, lent));
             let orders = settings.iter().map(order).collect::<Result<Vec<_>, String>>()?;
             self.check_number(&orders)?;
+            self.check_names(&orders)?;
             Ok(orders)
         });
         match orders {
@@ -53,6 +56,105 @@ impl Driver {
                 self.reply_resources(token);
             }
             Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// What a job asks for: of a resource that only nodes have, it asks these.
+    pub(super) fn wishes(&self, asked: Vec<ResourceWish>) -> Vec<ResourceWish> {
+        let of_cluster = |name| self.core.resources().any(|view| view.name == name);
+        let of_nodes = |name| self.core.devices().has(name);
+        let wish = |wish: ResourceWish| match !of_cluster(wish.name) && of_nodes(wish.name) {
+            true => wish.of_nodes(),
+            false => wish,
+        };
+        asked.into_iter().map(wish).collect()
+    }
+
+    pub(super) fn on_set_node_resources(
+        &mut self,
+        token: u64,
+        uid: u32,
+        nodes: &str,
+        settings: &[(String, String)],
+    ) {
+        let asked = self.admin(uid).map_err(Problem::from);
+        match asked.and_then(|()| self.resources_asked(nodes, settings)) {
+            Ok(orders) => {
+                for (node, id, device) in orders {
+                    self.apply(&Event::SetDevice { node, id, device });
+                }
+                self.reply_nodes(token);
+            }
+            Err(problem) => self.fail(token, problem),
+        }
+    }
+
+    /// Which numbers of resources nodes are to have, and which they are to have no more.
+    fn resources_asked(
+        &self,
+        nodes: &str,
+        settings: &[(String, String)],
+    ) -> Result<Vec<(NodeId, DeviceId, Option<Device>)>, Problem> {
+        let nodes = self.named(nodes)?;
+        let mut counts = BTreeMap::new();
+        for (name, count) in settings {
+            let (name, spec) = order(name, count, (1, false))?;
+            if counts.insert(name, spec.count).is_some() {
+                return Err(format!("{name} is set twice; set it once").into());
+            }
+            if self.core.resources().any(|view| view.name == name) {
+                return Err(format!(
+                    "{name} is a resource of the whole cluster; give what nodes have another name"
+                )
+                .into());
+            }
+        }
+        let mut orders = Vec::new();
+        for node in nodes {
+            let mut left: usize = 0;
+            for device in self.core.devices().on(node).map(|it| it.device) {
+                let DeviceId { name, number } = device.id;
+                match counts.get(&name) {
+                    None => left += 1,
+                    Some(_) if !device.is_counted() => {
+                        let node = self.node_name(node);
+                        return Err(format!(
+                            "node {node} has devices {name}; `tutti nodes device` names these"
+                        )
+                        .into());
+                    }
+                    Some(&count) if number >= count => orders.push((node, device.id, None)),
+                    Some(_) => {}
+                }
+            }
+            let asked = counts.values().map(|&count| count as usize);
+            if asked.fold(left, usize::saturating_add) > DEVICES_PER_NODE_MAX {
+                return Err(format!(
+                    "a node can have at most {DEVICES_PER_NODE_MAX} of all its resources and \
+                     devices together"
+                )
+                .into());
+            }
+            for (&name, &count) in &counts {
+                let ids = (0..count).map(|number| DeviceId { name, number });
+                orders.extend(ids.map(|id| (node, id, Some(Device::counted(id)))));
+            }
+        }
+        Ok(orders)
+    }
+
+    /// A name stands for a resource of the cluster, or for one of nodes.
+    fn check_names(&self, orders: &[(ResourceName, ResourceSpec)]) -> Result<(), String> {
+        let is_new = |name| !self.core.resources().any(|view| view.name == name);
+        let taken = |&&(name, spec): &&(ResourceName, ResourceSpec)| {
+            spec.count > 0 && is_new(name) && self.core.devices().has_counted(name)
+        };
+        match orders.iter().find(taken) {
+            Some((name, _)) => Err(format!(
+                "{name} is a resource of nodes (`tutti nodes resource`); give what the cluster has \
+                 another name"
+            )),
+            None => Ok(()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Devices of nodes: what each node has, and which job has which.
 //!
-//! A device is a number of a resource that belongs to one node. A job asks for so many of a name
+//! A device is a number of a resource that belongs to one node; with files, or only counted. A job asks for so many of a name
 //! ([`Amount::OnNodes`]). Placement counts devices as it counts memory: over all rows, since a
 //! suspended job keeps what it has. A job gets particular devices when it starts: those near its
 //! processors first, then by number. It has them until it ends, while it is preempted, too.
@@ -181,6 +181,19 @@ impl Devices {
         self.nodes.get(&node).into_iter().flat_map(OfNode::devices)
     }
 
+    /// Whether any node has a device of a name.
+    #[must_use]
+    pub fn has(&self, name: ResourceName) -> bool {
+        self.nodes.values().any(|of_node| of_node.devices().any(|it| it.device.id.name == name))
+    }
+
+    /// Whether any node has a resource of a name that is only counted.
+    #[must_use]
+    pub fn has_counted(&self, name: ResourceName) -> bool {
+        let is_it = |device: &Device| device.is_counted() && device.id.name == name;
+        self.nodes.values().any(|of_node| of_node.devices().any(|it| is_it(it.device)))
+    }
+
     /// What the agent of a node found, by name and number, whatever an administrator says of it.
     pub fn found_on(&self, node: NodeId) -> impl Iterator<Item = &Device> {
         self.nodes.get(&node).into_iter().flat_map(|of_node| of_node.found.values())
@@ -188,7 +201,8 @@ impl Devices {
 
     /// What the agent of a node found; of too many, the first.
     fn set_found(&mut self, node: NodeId, devices: &[Device]) {
-        let proper = devices.iter().filter(|device| device.is_proper()).take(DEVICES_PER_NODE_MAX);
+        let proper = devices.iter().filter(|device| device.is_proper() && !device.is_counted());
+        let proper = proper.take(DEVICES_PER_NODE_MAX);
         let found: BTreeMap<_, _> = proper.map(|device| (device.id, device.clone())).collect();
         self.change(node, |of_node| of_node.found = found);
     }

@@ -20,7 +20,8 @@ const VISIBLE: [(&str, Maker); 3] = [
 /// Whether a variable of the submitter's is about GPUs of another place: the node has devices, and
 /// jobs are told which are theirs.
 pub(super) fn replaces(launch: &Launch, name: &[u8]) -> bool {
-    let has_devices = !launch.share.devices.is_empty() || !launch.share.closed.is_empty();
+    let has_files = |device: &Device| !device.is_counted();
+    let has_devices = launch.share.devices.iter().any(has_files) || !launch.share.closed.is_empty();
     has_devices && !launch.id().is_further() && VISIBLE.iter().any(|(it, _)| it.as_bytes() == name)
 }
 
@@ -42,7 +43,9 @@ pub(super) fn of_job(launch: &Launch) -> Vec<(String, String)> {
         return all;
     }
     let files: Vec<&str> = devices.iter().flat_map(|it| &it.files).map(String::as_str).collect();
-    all.push(("TUTTI_DEVICES".to_owned(), files.join(",")));
+    if !files.is_empty() {
+        all.push(("TUTTI_DEVICES".to_owned(), files.join(",")));
+    }
     let mut names: Vec<_> = devices.iter().map(|device| device.id.name).collect();
     names.dedup();
     for name in names {

@@ -1,5 +1,8 @@
 //! Devices: numbers of a resource that belongs to one node, each with files under `/dev`.
 //!
+//! What a node has several of without files, such as scratch disks, is counted in the same way: such
+//! a device has a number only.
+//!
 //! An agent finds the devices of its node, or an administrator names them. A job asks for so many
 //! of a name ([`crate::resource::Amount::OnNodes`]) and gets particular ones.
 
@@ -25,7 +28,8 @@ pub struct DeviceId {
 pub struct Device {
     /// Its name.
     pub id: DeviceId,
-    /// The paths of its files: character devices. The first is the one that names it.
+    /// The paths of its files: character devices. The first is the one that names it. There are
+    /// none if it is only counted.
     pub files: Vec<String>,
     /// Its maker, if it is known to be a GPU.
     pub maker: Option<Maker>,
@@ -97,14 +101,26 @@ impl core::str::FromStr for DeviceId {
 }
 
 impl Device {
+    /// A number of a resource that a node has without files.
+    #[must_use]
+    pub const fn counted(id: DeviceId) -> Self {
+        let near = ProcessorSet::new();
+        Self { id, files: Vec::new(), maker: None, pci: None, numa: None, near }
+    }
+
+    /// Whether it has no files.
+    #[must_use]
+    pub const fn is_counted(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// A device with these files, separated by `+`, or with its name in the Container Device
     /// Interface; of which nothing more is known.
     ///
     /// # Errors
     /// If there are too many, or one of the paths or the name could not be a device's.
     pub fn named(id: DeviceId, files: &str) -> Result<Self, DeviceError> {
-        let (maker, pci, numa, near) = (None, None, None, ProcessorSet::new());
-        let device = Self { id, files: Vec::new(), maker, pci, numa, near };
+        let device = Self::counted(id);
         if !files.starts_with('/') && files.contains('=') {
             return match is_cdi_name(files) {
                 true => Ok(Self { files: [files.into()].into(), ..device }),
@@ -143,7 +159,6 @@ impl Device {
     pub fn is_proper(&self) -> bool {
         let pci = self.pci.as_ref().is_none_or(|pci| pci.len() <= 32);
         self.id.number < RESOURCE_COUNT_MAX
-            && !self.files.is_empty()
             && self.files.len() <= DEVICE_FILES_MAX
             && self.files.iter().all(|path| is_proper(path))
             && pci

@@ -198,7 +198,11 @@ fn write_resource(
     count: u32,
 ) -> fmt::Result {
     match (amount, count) {
-        (_, 0) => write!(f, "there is no resource {name}; `tutti resource` lists what there is"),
+        (_, 0) => write!(
+            f,
+            "there is no resource {name}; `tutti resource` and `tutti nodes resource` list what \
+             there is"
+        ),
         (Amount::Number(number), count) => write!(
             f,
             "resource {name} has no number {number}; ask for one of 0 to {}",
@@ -220,7 +224,7 @@ fn write_devices(
     (count, most): (u32, u32),
 ) -> fmt::Result {
     if count == 0 {
-        return write!(f, "no node has a device {name}; `tutti nodes device` lists what there is");
+        return write!(f, "no node has a device {name}; `tutti nodes` lists what there is");
     }
     let asked = ResourceWish { name, amount };
     write!(f, "{asked} was asked for, which the nodes can't give to so many tasks; ")?;

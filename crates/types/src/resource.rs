@@ -27,8 +27,11 @@ pub enum ResourceError {
          digits, '-', '_' or '.', and begin with a letter"
     )]
     Name(String),
-    /// What follows the name is neither `:COUNT` nor `@NUMBER`.
-    #[error("invalid resource {0:?}: write NAME, NAME:COUNT or NAME@NUMBER, such as licence:2")]
+    /// What follows the name is neither `:COUNT`, with `/node` or `/task`, nor `@NUMBER`.
+    #[error(
+        "invalid resource {0:?}: write NAME, NAME:COUNT or NAME@NUMBER, such as licence:2; of what \
+         nodes have, also NAME:COUNT/node or NAME:COUNT/task"
+    )]
     Amount(String),
     /// A wish for devices that has another form than these.
     #[error(
@@ -189,7 +192,8 @@ impl Amount {
     }
 }
 
-/// A resource that a job asks for: `licence`, `licence:2` or `licence@3`.
+/// A resource that a job asks for: `licence`, `licence:2` or `licence@3`; of what nodes have of
+/// their own, also `scratch:1/node` or `scratch:1/task`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceWish {
     /// The resource.
@@ -199,6 +203,18 @@ pub struct ResourceWish {
 }
 
 impl ResourceWish {
+    /// The same, as a wish for what nodes have of their own. One for a particular number stays as
+    /// it is: which a job gets depends on its node.
+    #[must_use]
+    pub const fn of_nodes(self) -> Self {
+        let amount = match self.amount {
+            Amount::One => Amount::OnNodes { count: 1, per: Per::Job, vacates: false },
+            Amount::Count(count) => Amount::OnNodes { count, per: Per::Job, vacates: false },
+            Amount::Number(_) | Amount::OnNodes { .. } => self.amount,
+        };
+        Self { amount, ..self }
+    }
+
     /// The devices that it asks for; `None` if it is about a resource of the cluster.
     #[must_use]
     pub const fn devices(self) -> Option<DeviceWish> {
@@ -242,6 +258,13 @@ impl core::str::FromStr for ResourceWish {
 
     fn from_str(text: &str) -> Result<Self, ResourceError> {
         let amount = || ResourceError::Amount(text.chars().take(64).collect());
+        if text.contains('/') {
+            // Only nodes have so much each.
+            return Self::parse_devices(text).map_err(|error| match error {
+                ResourceError::Devices(_) | ResourceError::Amount(_) => amount(),
+                ResourceError::Name(_) => error,
+            });
+        }
         let at = text.find([':', '@']);
         let (name, rest) = at.map_or((text, ""), |at| text.split_at(at));
         let number = || rest.get(1..).and_then(|digits| digits.parse().ok()).ok_or_else(amount);
@@ -327,6 +350,12 @@ mod tests {
             assert_eq!(wish.to_string(), text);
         }
         assert_eq!("a:1".parse::<ResourceWish>().unwrap().amount, Amount::One);
+        let each: ResourceWish = "scratch:2/task".parse().unwrap();
+        assert_eq!(each.amount, Amount::OnNodes { count: 2, per: Per::Task, vacates: false });
+        assert_eq!(
+            "a@1/node".parse::<ResourceWish>().unwrap_err().to_string().get(..24),
+            Some("invalid resource \"a@1/no")
+        );
         for text in ["", ":2", "a:", "a:0", "a:-1", "a@", "a@x", "a:1@2", "Licence", "9a", "a b"] {
             assert!(text.parse::<ResourceWish>().is_err(), "{text:?}");
         }

@@ -416,6 +416,13 @@ pub enum Request {
         /// Where the piece begins.
         from: OutputFrom,
     },
+    /// Set how many of counted resources nodes have, each of its own: `Nodes`, the first page.
+    SetNodeResources {
+        /// The nodes, as a list.
+        nodes: String,
+        /// Names and counts, as text (`none`: none any more); all are set or none.
+        settings: Vec<(String, String)>,
+    },
 }
 
 /// What a job is asked to do with its state.
@@ -595,6 +602,7 @@ impl Request {
             | Self::Move { .. }
             | Self::SetResources { .. }
             | Self::SetDevices { .. }
+            | Self::SetNodeResources { .. }
             | Self::SetParams { .. }
             | Self::SetClass { .. }
             | Self::ForgetClass { .. }

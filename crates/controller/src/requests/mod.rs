@@ -156,6 +156,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::SetWeights { .. }
         | Request::SetResources { .. }
         | Request::SetDevices { .. }
+        | Request::SetNodeResources { .. }
         | Request::SetAccess { .. }
         | Request::Configure { .. } => Some(Change::Set),
         Request::Cancel { .. }
@@ -292,6 +293,9 @@ impl Driver {
             }
             Request::SetDevices { node, settings } => {
                 self.on_set_devices(token, uid, &node, &settings);
+            }
+            Request::SetNodeResources { nodes, settings } => {
+                self.on_set_node_resources(token, uid, &nodes, &settings);
             }
             Request::Params => self.reply_params(token),
             Request::SetParams { settings } => self.on_set_params(token, uid, &settings),

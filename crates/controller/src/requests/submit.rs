@@ -305,7 +305,7 @@ impl Driver {
             movable: false,
             weights: request.weights,
             nodes,
-            resources: request.resources,
+            resources: self.wishes(request.resources),
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
         };

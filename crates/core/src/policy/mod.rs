@@ -567,7 +567,7 @@ fn used_up(f: &mut fmt::Formatter<'_>, limit: QueueLimit, most: u64) -> fmt::Res
 }
 
 fn lacks_devices(f: &mut fmt::Formatter<'_>, name: ResourceName) -> fmt::Result {
-    write!(f, "other jobs have its devices: {name} (see `tutti nodes device`)")
+    write!(f, "other jobs have what nodes have of {name} (see `tutti nodes`)")
 }
 
 fn kept_rows(f: &mut fmt::Formatter<'_>, limit: u32, kept: u32) -> fmt::Result {

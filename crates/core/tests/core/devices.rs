@@ -84,6 +84,33 @@ fn a_job_gets_its_devices_or_waits_under_every_policy() {
     }
 }
 
+/// What a node has without files is counted and assigned like its devices.
+#[test]
+fn a_job_gets_what_nodes_count_or_waits() {
+    let mut c = Cluster::with_nodes(&[4, 4]);
+    let name = ResourceName::new("scratch").unwrap();
+    for number in 0..2 {
+        let id = DeviceId { name, number };
+        let device = Some(Device::counted(id));
+        c.event(Event::SetDevice { node: NodeId(1), id, device });
+    }
+    let wish = |text: &str| text.parse::<ResourceWish>().unwrap().of_nodes();
+    let asks = |text| JobSpec { resources: [wish(text)].into(), ..job(1) };
+    let [first, second] = ["scratch:2", "scratch"].map(|text| c.submit(asks(text)));
+    let numbers = |c: &Cluster, job| c.core.devices_of(job, NodeId(1)).len();
+    assert_eq!([first, second].map(|job| numbers(&c, job)), [2, 0]);
+    let waits = |c: &Cluster| matches!(why(c, second), Some(WaitReason::Device { .. }));
+    assert!(waits(&c), "{:?}", why(&c, second));
+    let id = DeviceId { name, number: 1 };
+    c.event(Event::SetDevice { node: NodeId(1), id, device: None });
+    assert_eq!(numbers(&c, first), 2, "a lower count takes nothing from jobs");
+    c.finish(first);
+    assert_eq!((numbers(&c, second), waits(&c)), (1, false));
+    assert_eq!(c.try_submit(asks("scratch:2/node")), None);
+    c.finish(second);
+    c.drain();
+}
+
 #[test]
 fn no_two_jobs_have_a_device_in_different_rows() {
     let mut c = cluster("gang");

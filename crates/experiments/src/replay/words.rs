@@ -352,6 +352,9 @@ fn of_settings(event: &Event) -> String {
         Event::SetDevice { node, id, device: None } => {
             format!("node {node} has no device {id} any more")
         }
+        Event::SetDevice { node, id, device: Some(device) } if device.is_counted() => {
+            format!("node {node} has {id}, which is counted")
+        }
         Event::SetDevice { node, id, device: Some(device) } => {
             format!("device {id} of node {node}: {}", device.files.join(" "))
         }

@@ -3,6 +3,7 @@
 pub(super) mod clients;
 mod devices;
 mod one;
+mod resources;
 mod timetable;
 
 use clap::{Args, Subcommand};
@@ -98,6 +99,17 @@ Examples:
 The agent of a node finds GPUs of NVIDIA and AMD by itself. Jobs ask with
 `--gpus` and `--device`. Jobs that run keep what they have.";
 
+const RESOURCE_EXAMPLES: &str = "\
+Examples:
+  tutti nodes resource                    show the resources of all nodes
+  tutti nodes resource 'a[1-4]' scratch=2 two on each of these nodes
+  tutti nodes resource a1 scratch=none    a1 has none any more
+  tutti run --resource scratch ./a        one for the job, on a node that has one
+  tutti run -n 4 --resource scratch:1/node ./a
+
+Resources of the whole cluster are set by `tutti resource`. A lower count takes
+nothing from jobs.";
+
 #[derive(Args, Debug)]
 #[command(after_help = COLUMNS, args_conflicts_with_subcommands = true)]
 pub(crate) struct NodesArgs {
@@ -189,6 +201,18 @@ enum Order {
         #[arg(value_name = "NAME:NUMBER=FILE", value_delimiter = ',')]
         settings: Vec<String>,
     },
+    /// Show and set counted resources that nodes have of their own
+    #[command(after_help = RESOURCE_EXAMPLES)]
+    Resource {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// The nodes [default: all]
+        nodes: Option<String>,
+        /// How many of a resource each of the nodes has, or none
+        #[arg(value_name = "NAME=COUNT", value_delimiter = ',')]
+        settings: Vec<String>,
+    },
     /// Show and change named sets of nodes
     #[command(after_help = SET_EXAMPLES)]
     Set {
@@ -218,6 +242,9 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
         Some(Order::Clients { json, .. }) => return clients::execute(json),
         Some(Order::Device { json, node, settings }) => {
             return devices::execute(node.as_deref(), &settings, json);
+        }
+        Some(Order::Resource { json, nodes, settings }) => {
+            return resources::execute(nodes.as_deref(), &settings, json);
         }
         Some(Order::Drain { nodes, reason }) => {
             Some(Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } })

@@ -54,7 +54,7 @@ fn a_job_finds_its_devices_and_another_waits_until_they_are_free() {
     let waits = instance.submit(&["--device", "gpu:1/task", "sh", "-c", show]);
     let job = instance.job(waits);
     assert_eq!((&job["state"], &job["resources"]), (&"queued".into(), &json!(["gpu:1/task"])));
-    assert!(job["reason"].as_str().unwrap().contains("its devices: gpu"), "{job}");
+    assert!(job["reason"].as_str().unwrap().contains("what nodes have of gpu"), "{job}");
     assert_eq!(instance.job(1)["resources"], json!(["gpu=0,1"]));
     assert_eq!(listed(&instance)[1]["jobs"], json!([1]));
     let nodes = instance.tutti(&["nodes"]).expect(0).text();

@@ -53,8 +53,62 @@ fn a_job_finds_its_numbers_and_another_waits_until_they_are_free() {
 }
 
 #[test]
+fn a_job_gets_what_its_node_counts_and_another_waits() {
+    let instance = Instance::new().up();
+    let listed = |words: &[&str]| {
+        instance.tutti(&[&["nodes", "resource", "--json"], words].concat()).expect(0).json()
+    };
+    let node = listed(&[]).as_object().unwrap().keys().next().unwrap().clone();
+    let of_node = |listed: serde_json::Value| listed[&node].clone();
+    let two = of_node(listed(&[&node, "scratch=2,tape=1"]));
+    assert_eq!((&two["scratch"]["count"], &two["tape"]["count"]), (&2.into(), &1.into()));
+    let line = "echo got $TUTTI_RESOURCE_SCRATCH with ${TUTTI_DEVICES-nothing}; sleep $NAP";
+    let holds = instance.start(&["run", "--resource", "scratch:2", "sh", "-c", line]);
+    holds.wait_for("got 0,1 with nothing");
+    let waits = instance.submit(&["--resource", "scratch:1/node", "-o", "/dev/null", "true"]);
+    let job = instance.job(waits);
+    assert_eq!(job["state"], "queued", "{job}");
+    assert!(job["reason"].as_str().unwrap().contains("what nodes have of scratch"), "{job}");
+    let used = of_node(listed(&[]));
+    assert_eq!(
+        (&used["scratch"]["in_use"], &used["scratch"]["jobs"]),
+        (&2.into(), &serde_json::json!([1]))
+    );
+    assert!(instance.tutti(&["nodes"]).expect(0).text().contains("scratch:2/2 tape:0/1"));
+    assert!(instance.tutti(&["ps"]).expect(0).text().contains("[scratch=0,1]"));
+    crate::recovery::kill_daemon(&instance, "controller");
+    assert_eq!(of_node(listed(&[])), used);
+    // A lower count ends nothing.
+    listed(&[&node, "scratch=1"]);
+    assert_eq!(instance.job(1)["state"], "running");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    holds.wait().expect(137);
+    instance.tutti(&["wait", &waits.to_string()]).expect(0);
+    // What can never be, and what contradicts what is.
+    let run = |wish: &str| instance.tutti(&["run", "--resource", wish, "true"]);
+    run("scratch:2").expect(120).says("ask for at most scratch:1");
+    run("scratch@0").expect(120).says("there is no resource scratch");
+    run("floppy").expect(120).says("`tutti nodes resource`");
+    instance.tutti(&["resource", "licence=1"]).expect(0);
+    let wrong =
+        |words: &[&str]| instance.tutti(&[&["nodes", "resource"], words].concat()).expect(1);
+    wrong(&[&node, "licence=1"]).says("resource of the whole cluster");
+    wrong(&[&node, "scratch"]).says("write NAME=COUNT");
+    wrong(&[&node, "scratch=129"]).says("at most 128");
+    wrong(&["elsewhere", "scratch=1"]).says("no node elsewhere");
+    wrong(&["scratch=1"]).says("name the nodes before");
+    instance.tutti(&["resource", "tape=1"]).expect(1).says("resource of nodes");
+    let device = ["nodes", "device", &node, "tape:0=/dev/full"];
+    instance.tutti(&device).expect(1).says("tape=none");
+    assert!(listed(&[&node, "scratch=none,tape=none"])[&node].as_object().unwrap().is_empty());
+}
+
+#[test]
 fn only_administrators_set_resources() {
     let instance = Instance::of_the_system().up();
+    let node = ["nodes", "resource", "a", "scratch=2"];
+    let own = instance.command_as(Some(NOBODY), &node);
+    Running::start(own).wait().expect(1).says("only root").says("[T020]");
     let own = instance.command_as(Some(NOBODY), &["resource", "licence=2"]);
     Running::start(own).wait().expect(1).says("only root").says("[T020]");
 }

@@ -69,6 +69,7 @@ fn busy() -> (Instance, String) {
     let node = node.as_str().unwrap().to_owned();
     instance.tutti(&["nodes", "set", &format!("all={node}")]).expect(0);
     instance.tutti(&["nodes", "device", &node, "gpu:0=/dev/full"]).expect(0);
+    instance.tutti(&["nodes", "resource", &node, "scratch=2"]).expect(0);
     instance.tutti(&["bench", "node", "--quick"]).expect(0);
     instance.tutti(&["run", "true"]).expect(0);
     for job in [instance.submit_spinner(2), instance.submit_spinner(2)] {
@@ -101,6 +102,7 @@ fn json_of_verbs_validates_against_its_schema() {
         ("nodes features", &["nodes", "features"]),
         ("nodes set", &["nodes", "set"]),
         ("nodes device", &["nodes", "device"]),
+        ("nodes resource", &["nodes", "resource"]),
         ("nodes --timetable", &["nodes", "--timetable", &node]),
         ("switches", &["switches"]),
         ("ps --tree", &["ps", "--tree", "2"]),

@@ -36,19 +36,27 @@ pub(super) fn execute(node: Option<&str>, settings: &[String], json: bool) -> an
         let reason = format!("there is no node {name}; `tutti nodes` lists them");
         return Err(coded(Code::BadValue, reason));
     }
-    let nodes: Vec<&NodeReport> =
-        nodes.iter().filter(|it| node.is_none_or(|name| it.name == name)).collect();
+    let nodes: Vec<(&NodeReport, Vec<&DeviceReport>)> = nodes
+        .iter()
+        .filter(|it| node.is_none_or(|name| it.name == name))
+        .map(|node| (node, with_files(node)))
+        .collect();
     if json {
-        let all: std::collections::BTreeMap<&str, &[DeviceReport]> =
-            nodes.iter().map(|node| (node.name.as_str(), node.devices.as_slice())).collect();
+        let all: std::collections::BTreeMap<&str, &[&DeviceReport]> =
+            nodes.iter().map(|(node, all)| (node.name.as_str(), all.as_slice())).collect();
         print_json(&all)?;
     } else {
         print_table(&table(&nodes))?;
-        if nodes.iter().any(|node| !node.devices.is_empty()) {
+        if nodes.iter().any(|(_, all)| !all.is_empty()) {
             say_open();
         }
     }
     Ok(Exit::OK)
+}
+
+/// What has no file is a resource that is counted: `tutti nodes resource` shows it.
+fn with_files(node: &NodeReport) -> Vec<&DeviceReport> {
+    node.devices.iter().filter(|device| !device.files.is_empty()).collect()
 }
 
 /// Says on which nodes jobs can open the devices of others.
@@ -63,13 +71,12 @@ fn say_open() {
     }
 }
 
-fn table(nodes: &[&NodeReport]) -> Table {
+fn table(nodes: &[(&NodeReport, Vec<&DeviceReport>)]) -> Table {
     let left = |title| (title, Align::Left);
     let titles = ["NODE", "DEVICE", "FILES", "PCI ADDRESS"].map(left);
     let ends = [("NUMA", Align::Right), left("ORIGIN"), left("JOBS")];
     let mut table = Table::new(&[&titles[..], &ends].concat());
-    for (node, device) in
-        nodes.iter().flat_map(|node| node.devices.iter().map(move |it| (node, it)))
+    for (node, device) in nodes.iter().flat_map(|(node, all)| all.iter().map(move |it| (node, it)))
     {
         table.row([
             node.name.clone(),
