@@ -10,9 +10,10 @@
 
 use super::driver::Driver;
 use super::error::Problem;
+use super::report::{NO_SHARE, lacks_share};
 use super::waits::Waits;
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::{CutShort, Event, Forecast, Foreseen, Unknown};
+use tutti_core::{CutShort, Event, Forecast, Foreseen, JobState, Unknown, WaitReason};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::platform::time as clock;
 use tutti_node::platform::time::wall_ms;
@@ -291,7 +292,8 @@ impl Driver {
         };
         let job = told.job.unwrap_or_default();
         let foreseen = told.forecast.jobs(job).next().map(|it| it.1.clone()).unwrap_or_default();
-        let mut start = self.start_report(told, job, &foreseen, (&spec, queue));
+        let mut start =
+            self.start_report(told, job, (&foreseen, told.forecast.waits()), (&spec, queue));
         (start.job, start.name, start.user) = (None, name, user);
         let report = self.forecast_report(told, vec![start]);
         Reply::Starts { report, next: None, forecast: told.number }
@@ -307,7 +309,11 @@ impl Driver {
                 next = Some(job);
                 break;
             }
-            jobs.push(self.start_report(told, job, foreseen, (view.spec, view.queue)));
+            let why = match &view.state {
+                JobState::Queued { why, .. } => Some(why),
+                JobState::Running { .. } | JobState::Ending { .. } => None,
+            };
+            jobs.push(self.start_report(told, job, (foreseen, why), (view.spec, view.queue)));
         }
         let has_more = next.is_some();
         let report = self.forecast_report(told, jobs);
@@ -333,17 +339,23 @@ impl Driver {
         &self,
         told: &Told,
         job: JobId,
-        foreseen: &Foreseen,
+        (foreseen, why): (&Foreseen, Option<&WaitReason>),
         (spec, queue): (&JobSpec, Option<&QueueName>),
     ) -> StartReport {
         let entry = self.jobs.get(&job);
         let asked = told.forecast.asked();
         let within = |at: ClusterTime| at.since(asked).0 / MS;
         let wall = |at: ClusterTime| told.asked_ms.saturating_add(within(at));
-        let unknown = told
-            .forecast
-            .unknown(job)
-            .map(|unknown| self.words_of_unknown((job, spec, queue), &unknown));
+        let waits = why.map(|why| Waits::new(self).say((job, spec, queue), why));
+        let played = told.forecast.core();
+        let has_no_turns = |unknown: &Unknown| {
+            *unknown != Unknown::Held
+                && played.job(job, played.now()).is_some_and(|view| lacks_share(played, &view))
+        };
+        let unknown = told.forecast.unknown(job).map(|unknown| match has_no_turns(&unknown) {
+            true => NO_SHARE.into(),
+            false => self.words_of_unknown((job, spec, queue), &unknown),
+        });
         StartReport {
             job: Some(job),
             name: entry.map_or_else(String::new, |entry| entry.terms.name().to_owned()),
@@ -358,6 +370,7 @@ impl Driver {
             rests_on: foreseen.rests_on.clone(),
             rests_on_count: u32::try_from(foreseen.rests_on_count).unwrap_or(u32::MAX),
             unknown: unknown.unwrap_or_default(),
+            waits: waits.unwrap_or_default(),
         }
     }
 

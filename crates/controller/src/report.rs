@@ -237,7 +237,7 @@ fn reason_of(driver: &Driver, waits: &Waits<'_>, view: &JobView, place: Option<I
         }
         JobState::Running { .. } => {
             let why = view.why_aside.map(|why| why.to_string());
-            let why = why.or_else(|| lacks_share(driver, view).then(|| NO_SHARE.into()));
+            let why = why.or_else(|| lacks_share(&driver.core, view).then(|| NO_SHARE.into()));
             let swap = view.swap.as_ref().map(swap_words);
             let lent = (view.lent > 0).then(|| lent_words(view.lent));
             why.into_iter().chain(swap).chain(lent).collect::<Vec<_>>().join("; ")
@@ -246,12 +246,11 @@ fn reason_of(driver: &Driver, waits: &Waits<'_>, view: &JobView, place: Option<I
     }
 }
 
-const NO_SHARE: &str = "its class has no share, and classes that have one together have all of the time (`tutti params`)";
+pub(super) const NO_SHARE: &str = "its class has no share, and classes that have one together have all of the time (`tutti params`)";
 
 /// Whether a job is at home in a row that has no slot, since classes with shares have all of the
 /// time and its own has none.
-fn lacks_share(driver: &Driver, view: &JobView) -> bool {
-    let core = &driver.core;
+pub(super) fn lacks_share(core: &Core, view: &JobView) -> bool {
     let classes = core.classes();
     let waits = view.place == Place::Home && !view.suspended && view.lent == 0;
     let has_slot = view.row.is_none_or(|row| core.frame().length_of(row).is_some());

@@ -46,6 +46,8 @@ pub struct Forecast {
     ending: Vec<JobId>,
     actions: Vec<Action>,
     declined: Option<Refusal>,
+    /// Why the job waits at first that was submitted for the forecast.
+    waits: Option<WaitReason>,
     /// The first jobs that never give their processors back; found when first needed.
     endless: OnceCell<Vec<(JobId, Unknown)>>,
 }
@@ -131,6 +133,10 @@ impl Forecast {
         if let Some(foreseen) = forecast.jobs.get_mut(&job) {
             foreseen.promised = promised;
         }
+        forecast.waits = match forecast.core.job(job, forecast.now).map(|view| view.state) {
+            Some(JobState::Queued { why, .. }) => Some(why),
+            Some(JobState::Running { .. } | JobState::Ending { .. }) | None => None,
+        };
         Ok((job, forecast))
     }
 
@@ -150,6 +156,7 @@ impl Forecast {
             ending: Vec::new(),
             actions: Vec::new(),
             declined: None,
+            waits: None,
             endless: OnceCell::new(),
         }
     }
@@ -215,6 +222,18 @@ impl Forecast {
     #[must_use]
     pub const fn asked(&self) -> ClusterTime {
         self.asked
+    }
+
+    /// The copy, as far as it was played.
+    #[must_use]
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Why the job waits at first that was submitted for the forecast; `None`: it does not.
+    #[must_use]
+    pub const fn waits(&self) -> Option<&WaitReason> {
+        self.waits.as_ref()
     }
 
     /// How many events it has taken in.

@@ -1009,4 +1009,6 @@ pub struct StartReport {
     pub rests_on_count: u32,
     /// Why its start or end is unknown; empty if both are known.
     pub unknown: String,
+    /// Why it waits now; empty if it does not.
+    pub waits: String,
 }

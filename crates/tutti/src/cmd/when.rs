@@ -159,9 +159,9 @@ fn cell(at_ms: Option<u64>, in_ms: Option<u64>, now_ms: u64) -> String {
     }
 }
 
-/// A moment here: the time alone if it is today.
+/// A moment here, to the nearest second: the time alone if it is today.
 fn clock(at_ms: u64, now_ms: u64) -> String {
-    let (at, today) = (local_time(at_ms), local_time(now_ms));
+    let (at, today) = (local_time(at_ms.saturating_add(500)), local_time(now_ms));
     match (at.split_once(' '), today.split_once(' ')) {
         (Some((day, time)), Some((now, _))) if day == now => time.into(),
         _ => at,
@@ -180,6 +180,10 @@ fn basis(start: &StartReport, now_ms: u64) -> String {
     if !start.unknown.is_empty() {
         parts.push(format!("unknown: {}", start.unknown));
     }
+    if parts.is_empty() && start.starts_in_ms.is_some_and(|within| within > 0) {
+        parts.push(start.waits.clone());
+    }
+    parts.retain(|part| !part.is_empty());
     match parts.is_empty() {
         true => "-".into(),
         false => parts.join("; "),
@@ -221,6 +225,10 @@ fn sentence(start: &StartReport, now_ms: u64) -> String {
     if let Some(at) = start.promised_ms {
         text.push_str(&format!("; promised by {}", clock(at, now_ms)));
     }
+    let rests_on_jobs = start.rests_on_count > 0 || start.promised_ms.is_some();
+    if !rests_on_jobs && start.starts_in_ms != Some(0) && !start.waits.is_empty() {
+        text.push_str(&format!("; {}", start.waits));
+    }
     text
 }
 
@@ -244,6 +252,7 @@ mod tests {
             rests_on: Vec::new(),
             rests_on_count: 0,
             unknown: String::new(),
+            waits: String::new(),
         }
     }
 
@@ -275,6 +284,11 @@ mod tests {
         let never = StartReport { unknown, ..start(None, None) };
         assert_eq!(text(&never), "start unknown: job 7 has no time limit");
         assert_eq!(basis(&never, now_ms), "unknown: job 7 has no time limit");
+        let waits = "a limit of its queue is used up".to_owned();
+        let limited = StartReport { waits: waits.clone(), ..start(Some(720_000), Some(800_000)) };
+        assert!(text(&limited).ends_with(&format!("; {waits}")), "{}", text(&limited));
+        assert_eq!(basis(&limited, now_ms), waits);
+        assert_eq!(clock(now_ms + 720_000 - 2, now_ms), clock(now_ms + 720_000, now_ms));
     }
 
     #[test]
