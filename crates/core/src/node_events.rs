@@ -223,6 +223,10 @@ impl Core {
         } else if let Event::ImagePlace { node, place } = event {
             self.on_image_place(*node, *place);
         }
+        // Where blocks of processors are chosen by figures, another may be free.
+        if self.policy().has_levels {
+            self.queue.reconsider();
+        }
     }
 
     /// What programs may need of a node's processors.

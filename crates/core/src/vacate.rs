@@ -45,7 +45,9 @@ impl Core {
         let is_there = |job: &&JobId| self.residence(**job).is_some_and(|it| it.present());
         let seated = self.vacates.seated.iter().filter(is_there);
         let longest = seated.filter_map(|job| self.vacates.asked.get(job)).max();
-        let longest = longest.filter(|_| self.plans.rows.is_empty());
+        // Promises count on timetables that are in force at once, also those that are being made.
+        let promises = !self.plans.at_risk.is_empty() && self.policy().plans();
+        let longest = longest.filter(|_| self.plans.rows.is_empty() && !promises);
         longest.map_or(self.params.lead(), |&lead| lead.min(most).max(self.params.lead()))
     }
 

@@ -499,7 +499,7 @@ impl Cluster {
         }
     }
 
-    /// One of them does; no job needs more rows for it.
+    /// One of them does; no job needs more rows for it but those that begin.
     pub fn arrive_one(&mut self, index: usize) {
         if self.moves.is_empty() {
             return;
@@ -510,14 +510,16 @@ impl Cluster {
         }
         // Not slots that are held for classes without jobs.
         let rows = |core: &Core| core.rows().filter(|row| !row.cells.is_empty()).count();
-        // A job that has lost all its ranks gets them again when it has arrived.
-        let respawns =
-            |core: &Core| core.jobs(core.now()).map(|it| core.respawns(it.id)).sum::<u32>();
-        let before = (rows(&self.core), respawns(&self.core));
+        // A job that has lost all its ranks gets them again when it has arrived, and others start
+        // on what one that left had.
+        let begins = |core: &Core| {
+            let placed = core.jobs(core.now()).filter(|it| !it.placements.is_empty());
+            placed.map(|it| 1 + core.respawns(it.id) as usize).sum::<usize>()
+        };
+        let (before, begun) = (rows(&self.core), begins(&self.core));
         self.event(arrival.clone());
-        let after = rows(&self.core);
-        let respawned = respawns(&self.core) > before.1;
-        assert!(after <= before.0 || respawned, "{arrival:?} makes {after} rows of {}", before.0);
+        let (after, new) = (rows(&self.core), begins(&self.core).saturating_sub(begun));
+        assert!(after <= before + new, "{arrival:?} makes {after} rows of {before}");
     }
 
     fn take_timetable(&mut self, node: NodeId, version: u64) {
