@@ -133,11 +133,10 @@ impl Core {
                 part.processors.subtract(processors);
             }
         }
-        let left: u64 = residence.parts.iter().map(|it| u64::from(it.processors.count())).sum();
+        let here = residence.parts.iter().filter(|part| !part.lost);
+        let left: u64 = here.map(|it| u64::from(it.processors.count())).sum();
         self.matrix.shrink(job, places);
-        if let Some(home) = self.matrix.seat(job).map(|seat| seat.row) {
-            self.ledger.come_back(job, home, left);
-        }
+        self.recount_freed(job);
         self.count_anew(job, user, left);
         self.migration.rows = true;
         self.migration.turns = true;

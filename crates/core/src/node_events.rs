@@ -118,7 +118,15 @@ impl Core {
                 self.after_part_ended(job, node);
                 self.release_if_spent(now, job, actions);
             }
+            self.recount_freed(job);
             self.finish_if_cleared(job, actions);
+        }
+    }
+
+    /// A job has other processors in its row than before: so many come free when it ends.
+    pub(crate) fn recount_freed(&mut self, job: JobId) {
+        if let Some(seat) = self.matrix.seat(job) {
+            self.ledger.come_back(job, seat.row, seat.processors);
         }
     }
 

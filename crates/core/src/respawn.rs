@@ -444,7 +444,10 @@ impl Core {
         }
         let begins = self.activation(now);
         self.ledger.restart(job, begins);
+        self.recount_freed(job);
         self.give_turns(job);
+        // While it had no task, nothing was promised to it.
+        self.want_promise(now, job);
         self.absent.remove(&(node, job));
         self.outbox.quieter.insert(node);
         self.outbox.nodes.push(node);

@@ -244,6 +244,13 @@ fn check_accounts(core: &Core, plans: BTreeMap<NodeId, NodePlan>, report: &mut R
     if core.ledger.len() + holds != residents || !core.ledger.complete() {
         report(Rule::Accounts, "accounts or clocks don't fit the resident jobs".into());
     }
+    for (job, seat) in core.matrix.seats().filter(|&(job, _)| core.residence(job).is_some()) {
+        let counted = core.ledger.processors(job);
+        if counted != seat.processors {
+            let what = format!("{counted} of {} of job {job} come free", seat.processors);
+            report(Rule::Accounts, what);
+        }
+    }
     // What runs now can only be compared while no change is under way.
     if core.ledger.next_stage() < ClusterTime::NEVER {
         return;

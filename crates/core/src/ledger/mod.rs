@@ -287,6 +287,12 @@ impl Ledger {
         });
     }
 
+    /// How many processors come free when the job ends.
+    #[must_use]
+    pub fn processors(&self, job: JobId) -> u64 {
+        self.accounts.get(&job).map_or(0, |account| account.processors)
+    }
+
     /// The job is at home in another row from now on.
     pub fn rehome(&mut self, job: JobId, home: RowId) {
         self.change(job, |account, _| account.runs.home = home);

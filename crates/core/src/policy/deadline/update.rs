@@ -60,7 +60,13 @@ impl Core {
     /// What a job was promised holds no more; it is at risk until it is promised something else.
     pub(crate) fn break_promise(&mut self, now: ClusterTime, job: JobId) {
         self.drop_promise(job);
-        if self.jobs.get(&job).is_some_and(wants_promise) {
+        self.want_promise(now, job);
+    }
+
+    /// A job without a promise is at risk, if its deadline is to be kept.
+    pub(crate) fn want_promise(&mut self, now: ClusterTime, job: JobId) {
+        let wants = self.jobs.get(&job).is_some_and(wants_promise);
+        if wants && self.plans.promise(job).is_none() {
             self.plans.at_risk.entry(job).or_insert(now);
         }
     }
