@@ -152,6 +152,8 @@ impl Core {
         let wish = Wish { job, spec, deadline, holds: ahead.holds(record)? };
         let sharers = sharers(&self.classes, &spec.class);
         let found = match &record.phase {
+            // When a resource comes free is unknown.
+            Phase::Queued { .. } if !spec.resources.is_empty() => return None,
             Phase::Queued { .. } => self.find_promise(&ahead, &sharers, wish),
             Phase::Resident(residence) => {
                 self.promise_on(&ahead, &sharers, wish, residence.parts.clone())
