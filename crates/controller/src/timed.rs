@@ -84,6 +84,7 @@ impl Driver {
         self.admin(uid)?;
         let mut gone: BTreeSet<u32> = BTreeSet::new();
         let mut planned: Vec<Planned> = Vec::new();
+        let mut seen = BTreeSet::new();
         for setting in settings {
             let at_line = |reason: String| match setting.line {
                 0 => reason,
@@ -97,6 +98,10 @@ impl Driver {
                 (when, change) => {
                     let when: When = when.parse().map_err(|error| at_line(format!("{error}")))?;
                     let change = self.timed_change(change).map_err(at_line)?;
+                    if !seen.insert(format!("{when} {change}")) {
+                        let twice = format!("{when} {change} is set twice; write it once");
+                        return Err(at_line(twice).into());
+                    }
                     let is_past = next_moment(when, wall_ms()).is_none();
                     let stays = self.core.timed().find(|(number, entry)| {
                         gone.contains(number) && entry.when == when && entry.change == change

@@ -198,6 +198,11 @@ fn a_file_has_all_changes_and_what_is_wrong_is_said() {
     assert_eq!(moments[0]["number"], 1);
     assert_eq!(moments[1]["number"], 2);
     fs::write(&file, "[at]\n\"mon 08:00\" = \"params rows=2\"\n").unwrap();
+    let twice = "[at]\n\"mon 08:00\" = \"params rows=2\"\n\"mon 8:00\" = \"params rows=2\"\n";
+    let other = instance.work.join("twice.toml");
+    fs::write(&other, twice).unwrap();
+    let of_it = at(&["--file", other.to_str().unwrap()]).expect(1);
+    of_it.says("twice.toml:3: mon 08:00 params rows=2 is set twice");
     let changed = at(&["--file", path]).expect(0).text();
     assert!(changed.contains("change 3 is removed") && changed.contains("change 4 is new"));
     let other = Running::start(instance.command_as(Some(NOBODY), &["at", "remove", "4"])).wait();
