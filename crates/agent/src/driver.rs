@@ -855,7 +855,9 @@ impl Agent {
             strange: false,
         };
         job.check_control(id);
-        self.allow_notices(&job, launch.spec.vacate);
+        let shares_devices =
+            launch.share.in_turns && launch.share.devices.iter().any(|it| !it.is_counted());
+        self.allow_notices(&job, (launch.spec.vacate, shares_devices));
         let ranks = job.tasks.ranks().iter().copied();
         self.processes.tracker.begin(StepKey::first(id), ranks, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));

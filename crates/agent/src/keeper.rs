@@ -358,7 +358,8 @@ impl Agent {
         };
         if !job.tasks.are_cleared() {
             job.check_control(launch.job);
-            self.allow_notices(&job, held.vacate);
+            let gate = super::devices::gate_again(launch.job, job.group.as_deref());
+            self.allow_notices(&job, (held.vacate, gate.is_some()));
             if self.leases.former == Former::Suspended && grip(&job).is_by_signals() {
                 // The switch thread suspends them in its own way.
                 if let Some(group) = &job.group {
@@ -367,7 +368,6 @@ impl Agent {
                 }
             }
             self.groups.awaited.adopt(launch.job, job.group.as_deref());
-            let gate = super::devices::gate_again(launch.job, job.group.as_deref());
             self.switch.gate(launch.job, gate);
             job.switches = self.switch.adopt(launch, grip(&job), job.suspended.processes());
             // Those that it holds have begun; it reports those to come before long.

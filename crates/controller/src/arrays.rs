@@ -269,7 +269,7 @@ impl Driver {
                 said("held by an administrator".into(), "held-by-administrator")
             }
             _ if view.waiting.is_empty() && !view.held.is_empty() => {
-                said("held by its owner; `tutti release` puts them in line".into(), "held")
+                said("held; `tutti release` puts them in line".into(), "held")
             }
             Some(limit) if lives >= limit as usize && view.queued.is_empty() => {
                 said(format!("for its limit of {limit} elements at once"), "array-limit")

@@ -1,8 +1,8 @@
 //! Devices of nodes: what each node has, and which job has which.
 //!
-//! A device is a number of a resource that belongs to one node; with files, or only counted. A job asks for so many of a name
-//! ([`Amount::OnNodes`]). Placement counts devices as it counts memory: over all rows, since a
-//! suspended job keeps what it has. A job gets particular devices when it starts: those near its
+//! A device is a number of a resource that belongs to one node; with files, or only counted. A job
+//! asks for so many of a name ([`Amount::OnNodes`]). Placement counts devices as it counts memory:
+//! over all rows, since a suspended job keeps what it has. A job gets particular devices when it starts: those near its
 //! processors first, then by number. It has them until it ends, while it is preempted, too.
 //!
 //! Jobs that give up their devices before they lose a turn (`--vacate`), or all that the parameter

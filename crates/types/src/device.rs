@@ -1,7 +1,7 @@
 //! Devices: numbers of a resource that belongs to one node, each with files under `/dev`.
 //!
-//! What a node has several of without files, such as scratch disks, is counted in the same way: such
-//! a device has a number only.
+//! What a node has several of without files, such as scratch disks, is counted in the same way:
+//! such a device has a number only.
 //!
 //! An agent finds the devices of its node, or an administrator names them. A job asks for so many
 //! of a name ([`crate::resource::Amount::OnNodes`]) and gets particular ones.

@@ -273,7 +273,7 @@ codes! {
         "No instance was started."
         "Use Linux 5.3 or later. In a container, allow the call that the message names.";
     76 NotVacated
-        "A program that asked for notice had not vacated when its turn ended (`--vacate`)."
+        "A program had not vacated when its turn ended, or none has registered (`--vacate`)."
         "The job was suspended on time, as always; what the program holds, it still holds."
         "Ask for a longer `--vacate TIME`, or find what delays the program; see the page on vacating.";
     78 NoQueue

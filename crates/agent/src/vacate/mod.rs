@@ -29,6 +29,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 use tutti_node::log::PROVOKED;
+use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{JobId, LaunchId, Nanos};
 use tutti_wire::code::Code;
 use tutti_wire::report::NoticeCounts;
@@ -107,6 +108,10 @@ struct Known {
     /// Its cgroup; without one its processes are those below `minders`.
     group: Option<PathBuf>,
     minders: BTreeSet<Name>,
+    /// Whether others may have its devices in turns with it, so that it should give them up.
+    shares_devices: bool,
+    /// Since when it is known, by the monotonic clock.
+    since_ns: u64,
     /// Whether the main thread knows that it was not ready once.
     is_named: bool,
 }
@@ -169,13 +174,19 @@ impl Vacate {
 
 impl Agent {
     /// From now on processes of a job may register, if it was submitted so.
-    pub(super) fn allow_notices(&mut self, job: &Job, lead: Option<Nanos>) {
+    pub(super) fn allow_notices(
+        &mut self,
+        job: &Job,
+        (lead, shares_devices): (Option<Nanos>, bool),
+    ) {
         let Some(lead) = lead else { return };
         let known = Known {
             launch: job.launch,
             lead,
             group: job.group.as_ref().map(|group| group.path().to_owned()),
             minders: job.minders.values().copied().collect(),
+            shares_devices,
+            since_ns: monotonic_ns(),
             is_named: false,
         };
         if self.processes.vacate.is_none() {
@@ -211,11 +222,15 @@ impl Agent {
         }
     }
 
-    /// A job was suspended though processes of it had not answered, for the first time here.
-    fn on_not_vacated(&mut self, launch: LaunchId, pid: i32) {
+    /// A job was suspended though processes of it had not answered, for the first time here; or
+    /// none has ever registered (`None`).
+    fn on_not_vacated(&mut self, launch: LaunchId, pid: Option<i32>) {
         let node = self.options.node.clone();
         let Some(job) = self.launched(launch) else { return };
-        let what = format!("process {pid} on {node} was not ready when its turn ended");
+        let what = match pid {
+            Some(pid) => format!("process {pid} on {node} was not ready when its turn ended"),
+            None => format!("no process on {node} has registered to give up its devices"),
+        };
         warn!(target: PROVOKED, code = %Code::NotVacated, "job {launch}: {what}");
         job.findings.note_not_vacated(&what);
         self.tell_controller(FromAgent::NotVacated { launch, what });

@@ -46,6 +46,9 @@ const ALL_MAX: usize = 4096;
 const ACCEPTS_AT_ONCE: usize = 32;
 const ACCEPT_PAUSE_NS: u64 = 10_000_000;
 
+/// How long the programs of a job with devices in turns may take until one of them registers.
+const REGISTERS_WITHIN_NS: u64 = 10_000_000_000;
+
 /// Lines that a connection may send before the first notice, or between two.
 const LINES_SPARE: u32 = 8;
 
@@ -71,7 +74,7 @@ struct Peer {
     spare: u32,
 }
 
-/// A job with connections.
+/// A job with connections, or with devices that it should give up.
 struct Member {
     launch: LaunchId,
     notices: Notices,
@@ -80,6 +83,13 @@ struct Member {
     waiting: BTreeSet<u64>,
     /// When that was sent, by the monotonic clock.
     asked_ns: u64,
+}
+
+impl Member {
+    fn new(launch: LaunchId, lead: Nanos) -> Self {
+        let notices = Notices::new(lead);
+        Self { launch, notices, peers: BTreeSet::new(), waiting: BTreeSet::new(), asked_ns: 0 }
+    }
 }
 
 pub(super) struct Server {
@@ -181,7 +191,7 @@ impl Server {
         member.waiting = member.peers.iter().filter(registered).copied().collect();
         member.asked_ns = monotonic_ns();
         let asked = member.waiting.clone();
-        lock(&self.shared).counts.given += 1;
+        lock(&self.shared).counts.given += u64::from(!asked.is_empty());
         for token in asked {
             if let Some(peer) = self.peers.get_mut(&token) {
                 peer.spare = LINES_SPARE;
@@ -193,6 +203,7 @@ impl Server {
     fn on_bell(&mut self) {
         self.bell.clear();
         self.drop_ended();
+        self.watch_those_with_devices();
         while let Ok(news) = self.news.try_recv() {
             self.on_news(news);
         }
@@ -220,8 +231,12 @@ impl Server {
     /// is named.
     fn on_left(&mut self, job: JobId) {
         let Some(member) = self.members.get(&job) else { return };
+        let launch = member.launch;
+        if !member.peers.iter().any(|token| self.peers[token].is_registered) {
+            return self.on_left_unasked(launch);
+        }
         let Some(late) = member.waiting.first() else { return };
-        let (launch, pid) = (member.launch, self.peers.get(late).map_or(0, |it| it.pid));
+        let pid = self.peers.get(late).map_or(0, |it| it.pid);
         let is_named = {
             let mut shared = lock(&self.shared);
             shared.counts.missed += 1;
@@ -229,8 +244,28 @@ impl Server {
             known.is_none_or(|known| std::mem::replace(&mut known.is_named, true))
         };
         if !is_named {
-            self.teller.tell(Box::new(move |agent: &mut Agent| agent.on_not_vacated(launch, pid)));
+            self.tell_not_vacated(launch, Some(pid));
         }
+    }
+
+    /// A job is suspended, and none of its processes has registered: its programs may keep open
+    /// what another job has now. That is said once, when they had time enough.
+    fn on_left_unasked(&self, launch: LaunchId) {
+        let is_to_say = {
+            let mut shared = lock(&self.shared);
+            let known = shared.known.get_mut(&launch.job).filter(|known| {
+                let has_had_time = monotonic_ns() >= known.since_ns + REGISTERS_WITHIN_NS;
+                known.launch == launch && known.shares_devices && has_had_time
+            });
+            known.is_some_and(|known| !std::mem::replace(&mut known.is_named, true))
+        };
+        if is_to_say {
+            self.tell_not_vacated(launch, None);
+        }
+    }
+
+    fn tell_not_vacated(&self, launch: LaunchId, pid: Option<i32>) {
+        self.teller.tell(Box::new(move |agent: &mut Agent| agent.on_not_vacated(launch, pid)));
     }
 
     fn on_ready(&mut self, token: u64, job: JobId, number: u64) {
@@ -290,13 +325,7 @@ impl Server {
             return;
         }
         let Some((launch, lead)) = self.launch_of(job) else { return };
-        let member = self.members.entry(job).or_insert_with(|| Member {
-            launch,
-            notices: Notices::new(lead),
-            peers: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-            asked_ns: 0,
-        });
+        let member = self.members.entry(job).or_insert_with(|| Member::new(launch, lead));
         member.peers.insert(token);
         let (lines, spare) = (Lines::default(), LINES_SPARE);
         let peer = Peer { stream, pid, uid, job, is_registered: false, lines, spare };
@@ -389,9 +418,31 @@ impl Server {
         let Some(member) = self.members.get_mut(&peer.job) else { return };
         member.peers.remove(&token);
         member.waiting.remove(&token);
-        if member.peers.is_empty() {
-            self.members.remove(&peer.job);
-            self.watcher.watch(peer.job, None);
+        let shares_devices =
+            lock(&self.shared).known.get(&peer.job).is_some_and(|known| known.shares_devices);
+        if member.peers.is_empty() && !shares_devices {
+            self.forget(peer.job);
+        }
+    }
+
+    fn forget(&mut self, job: JobId) {
+        if self.members.remove(&job).is_some() {
+            self.watcher.watch(job, None);
+        }
+    }
+
+    /// Jobs whose devices others may have in turns: whether or not they register, it is known when
+    /// they lose a turn.
+    fn watch_those_with_devices(&mut self) {
+        let new: Vec<(LaunchId, Nanos)> = {
+            let shared = lock(&self.shared);
+            let with_devices = shared.known.values().filter(|known| known.shares_devices);
+            let new = with_devices.filter(|known| !self.members.contains_key(&known.launch.job));
+            new.map(|known| (known.launch, known.lead)).collect()
+        };
+        for (launch, lead) in new {
+            self.members.insert(launch.job, Member::new(launch, lead));
+            self.watcher.watch(launch.job, Some(self.herald.clone()));
         }
     }
 
@@ -403,8 +454,12 @@ impl Server {
             launches.collect::<BTreeMap<JobId, LaunchId>>()
         };
         let ended = self.members.iter().filter(|(job, it)| known.get(job) != Some(&it.launch));
-        let tokens: Vec<u64> = ended.flat_map(|(_, it)| it.peers.iter().copied()).collect();
-        tokens.into_iter().for_each(|token| self.close(token));
+        let ended: Vec<JobId> = ended.map(|(&job, _)| job).collect();
+        for job in ended {
+            let tokens = self.members.get(&job).map(|it| it.peers.clone()).unwrap_or_default();
+            tokens.into_iter().for_each(|token| self.close(token));
+            self.forget(job);
+        }
     }
 }
 

@@ -523,7 +523,7 @@ fn level_in_use(f: &mut fmt::Formatter<'_>, size: u64, limit: u32) -> fmt::Resul
 
 const fn held(by: HeldBy) -> &'static str {
     match by {
-        HeldBy::Owner => "held by its owner; `tutti release` puts it in line",
+        HeldBy::Owner => "held; `tutti release` puts it in line",
         HeldBy::Administrator => {
             "held by an administrator, and only an administrator can release it"
         }

@@ -107,6 +107,23 @@ pub(crate) fn end(jobs: [(Running, i32); 2]) {
     }
 }
 
+/// Programs that never register are said to keep what they have open, once, and only where others
+/// may have it in turns.
+#[test]
+fn a_job_that_never_registers_is_named_once() {
+    let (instance, _) = with_one(&[]);
+    let submit = |words: &[&str]| instance.submit(&[words, &["sleep", "600"]].concat());
+    let [first, second] = [0; 2].map(|_| submit(&["--gpus", "1", "--vacate", "1s"]));
+    let beside = submit(&["-n", "2", "--vacate", "1s"]);
+    let shown = |job: u64| instance.tutti(&["show", &job.to_string()]).expect(0).text();
+    for job in [first, second] {
+        eventually("a name", || shown(job).contains("T076").then_some(()));
+        assert!(shown(job).contains("has registered to give up its devices"), "{}", shown(job));
+    }
+    assert_eq!(instance.log().matches("T076").count(), 2, "{}", instance.log());
+    assert!(!shown(beside).contains("T076"), "{}", shown(beside));
+}
+
 #[test]
 fn programs_of_mpi_open_a_device_in_their_own_turns() {
     let (instance, file) = with_one(&["quantum=300ms"]);

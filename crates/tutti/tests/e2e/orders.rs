@@ -9,7 +9,7 @@ fn a_held_job_begins_when_it_is_released() {
     let held = instance.submit(&["--hold", "-o", "/dev/null", "sleep", &instance.nap]);
     let job = instance.job(held);
     assert_eq!(job["state"], "queued");
-    assert_eq!(job["reason"], "held by its owner; `tutti release` puts it in line");
+    assert_eq!(job["reason"], "held; `tutti release` puts it in line");
     // A script may say so, and a later controller knows it.
     instance.script("job.sh", "#!/bin/sh\n#SBATCH -H\ntrue\n");
     let script = instance.submit(&["-o", "/dev/null", "job.sh"]);

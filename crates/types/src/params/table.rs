@@ -501,8 +501,9 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "How jobs are preempted: suspended in place, or those with --checkpoint-signal save their \
-               state, end and are queued again. One that does not end in time is suspended.",
+        help: "How jobs are preempted: suspended in place, or those with --checkpoint or \
+               --checkpoint-signal save their state, end and are queued again. One that does not \
+               end in time is suspended.",
         takes: Takes::FromThenOn,
     },
     Param {

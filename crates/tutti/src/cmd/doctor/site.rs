@@ -127,7 +127,10 @@ pub(super) fn criu() -> Finding {
             let place = match shared {
                 Ok(None) => String::new(),
                 Ok(Some(it)) => format!("; nodes share {}", it.directory.display()),
-                Err(error) => format!("; {error:#}"),
+                Err(error) => {
+                    let text = "`tutti up` refuses the directory of images";
+                    return Finding::bad("images", text).detail(format!("{error:#}"));
+                }
             };
             Finding::good("images", text).detail(version + &place)
         }
