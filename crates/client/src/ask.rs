@@ -1,6 +1,7 @@
 //! One request to the instance, and its answer.
 
 use crate::connect;
+use crate::patience::await_answer;
 use anyhow::Context;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -79,6 +80,7 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
             Ok(mut link) => {
                 let asked = Instant::now();
                 link.send(request);
+                await_answer(&mut link)?;
                 let answer = link.call();
                 // One that was there for so long has gone away anew.
                 away_since = away_since.filter(|_| asked.elapsed() < PATIENCE);
@@ -145,6 +147,7 @@ impl Asker {
                 ahead = next(answer);
                 ahead.clone()
             };
+            await_answer(link).ok()?;
             link.call_and_send(send).ok()
         });
         self.ahead = ahead;
@@ -217,6 +220,7 @@ pub fn ask_each(
         let answer = link.as_mut().and_then(|link| {
             let ahead = if count == 0 { AHEAD } else { 1 };
             unsent.by_ref().take(ahead).for_each(|question| link.send(question));
+            await_answer(link).ok()?;
             link.call().ok()
         });
         let answer = match answer {

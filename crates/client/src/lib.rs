@@ -33,6 +33,7 @@ mod notify;
 mod open_mpi;
 pub mod output;
 mod panes;
+pub mod patience;
 mod pipes;
 mod preflight;
 mod request;

@@ -1,6 +1,7 @@
 //! Handing a job in, once, whatever becomes of the controller meanwhile.
 
 use super::connect::connect_or_start;
+use super::patience::await_answer;
 use anyhow::Context;
 use std::fs::File;
 use std::io::Read;
@@ -57,6 +58,7 @@ pub(super) fn connect_again() -> anyhow::Result<Link> {
 /// # Errors
 /// If none comes; then [`until_answered`] may ask again.
 pub(super) fn answer(controller: &mut Link) -> anyhow::Result<Reply> {
+    await_answer(controller)?;
     match controller.call().context("the controller went away")? {
         // So says the head while its controller is being started again, and an agent that can't
         // reach the head.

@@ -2,8 +2,9 @@
 //!
 //! A device is a number of a resource that belongs to one node; with files, or only counted. A job
 //! asks for so many of a name ([`Amount::OnNodes`]). Placement counts devices as it counts memory:
-//! over all rows, since a suspended job keeps what it has. A job gets particular devices when it starts: those near its
-//! processors first, then by number. It has them until it ends, while it is preempted, too.
+//! over all rows, since a suspended job keeps what it has. A job gets particular devices when it
+//! starts: those near its processors first, then by number. It has them until it ends, while it is
+//! preempted, too.
 //!
 //! Jobs that give up their devices before they lose a turn (`--vacate`), or all that the parameter
 //! `share_devices` permits, may have a device *in turns*. Then:

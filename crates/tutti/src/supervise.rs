@@ -29,6 +29,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use tutti_client::output::print;
+use tutti_client::patience::require_answer;
 use tutti_client::{READY, RUNNING};
 use tutti_linux::disposition::is_ignored;
 use tutti_node::codes::{code_of, coded};
@@ -250,8 +251,14 @@ fn wait_while(
 ) -> anyhow::Result<()> {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
-        if is_vain()? || has_node(instance).unwrap_or(false) {
+        if is_vain()? {
             return Ok(());
+        }
+        match has_node(instance) {
+            Ok(true) => return Ok(()),
+            // What is there answers nothing.
+            Err(error) if code_of(&error) == Code::ControllerAway => return Err(error),
+            Ok(false) | Err(_) => {}
         }
         anyhow::ensure!(
             Instant::now() < patience,
@@ -290,6 +297,7 @@ fn ask_for_nodes(instance: &Instance) -> anyhow::Result<Reply> {
     let (mut all, mut from) = (Vec::new(), NodeId(0));
     loop {
         link.send(&Request::Nodes { from });
+        require_answer(&mut link, Duration::from_secs(10))?;
         match link.call()? {
             Reply::Nodes { nodes, next } => {
                 all.extend(nodes);

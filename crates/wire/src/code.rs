@@ -297,10 +297,10 @@ codes! {
         "Nothing was printed."
         "`tutti events` prints those that are kept. The message has the number from which a reader can go on.";
     87 NeverStarted
-        "A job that was to start after another one never did, since that one did not end as `--after` asks."
+        "A job never started: one before it did not end as `--after` asks, or the site's policy program declined it."
         "The job ended without a start; `tutti wait` exits with 120."
-        "The message names the job before; `tutti show JOB` says how that ended. `--if-never keep` keeps such a job in \
-         line, and `--after JOB:any` does not ask how the job before ends.";
+        "The message names the job before, or has what the program said. `--if-never keep` keeps a job in line, and \
+         `--after JOB:any` does not ask how the job before ends.";
     88 NotNotified
         "A notification about a job could not be delivered."
         "It was tried again with growing pauses, and then given up; the job is not affected."

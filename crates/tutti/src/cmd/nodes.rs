@@ -104,7 +104,7 @@ Examples:
   tutti nodes resource                    show the resources of all nodes
   tutti nodes resource 'a[1-4]' scratch=2 two on each of these nodes
   tutti nodes resource a1 scratch=none    a1 has none any more
-  tutti run --resource scratch ./a        one for the job, on a node that has one
+  tutti run --resource scratch ./a        one for the job
   tutti run -n 4 --resource scratch:1/node ./a
 
 Resources of the whole cluster are set by `tutti resource`. A lower count takes

@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tutti_client::output::{counted, print};
+use tutti_client::patience::{begins_within, end_silent};
 use tutti_client::{dial, duration, start_daemon};
 use tutti_node::capability::check_kernel;
 use tutti_node::codes::{code_of, coded, is_away};
@@ -418,6 +419,23 @@ fn may_end(instance: &Instance, loses_queue: bool) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// How long a daemon may take for an answer before it is taken to hang.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Ends a daemon that takes questions and answers none: its supervisor starts another.
+fn replace_silent(instance: &Instance) {
+    let Ok(mut link) = dial(instance) else { return };
+    // Any question that is answered without others.
+    link.send(&Request::Weights);
+    if begins_within(&mut link, ANSWERS_WITHIN) || !presence::is_supervised(instance) {
+        return;
+    }
+    if let Some(daemon) = end_silent(&link) {
+        let seconds = ANSWERS_WITHIN.as_secs();
+        say!("tutti: {daemon} did not answer for {seconds} s and is ended; another one starts");
+    }
+}
+
 /// How many jobs an instance has.
 #[derive(Clone, Copy)]
 struct Jobs {
@@ -430,6 +448,9 @@ struct Jobs {
 fn jobs_of(instance: &Instance) -> Option<Jobs> {
     let mut link = dial(instance).ok()?;
     link.send(&Request::Status);
+    if !begins_within(&mut link, ANSWERS_WITHIN) {
+        return None;
+    }
     match link.call() {
         Ok(Reply::Status(status)) => {
             Some(Jobs { resident: status.resident, queued: status.queued })
@@ -537,6 +558,7 @@ fn end(instance: &Instance, loses_queue: bool, roll_out: Option<Nanos>) -> anyho
     if !instance.answers() {
         instance.check_owner()?;
     }
+    replace_silent(instance);
     if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
         await_controller(instance, Instant::now() + PATIENCE);
         if !presence::is_supervised(instance) && presence::has_keeper(instance) {

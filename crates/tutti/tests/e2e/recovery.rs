@@ -834,3 +834,30 @@ fn the_next_instance_says_that_nodes_were_taken_down_with_the_one_before() {
     let log = instance.log();
     assert!(log.contains("was taken down") && !log.contains("was lost"), "{log}");
 }
+
+#[test]
+fn a_controller_that_stands_still_is_named_and_does_not_keep_the_instance_up() {
+    let instance = Instance::new().up();
+    let job = instance.submit(&["-o", "/dev/null", "sleep", "600"]);
+    let controller = instance.daemon("controller");
+    send(controller, Signal::SIGSTOP);
+    let waits = instance.start(&["ps"]);
+    // Both look for what does not answer, and wait for none.
+    let says = format!("kill -CONT {controller}");
+    let looks = |words: &[&str]| {
+        let shown = instance.tutti(&[&["doctor"], words].concat()).expect(1).text();
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (whole, cluster) = (looks(&[]), looks(&["--cluster"]));
+    assert!(whole.contains(&says), "{whole}");
+    assert!(cluster.contains("SILENT") && cluster.contains(&says), "{cluster}");
+    // What only waits says so, and has its answer when there is one.
+    waits.wait_for_err(&says);
+    send(controller, Signal::SIGCONT);
+    assert!(waits.wait().expect(0).text().contains("sleep"));
+    assert_eq!(instance.job(job)["state"], "running");
+    // The end of an instance needs one that answers: another is started.
+    send(instance.daemon("controller"), Signal::SIGSTOP);
+    instance.tutti(&["down"]).expect(0).says("and is ended; another one starts");
+    assert_eq!(instance.daemon_now("controller"), None);
+}

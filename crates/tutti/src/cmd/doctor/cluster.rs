@@ -2,13 +2,16 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, Table, print, print_json, print_table};
+use tutti_client::patience::give_up_after;
+use tutti_node::codes::code_of;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_types::{Nanos, NodeId};
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::NodeLife;
 use tutti_wire::units::format_duration_short;
@@ -30,9 +33,21 @@ struct Sign {
 pub(super) fn execute(json: bool) -> anyhow::Result<Exit> {
     let asked = Instant::now();
     // Any question that the controller answers by itself.
-    ask(&Request::Weights)?;
-    let took_ns = u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let signs = signs(took_ns, life_of(false)?, life_of(true)?);
+    let signs = match ask(&Request::Weights) {
+        Ok(_) => {
+            let took_ns = u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            // Each node has 2 s for its answer.
+            give_up_after(Duration::from_secs(20));
+            signs(took_ns, life_of(false)?, life_of(true)?)
+        }
+        // What is there takes questions and answers none.
+        Err(error) if code_of(&error) == Code::ControllerAway => {
+            let node = Instance::locate().directory().display().to_string();
+            let problem = format!("{error:#}");
+            vec![Sign { node, daemon: "controller", alive: false, answered_ns: None, problem }]
+        }
+        Err(error) => return Err(error),
+    };
     let all_live = signs.iter().all(|sign| sign.alive);
     if json {
         print_json(&signs)?;
@@ -76,7 +91,9 @@ fn of_node(agent: &NodeLife, keeper: Option<&NodeLife>) -> Vec<Sign> {
     };
     let Some(alive) = agent.alive else {
         let problem = match agent.not_asked.is_empty() {
-            true => format!("no answer within 2s; on {node}: tutti doctor, tutti up"),
+            true => format!(
+                "no answer within 2s; on {node}, `kill -KILL` of its `tutti agent` has another started"
+            ),
             false => format!("not connected; on {node}: tutti up"),
         };
         // What else is there, only the agent could say.

@@ -55,6 +55,10 @@ pub(super) fn ask_it() -> Asked {
             let fix = Fix::you("ask as another user", "tutti doctor");
             Asked::nothing(finding.fix([fix]), true)
         }
+        // The reason says what to do about a daemon that does not answer; its jobs run.
+        Err(error) if code_of(&error) == Code::ControllerAway => {
+            Asked::nothing(Finding::bad("instance", format!("{error:#}")), true)
+        }
         Err(error) => {
             let fix = Fix::you("start it anew", "tutti down; tutti up");
             Asked::nothing(Finding::bad("instance", format!("{error:#}")).fix([fix]), true)

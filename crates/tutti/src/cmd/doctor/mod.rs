@@ -15,8 +15,10 @@ use clap::Args;
 use finding::{Diagnosis, Verdict};
 use instance::Asked;
 use node::Node;
+use std::time::Duration;
 use tutti_client::output::colours::on_stdout;
 use tutti_client::output::{print, print_json, terminal_width};
+use tutti_client::patience::give_up_after;
 use tutti_node::exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -51,10 +53,14 @@ pub(crate) struct DoctorArgs {
     remove: bool,
 }
 
+/// How long the instance may take for an answer: one that hangs is named, not waited for.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
 pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     if args.leftovers {
         return super::leftovers::execute(args.remove, args.json);
     }
+    give_up_after(ANSWERS_WITHIN);
     if args.cluster {
         return cluster::execute(args.json);
     }
