@@ -164,6 +164,8 @@ struct Above {
     expected: String,
     /// Since when there has been no parent, while those below have not been told.
     without_parent_ns: Option<u64>,
+    /// Why the latest parent that was asked did not take this node, if it said so.
+    refused: Option<String>,
     /// Whether the time is to be known before this node joins: an agent that joins gets a
     /// timetable.
     awaits_time: bool,
@@ -280,6 +282,7 @@ impl Tree {
                 candidates: Candidates::new(heads.unwrap_or_default()),
                 expected: String::new(),
                 without_parent_ns: None,
+                refused: None,
                 awaits_time: false,
                 life: u64::from(process_id()) ^ (monotonic_ns() << 16),
                 attempt: 0,

@@ -8,6 +8,7 @@
 use super::driver::Driver;
 use super::policy_parts::OnNodes;
 use nix::unistd::{Uid, User, geteuid};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tracing::{info, warn};
 use tutti_core::Event;
@@ -279,6 +280,9 @@ fn checked_path(path: &str) -> Result<String, String> {
 fn existing_path(path: &str) -> Result<String, String> {
     let path = checked_path(path)?;
     match std::fs::metadata(&path) {
+        Ok(file) if file.is_file() && file.permissions().mode() & 0o111 == 0 => {
+            Err(format!("{path} can't be executed; `chmod +x` lets it be the policy program"))
+        }
         Ok(file) if file.is_file() => Ok(path),
         Ok(_) => Err(format!("{path} is no file; name the policy program")),
         Err(error) => Err(format!("policy program {path}: {error}")),

@@ -269,7 +269,10 @@ impl Tree {
                 }
             }
             ToBranch::Leaving => self.lose_parent("it goes out of service"),
-            ToBranch::Refused { reason } => self.lose_parent(&reason),
+            ToBranch::Refused { reason } => {
+                self.lose_parent(&reason);
+                self.above.refused = Some(reason);
+            }
             ToBranch::Client { node } if self.options.is_client() => self.routes.be_client(node),
             ToBranch::Client { .. } => {}
         }
@@ -290,6 +293,7 @@ impl Tree {
         }
         self.above.awaits_time = true;
         self.above.without_parent_ns = None;
+        self.above.refused = None;
         self.begin_anew();
     }
 

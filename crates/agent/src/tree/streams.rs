@@ -187,6 +187,9 @@ impl Tree {
         };
         let what = if self.options.is_client() { "client machine" } else { "node" };
         let (cluster, head) = (&membership.cluster, membership.head.join(", "));
+        if let Some(reason) = &self.above.refused {
+            return format!("{what} {name} is not taken by cluster {cluster}: {reason}");
+        }
         format!(
             "{what} {name} cannot reach the head of cluster {cluster}, {head}; it tries again and again"
         )

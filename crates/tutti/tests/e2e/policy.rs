@@ -230,6 +230,10 @@ fn whatever_a_program_writes_jobs_start_and_requests_are_answered() {
         eventually(name, || instance.log().lines().any(is_why).then_some(()));
     }
     assert!(instance.log().contains("last words"));
+    // One that no user can execute is refused at once.
+    let plain = instance.work.join("plain.sh");
+    fs::write(&plain, greets).unwrap();
+    instance.tutti(&["params", "policy=./plain.sh"]).expect(1).says("`chmod +x` lets it be");
     // One that its user can't execute says so to the administrator that named it.
     instance.script("closed.sh", greets);
     let closed = instance.work.join("closed.sh");
