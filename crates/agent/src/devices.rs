@@ -122,7 +122,13 @@ fn look_up(file: &str) -> Option<(u32, u32)> {
     tutti_linux::devices::device_numbers(Path::new(file)).ok()
 }
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { files: BTreeMap::new(), calls: 0 });
+/// The device files that have other numbers than before, with these.
+fn renumbered() -> BTreeMap<String, (u32, u32)> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).renumbered(look_up)
+}
+
+static KNOWN: Mutex<Known> =
+    Mutex::new(Known { files: BTreeMap::new(), calls: 0, changed: BTreeMap::new() });
 
 fn look(devices: &[Device], others: &[Device]) -> Result<Vec<Device>, String> {
     let mut known: Vec<(DeviceId, (u32, u32))> = Vec::new();

@@ -832,7 +832,7 @@ impl Agent {
             };
         self.close_devices_that_came();
         let (is_closed, gate) = super::devices::close(id, group.as_deref(), &launch.share);
-        self.groups.awaited.begin(id, group.as_deref(), &launch.share.closed);
+        self.groups.awaited.begin(id, group.as_deref(), &launch.share);
         launch.share.is_closed = is_closed;
         let processors = processors_of(&launch);
         let is_held = self.processes.affinity.hold(id, group.as_deref(), &processors);

@@ -15,6 +15,8 @@ pub(super) struct Known {
     pub(super) files: BTreeMap<String, Seen>,
     /// Calls of [`Known::numbers`].
     pub(super) calls: u64,
+    /// Files that were found with other numbers than before, which was not told yet.
+    pub(super) changed: BTreeMap<String, (u32, u32)>,
 }
 
 #[derive(Debug)]
@@ -37,11 +39,29 @@ impl Known {
         found
     }
 
+    /// The files that have other numbers than before, with these; each once.
+    pub(super) fn renumbered(
+        &mut self,
+        look: impl Fn(&str) -> Option<(u32, u32)>,
+    ) -> BTreeMap<String, (u32, u32)> {
+        for (file, seen) in &mut self.files {
+            if let Some(numbers) = look(file).filter(|numbers| *numbers != seen.numbers) {
+                seen.numbers = numbers;
+                self.changed.insert(file.clone(), numbers);
+            }
+        }
+        std::mem::take(&mut self.changed)
+    }
+
     fn number_of(&mut self, file: &str, found: Option<(u32, u32)>) -> Option<(u32, u32)> {
         let named = self.calls;
         if let Some(seen) = self.files.get_mut(file) {
-            *seen = Seen { numbers: found.unwrap_or(seen.numbers), named };
-            return Some(seen.numbers);
+            let numbers = found.unwrap_or(seen.numbers);
+            if numbers != seen.numbers {
+                self.changed.insert(file.to_owned(), numbers);
+            }
+            *seen = Seen { numbers, named };
+            return Some(numbers);
         }
         let numbers = found?;
         self.files.insert(file.to_owned(), Seen { numbers, named });
@@ -67,7 +87,7 @@ mod tests {
     use super::*;
 
     fn new() -> Known {
-        Known { files: BTreeMap::new(), calls: 0 }
+        Known { files: BTreeMap::new(), calls: 0, changed: BTreeMap::new() }
     }
 
     fn there(file: &str) -> Option<(u32, u32)> {
@@ -85,6 +105,19 @@ mod tests {
         assert_eq!(known.numbers(["a1", "a2"].into_iter(), there), [(7, 1), (7, 2)]);
         let only_the_second = |file: &str| (file == "a2").then_some((8, 2));
         assert_eq!(known.numbers(["a1", "a2"].into_iter(), only_the_second), [(7, 1), (8, 2)]);
+    }
+
+    #[test]
+    fn a_file_with_other_numbers_is_told_once_however_it_was_noticed() {
+        let mut known = new();
+        known.numbers(["a1", "a2"].into_iter(), there);
+        assert!(known.renumbered(there).is_empty());
+        let moved = |file: &str| Some((8, file[1..].parse().ok()?));
+        known.numbers(["a1"].into_iter(), moved);
+        let told = [("a1".to_owned(), (8, 1)), ("a2".to_owned(), (8, 2))];
+        assert_eq!(known.renumbered(moved), BTreeMap::from(told));
+        assert!(known.renumbered(moved).is_empty());
+        assert!(known.renumbered(|_| None).is_empty(), "a file that vanished has no others");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What stands for a device: `/dev/zero` and `/dev/full`, in the directory of a test.
 pub(crate) const ZERO: (u64, u64) = (1, 5);
@@ -256,6 +257,27 @@ fn a_device_that_vanishes_and_comes_back_is_closed_to_jobs_that_began_meanwhile(
     stand_in(&instance, "zero", ZERO);
     without.wait().expect(1).says("Operation not permitted");
     instance.tutti(&["run", "--gpus", "1", "head", "-c", "1", zero]).expect(0);
+}
+
+#[test]
+fn a_device_that_comes_back_with_other_numbers_is_closed_to_the_jobs_before_it() {
+    let instance = Instance::new().up();
+    let (_, files) = with_two(&instance);
+    let zero = files[0].to_str().unwrap();
+    let line = format!("echo began; while ! test -e go; do sleep 0.05; done; : < {zero}");
+    let start = |words: &[&str]| {
+        let job = instance.start(&[&["run"], words, &["sh", "-c", &line]].concat());
+        job.wait_for("began");
+        job
+    };
+    let (without, with) = (start(&[]), start(&["--gpus", "1"]));
+    fs::remove_file(zero).unwrap();
+    // What the kernel prints: another device, as far as numbers go.
+    stand_in(&instance, "zero", (1, 11));
+    std::thread::sleep(Duration::from_millis(1500));
+    instance.script("go", "");
+    without.wait().says("Operation not permitted");
+    with.wait().expect(0);
 }
 
 #[test]
