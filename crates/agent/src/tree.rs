@@ -257,6 +257,24 @@ pub(super) struct Tree {
     heard: Vec<Heard>,
 }
 
+impl Above {
+    /// No parent yet, and these to begin with.
+    fn new(heads: Vec<String>) -> Self {
+        Self {
+            up: None,
+            candidates: Candidates::new(heads),
+            expected: String::new(),
+            without_parent_ns: None,
+            refused: None,
+            awaits_time: false,
+            life: u64::from(process_id()) ^ (monotonic_ns() << 16),
+            attempt: 0,
+            passages: Default::default(),
+            ordered: 0,
+        }
+    }
+}
+
 impl Tree {
     /// An agent without connections.
     pub(super) fn new(options: TreeOptions, clock: ClusterClock, poller: &Poller) -> Self {
@@ -277,18 +295,7 @@ impl Tree {
             },
             options,
             address: String::new(),
-            above: Above {
-                up: None,
-                candidates: Candidates::new(heads.unwrap_or_default()),
-                expected: String::new(),
-                without_parent_ns: None,
-                refused: None,
-                awaits_time: false,
-                life: u64::from(process_id()) ^ (monotonic_ns() << 16),
-                attempt: 0,
-                passages: Default::default(),
-                ordered: 0,
-            },
+            above: Above::new(heads.unwrap_or_default()),
             branch: Branch {
                 children: BTreeMap::new(),
                 fan_out: usize::MAX,
