@@ -261,8 +261,10 @@ impl core::str::FromStr for ResourceWish {
         if text.contains('/') {
             // Only nodes have so much each.
             return Self::parse_devices(text).map_err(|error| match error {
-                ResourceError::Devices(_) | ResourceError::Amount(_) => amount(),
-                ResourceError::Name(_) => error,
+                ResourceError::Name(_) if !text.contains('@') => error,
+                ResourceError::Name(_) | ResourceError::Devices(_) | ResourceError::Amount(_) => {
+                    amount()
+                }
             });
         }
         let at = text.find([':', '@']);
