@@ -431,8 +431,8 @@ impl Server {
         }
     }
 
-    /// Jobs whose devices others may have in turns: whether or not they register, it is known when
-    /// they lose a turn.
+    /// Jobs with devices that others may have in turns: whether or not they register, it is known
+    /// when they lose a turn.
     fn watch_those_with_devices(&mut self) {
         let new: Vec<(LaunchId, Nanos)> = {
             let shared = lock(&self.shared);
