@@ -363,6 +363,7 @@ impl Start<'_> {
             minder: false,
             isolated: false,
             adopts_orphans: false,
+            ends_with_parent: false,
             complaint: None,
         };
         nursery.spawn(&spawn, &processes::unwanted())

@@ -207,6 +207,7 @@ impl Job {
             complaint: task.complaint.as_deref(),
             isolated: false,
             adopts_orphans: false,
+            ends_with_parent: false,
         }
     }
 

@@ -81,6 +81,8 @@ pub struct Spawn<'a> {
     pub isolated: bool,
     /// Whether descendants that lose their parent become its children.
     pub adopts_orphans: bool,
+    /// Whether it is killed when the thread that spawns it ends.
+    pub ends_with_parent: bool,
 }
 
 /// A user, set for real, effective and saved ids alike.

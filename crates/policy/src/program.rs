@@ -2,7 +2,8 @@
 //!
 //! It runs as a user of its own, in a session of its own, with none of the caller's descriptors, at
 //! an ordinary scheduling policy and a worse nice value. It is killed when it is late or wrong or
-//! over its [`Limits`], and when the [`Program`] is dropped.
+//! over its [`Limits`], when the [`Program`] is dropped, and when the thread that started it has ended,
+//! even if the whole process was killed.
 
 use crate::limits::{Limits, Watch};
 use crate::protocol::ANSWER_BYTES_MAX;
@@ -193,6 +194,7 @@ impl Program {
             // Whatever it starts, in sessions of their own, too, ends with it.
             isolated: geteuid().is_root(),
             adopts_orphans: false,
+            ends_with_parent: true,
             complaint: Some(&complaint),
         };
         let unwanted = Unwanted::look_up();
@@ -416,4 +418,40 @@ impl Drop for Program {
 /// What the kernel answers.
 pub fn can_open(path: &str) -> Result<(), Errno> {
     open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Program, Start};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+    use tutti_linux::spawn::Nursery;
+
+    #[test]
+    fn a_program_that_hangs_ends_with_the_thread_that_started_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hang");
+        std::fs::write(&path, "#!/bin/sh\ntrap '' TERM HUP\nwhile :; do sleep 60; done\n").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let start = Start {
+            path: path.to_str().unwrap().into(),
+            identity: None,
+            environment: vec!["PATH=/usr/bin:/bin".into()],
+            nice: 0,
+            limits: None,
+        };
+        let begun = std::thread::spawn(move || {
+            let mut program = Program::start(&start, &mut Nursery::new()).unwrap();
+            let silence = program.exchange("{}\n", Duration::from_millis(100));
+            assert!(matches!(silence, Err(Failure::Late(_))), "{silence:?}");
+            // As where no destructor runs.
+            std::mem::ManuallyDrop::new(program)
+        });
+        let mut program = begun.join().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while !program.is_gone() {
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub fn parse_week(text: &str) -> Result<Nanos, PeriodError> {
     };
     let day = DAYS.iter().position(|known| day.eq_ignore_ascii_case(known));
     let day = day.ok_or_else(|| fail("days are mon, tue, wed, thu, fri, sat and sun"))? as u64;
-    let minute = parse_minute(hour).map_err(fail)?;
+    let minute = parse_minute(hour, HOURS).map_err(fail)?;
     Ok(Nanos((day * DAY + u64::from(minute) * MINUTE) % WEEK))
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn parse_days(word: &str) -> Result<u8, &'static str> {
 
 fn parse_hours(word: &str) -> Result<(u16, u16), &'static str> {
     let (from, to) = word.split_once('-').ok_or("hours have a beginning and an end")?;
-    let (from, to) = (parse_minute(from)?, parse_minute(to)?);
+    let (from, to) = (parse_minute(from, HOURS)?, parse_minute(to, HOURS)?);
     if from >= DAY_MINUTES {
         return Err("no day begins an hour at 24:00");
     }
@@ -161,16 +161,19 @@ fn parse_hours(word: &str) -> Result<(u16, u16), &'static str> {
     }
 }
 
-pub(crate) fn parse_minute(word: &str) -> Result<u16, &'static str> {
-    const WRONG: &str = "hours are written like 08:00, up to 24:00";
-    let (hour, minute) = word.split_once(':').ok_or(WRONG)?;
+/// How hours are written in a [`Period`].
+const HOURS: &str = "hours are written like 08:00, up to 24:00";
+
+/// The minute of a day, or `wrong`.
+pub(crate) fn parse_minute(word: &str, wrong: &'static str) -> Result<u16, &'static str> {
+    let (hour, minute) = word.split_once(':').ok_or(wrong)?;
     let number = |digits: &str| -> Result<u16, &'static str> {
         let short = (1..=2).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        digits.parse().ok().filter(|_| short).ok_or(WRONG)
+        digits.parse().ok().filter(|_| short).ok_or(wrong)
     };
     let (hour, minute) = (number(hour)?, number(minute)?);
     let total = hour * 60 + minute;
-    (minute < 60 && total <= DAY_MINUTES).then_some(total).ok_or(WRONG)
+    (minute < 60 && total <= DAY_MINUTES).then_some(total).ok_or(wrong)
 }
 
 impl fmt::Display for Period {

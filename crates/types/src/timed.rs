@@ -64,7 +64,7 @@ impl FromStr for When {
         let (mut days, mut date, mut minute) = (None, None, None);
         for word in text.split([' ', '\t', 'T']).filter(|word| !word.is_empty()) {
             let is_again = if word.contains(':') {
-                minute.replace(parse_minute(word).map_err(fail)?).is_some()
+                minute.replace(parse_minute(word, HOURS).map_err(fail)?).is_some()
             } else if word.starts_with(|first: char| first.is_ascii_digit()) {
                 date.replace(parse_date(word).map_err(fail)?).is_some()
             } else {
@@ -85,6 +85,9 @@ impl FromStr for When {
         }
     }
 }
+
+/// How hours are written in it.
+const HOURS: &str = "hours are written like 08:00, up to 23:59";
 
 fn parse_date(word: &str) -> Result<(u16, u8, u8), &'static str> {
     const WRONG: &str = "dates are written like 2026-12-24";
@@ -253,6 +256,7 @@ mod tests {
             ("", "no hour"),
             ("mon", "no hour"),
             ("24:00", "next day"),
+            ("25:00", "up to 23:59"),
             ("2026-02-29 08:00", "no such day"),
             ("2026-13-01 08:00", "dates are written"),
             ("26-1-1 08:00", "dates are written"),

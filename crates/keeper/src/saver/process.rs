@@ -369,6 +369,7 @@ impl Saver {
             identity: Some(Identity { uid, gid, groups }),
             stdio: [stream(input)?, stream(output)?, stream(error)?],
             adopts_orphans: true,
+            ends_with_parent: false,
             complaint: complaint.as_deref(),
             ..plain(&order.processors)
         };
@@ -656,6 +657,7 @@ fn plain(processors: &[u32]) -> Spawn<'_> {
         complaint: None,
         isolated: false,
         adopts_orphans: false,
+        ends_with_parent: false,
     }
 }
 

@@ -254,6 +254,10 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
     if plan.adopts_orphans {
         check(Step::Minder, call(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0]))?;
     }
+    if plan.ends_with_parent {
+        // After it has become its user, since that undoes it. It cannot fail.
+        let _ = call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0]);
+    }
     unblock_signals();
     execute(plan)
 }

@@ -81,6 +81,7 @@ pub(super) struct Plan {
     pub(super) new_session: bool,
     pub(super) terminal: bool,
     pub(super) adopts_orphans: bool,
+    pub(super) ends_with_parent: bool,
     pub(super) complaint: Option<CString>,
     pub(super) stdio: [Stream; 3],
     /// See [`Unwanted`].
@@ -143,6 +144,7 @@ impl Plan {
             new_session: spawn.new_session,
             terminal: spawn.terminal,
             adopts_orphans: spawn.adopts_orphans,
+            ends_with_parent: spawn.ends_with_parent,
             complaint: spawn.complaint.map(CStr::to_owned),
             stdio: [&spawn.stdio[0], &spawn.stdio[1], &spawn.stdio[2]].map(Stream::of),
             signals: unwanted.signals.clone(),

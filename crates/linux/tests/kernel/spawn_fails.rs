@@ -170,6 +170,7 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         minder: false,
         isolated: false,
         adopts_orphans: false,
+        ends_with_parent: false,
         complaint: None,
     }
 }

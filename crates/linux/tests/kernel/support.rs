@@ -186,6 +186,7 @@ impl Launch {
                     minder: self.minder,
                     isolated: false,
                     adopts_orphans: false,
+                    ends_with_parent: false,
                     complaint: self.complaint.as_deref(),
                 },
                 &Unwanted::look_up(),
