@@ -106,7 +106,8 @@ impl From<NodesError> for Problem {
             NodesError::NoNode { .. }
             | NodesError::NoSet { .. }
             | NodesError::NoFeature { .. }
-            | NodesError::NoneHas { .. } => Code::NoSuchNodes,
+            | NodesError::NoneHas { .. }
+            | NodesError::NoneOfThem { .. } => Code::NoSuchNodes,
             NodesError::TooManySets { .. }
             | NodesError::HasJobs { .. }
             | NodesError::OfInstance { .. } => Code::CannotChangeNode,

@@ -33,6 +33,10 @@ pub(super) enum NodesError {
     #[error("no node has what --constraint={constraint} asks for; see `tutti nodes features`")]
     NoneHas { constraint: String },
     #[error(
+        "none of the nodes {named} has what --constraint={constraint} asks for; these do: {others}"
+    )]
+    NoneOfThem { named: String, constraint: String, others: String },
+    #[error(
         "'{name}' can't be the name of a set; write letters, digits, '-' and '_', at most \
          {NAME_BYTES_MAX}"
     )]
@@ -57,11 +61,11 @@ impl Driver {
         let resolve = |list: &Option<String>| list.as_ref().map(|list| self.named(list));
         let mut among = resolve(&asked.only).transpose()?;
         if let Some(constraint) = &asked.constraint {
-            let mut found = self.with_features(constraint)?;
-            found.retain(|node| among.as_ref().is_none_or(|among| among.contains(node)));
+            let having = self.with_features(constraint)?;
+            let asked_too = |node: &&NodeId| among.as_ref().is_none_or(|it| it.contains(node));
+            let found: BTreeSet<NodeId> = having.iter().filter(asked_too).copied().collect();
             if found.is_empty() {
-                let constraint = shown(constraint);
-                return Err(NodesError::NoneHas { constraint });
+                return Err(self.none_has(constraint, &having, asked.only.as_deref()));
             }
             among = Some(found);
         }
@@ -72,6 +76,26 @@ impl Driver {
             spread: asked.spread,
             exclusive: asked.exclusive,
         })
+    }
+
+    /// Why no node is left: `having` are those that the constraint holds for, without regard to
+    /// the list of nodes that was asked for, `only`.
+    fn none_has(
+        &self,
+        constraint: &str,
+        having: &BTreeSet<NodeId>,
+        only: Option<&str>,
+    ) -> NodesError {
+        let constraint = shown(constraint);
+        match only.filter(|_| !having.is_empty()) {
+            None => NodesError::NoneHas { constraint },
+            Some(named) => {
+                let nodes = self.core.nodes().filter(|view| having.contains(&view.id));
+                let others = format_host_list(nodes.map(|view| &*view.spec.name));
+                let others = cut(others, KNOWN_BYTES_MAX);
+                NodesError::NoneOfThem { named: shown(named), constraint, others }
+            }
+        }
     }
 
     /// The nodes that a constraint holds for: by what they were found to have, and by the sets that

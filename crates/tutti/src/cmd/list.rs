@@ -3,7 +3,7 @@
 use super::each_page_of_jobs;
 use super::job_range::{Several, by_number, check_found, targets_of};
 use clap::Args;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tutti_client::output::colours::of_state;
 use tutti_client::output::{Align, JsonList, Table, account, print_json, print_table};
 use tutti_node::codes::coded;
@@ -11,6 +11,7 @@ use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
 use tutti_types::{EndReason, JobId, Nanos};
 use tutti_wire::code::Code;
+use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::Request;
 use tutti_wire::report::JobReport;
 use tutti_wire::units::{format_duration_short, format_seconds};
@@ -305,7 +306,7 @@ pub(super) fn whereabouts(job: &JobReport) -> String {
             format!("exit {code}")
         }
         Some(code) => format!("exit {code}: {}", job.reason),
-        None if !job.placement.is_empty() => job.placement.join(" "),
+        None if !job.placement.is_empty() => places(&job.placement),
         None => job.reason.clone(),
     };
     if job.exit_code.is_none() && !job.placement.is_empty() && !job.reason.is_empty() {
@@ -321,4 +322,41 @@ pub(super) fn whereabouts(job: &JobReport) -> String {
         text.push_str(&format!(": {first}"));
     }
     text
+}
+
+/// Up to so many nodes of a job are listed one by one.
+const NODES_ONE_BY_ONE: usize = 4;
+
+/// `node:processors` of a job. Where it has many nodes, those with the same processors are one
+/// word: `n[1-64]:0-7`.
+fn places(placement: &[String]) -> String {
+    if placement.len() <= NODES_ONE_BY_ONE {
+        return placement.join(" ");
+    }
+    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for place in placement {
+        let (node, processors) = place.split_once(':').unwrap_or((place, ""));
+        nodes.entry(processors).or_default().push(node);
+    }
+    let words = nodes.into_iter().map(|(processors, nodes)| {
+        let nodes = format_host_list(nodes);
+        if processors.is_empty() { nodes } else { format!("{nodes}:{processors}") }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::places;
+
+    #[test]
+    fn many_nodes_with_the_same_processors_are_one_word() {
+        let all = |count: u32| (1..=count).map(|it| format!("n{it}:0-7")).collect::<Vec<_>>();
+        assert_eq!(places(&all(3)), "n1:0-7 n2:0-7 n3:0-7");
+        let mut most = all(64);
+        most[9] = "n10:0-3".into();
+        assert_eq!(places(&most), "n10:0-3 n[1-9,11-64]:0-7");
+        let names = ["a", "b", "c", "d", "e"].map(String::from);
+        assert_eq!(places(&names), "a,b,c,d,e");
+    }
 }
