@@ -133,13 +133,22 @@ pub fn connect_or_start() -> anyhow::Result<Link> {
         }
         Err(_) => {}
     }
-    if let Some(started) = start_daemon(&instance)? {
+    if let Some(started) = start_again(&instance)? {
         say!("tutti: {}", what_started(&instance));
-        if started.ends_with_session() {
-            say!("tutti: {ENDS_WITH_SESSION}");
+        for note in started.notes() {
+            say!("tutti: {note}");
         }
     }
     dial(&instance).context("the instance started, but does not answer")
+}
+
+/// Starts an instance for a job: the system's by systemd, if it is a service already. Otherwise its
+/// supervisor would take the place that systemd tries to give to the next one of the service.
+fn start_again(instance: &Instance) -> anyhow::Result<Option<Started>> {
+    match Service::of(instance).filter(Service::is_installed) {
+        Some(service) => service.start_again().map(|()| Some(Started::default())),
+        None => start_daemon(instance),
+    }
 }
 
 /// Which instance was started for a job. Root also starts the system's anew, if its socket was
@@ -198,12 +207,26 @@ pub fn dial(instance: &Instance) -> anyhow::Result<Link> {
 pub struct Started {
     /// The unit of the service manager in which it is, if it had one made for itself.
     unit: Option<String>,
+    /// Why the service manager, which is there, made none.
+    refused: Option<String>,
 }
 
 impl Started {
     /// Whether its jobs end with the last session of this user.
-    pub fn ends_with_session(&self) -> bool {
+    fn ends_with_session(&self) -> bool {
         self.unit.is_some() && ends_with_session()
+    }
+
+    /// What the user should know of how it was started.
+    pub fn notes(&self) -> Vec<String> {
+        let ends = self.ends_with_session().then(|| ENDS_WITH_SESSION.to_owned());
+        let without = self.refused.as_ref().map(|why| {
+            format!(
+                "{why}; without a unit of its own, limits may not be enforced and jobs be suspended by signals: \
+                 `tutti doctor` shows what works, `tutti down` and the next start try again"
+            )
+        });
+        ends.into_iter().chain(without).collect()
     }
 }
 
@@ -245,12 +268,16 @@ fn start_with(instance: &Instance, options: &[String]) -> anyhow::Result<Option<
     let mut said = String::new();
     ready.read_to_string(&mut said)?;
     let said = said.trim();
-    let (word, unit) = said.split_once(' ').unwrap_or((said, ""));
+    let (first, refused) = said.split_once('\n').unwrap_or((said, ""));
+    let (word, unit) = first.split_once(' ').unwrap_or((first, ""));
     if word != READY {
         let _ = child.wait();
     }
     match word {
-        READY => Ok(Some(Started { unit: (!unit.is_empty()).then(|| unit.to_owned()) })),
+        READY => {
+            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            Ok(Some(Started { unit: some(unit), refused: some(refused) }))
+        }
         RUNNING if unit.is_empty() => Ok(None),
         _ => {
             let said = if said.is_empty() { "it ended without a word" } else { said };
@@ -259,7 +286,8 @@ fn start_with(instance: &Instance, options: &[String]) -> anyhow::Result<Option<
     }
 }
 
-/// What a supervisor says when the instance takes jobs; its unit follows, if it is in one.
+/// What a supervisor says when the instance takes jobs; its unit follows, if it is in one. The next
+/// line says why it is in none, though there is a service manager.
 pub const READY: &str = "ready";
 
 /// What it says when another one was there before.

@@ -7,6 +7,9 @@ use std::path::Path;
 /// Inode of the pid namespace that the machine boots with (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
+/// Where a WSL machine has the sockets by which it starts Windows programs.
+const OF_WSL: &str = "/run/WSL";
+
 /// Files that a container manager makes, and what it is called.
 const MARKS: [(&str, &str); 2] = [("/run/.containerenv", "podman"), ("/.dockerenv", "docker")];
 
@@ -15,12 +18,14 @@ const MARKS: [(&str, &str); 2] = [("/run/.containerenv", "podman"), ("/.dockeren
 /// machine itself, as far as can be seen.
 #[must_use]
 pub fn kind() -> Option<String> {
-    if is_wsl(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default()) {
+    // A container on such a machine has the machine's kernel, but not its sockets.
+    let is_wsl = is_wsl(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default());
+    if is_wsl && Path::new(OF_WSL).is_dir() {
         return Some("wsl".into());
     }
     // Marks are also in images that a machine was made from.
     if pid_namespace().is_none_or(|own| own == FIRST_PID_NAMESPACE) {
-        return None;
+        return is_wsl.then(|| "wsl".into());
     }
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
         || Path::new("/var/run/secrets/kubernetes.io").is_dir()
@@ -32,7 +37,7 @@ pub fn kind() -> Option<String> {
     }
     let named = fs::read_to_string("/run/systemd/container").ok();
     let named = named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    Some(named.unwrap_or_else(|| "container".into()))
+    Some(named.unwrap_or_else(|| if is_wsl { "wsl" } else { "container" }.into()))
 }
 
 /// What tells the pid namespace of this process from others of the machine.

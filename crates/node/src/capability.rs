@@ -118,7 +118,9 @@ pub fn of_this_machine() -> AgentStatus {
         swap: swap_space(swap_means(None)),
         gpus: u32::try_from(tutti_linux::devices::gpus().len()).unwrap_or(u32::MAX),
         ipc: IPC.get_or_init(ipc).clone(),
-        ends_at_logout: is_systemd_here() && is_of_a_user() && ends_with_session(),
+        ends_at_logout: is_systemd_here()
+            && Unit::own().is_some_and(|unit| is_of_a_user(unit.group()))
+            && ends_with_session(),
         ..AgentStatus::default()
     }
 }
@@ -131,9 +133,9 @@ fn set_limits(status: &mut AgentStatus, limits: LimitSupport) {
     status.weight = name(limits.weight);
 }
 
-/// Whether the unit of this process, or the one that its instance would get, is a user's manager's.
-fn is_of_a_user() -> bool {
-    Unit::own().is_none_or(|unit| unit.group().ancestors().any(|it| it.ends_with("user.slice")))
+/// Whether this group is below a user's service manager.
+fn is_of_a_user(group: &Path) -> bool {
+    group.ancestors().any(|it| it.ends_with("user.slice"))
 }
 
 /// Whether an IPC namespace can be made; tried.
@@ -162,6 +164,7 @@ pub fn of_unit_below(group: &Path) -> Option<AgentStatus> {
     );
     status.cgroup = group.display().to_string();
     status.freezer = true;
+    status.ends_at_logout = is_of_a_user(group) && ends_with_session();
     status.memory_counted = has("memory");
     status.io_counted = has("io");
     Some(status)

@@ -190,8 +190,9 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     }
     // A process that waits for this pipe to close must not wait for the supervisor's end.
     let name = unit.as_ref().ok().cloned().flatten().unwrap_or_default();
+    let refused = unit.as_ref().err().map_or_else(String::new, |why| format!("\n{why:#}"));
     // The process that has started it may be gone. Then it goes on all the same, or ends in order.
-    let _ = print(&format!("{}\n", format!("{READY} {name}").trim_end()));
+    let _ = print(&format!("{}{refused}\n", format!("{READY} {name}").trim_end()));
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&log)?;
@@ -243,13 +244,17 @@ fn lock_unless_up(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     Ok(found)
 }
 
+/// How long an instance may take to come up: a manager that is asked for a unit may be slow, and so
+/// may the machine.
+const UP_WITHIN: Duration = Duration::from_secs(60);
+
 /// Waits until the instance is up, or a check says that there is nothing to wait for. Up means: a
 /// job can be submitted. So there must be a controller, and a node with it.
 fn wait_while(
     instance: &Instance,
     mut is_vain: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + UP_WITHIN;
     loop {
         if is_vain()? {
             return Ok(());
@@ -262,7 +267,8 @@ fn wait_while(
         }
         anyhow::ensure!(
             Instant::now() < patience,
-            "it did not come up within 20 s; see {}",
+            "it did not come up within {} s; see {}",
+            UP_WITHIN.as_secs(),
             instance.log_file().display()
         );
         std::thread::sleep(Duration::from_millis(1));
@@ -763,8 +769,8 @@ fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()
 }
 
 /// Clears away what a supervisor that was killed has left, with the journal of an instance that
-/// keeps none; nothing if one lives, or the keeper.
-pub(crate) fn clean_up_for_dead(instance: &Instance) {
+/// keeps none; nothing if one lives, or the keeper. Whether processes of jobs were ended.
+pub(crate) fn clean_up_for_dead(instance: &Instance) -> bool {
     if instance.lock_file().exists()
         && !has_keeper(instance)
         && let Ok(Some(_lock)) = lock(instance)
@@ -772,8 +778,12 @@ pub(crate) fn clean_up_for_dead(instance: &Instance) {
         if !instance.keeps_journal() {
             instance.remove_journal();
         }
+        let left = service::subtrees(&instance.cgroup_name());
+        let had_processes = left.iter().any(|it| it.group().is_populated().unwrap_or(false));
         clean_up(instance);
+        return had_processes;
     }
+    false
 }
 
 /// Removes the journal of a private instance that has ended: jobs in line, history, parameters.
@@ -793,10 +803,12 @@ pub(crate) fn forget(instance: &Instance) -> anyhow::Result<()> {
 
 /// Nothing stays but the logs of a system instance, if there is something in them.
 fn clean_up(instance: &Instance) {
-    let hierarchy = tutti_linux::cgroup::Hierarchy::existing(&instance.cgroup_name());
     let released = instance.released();
-    let hierarchy = hierarchy.and_then(|it| Hierarchy::open(it.path()).ok());
-    let goes_on = hierarchy.is_some_and(|it| released::remove_others(&it, released));
+    let mut goes_on = false;
+    for subtree in service::subtrees(&instance.cgroup_name()) {
+        let subtree = Hierarchy::open(subtree.path());
+        goes_on |= subtree.is_ok_and(|it| released::remove_others(&it, released));
+    }
     let Ok(Some(directory)) = instance.open() else { return };
     if !instance.keeps_journal() && !goes_on {
         directory.remove(&instance.released_file());

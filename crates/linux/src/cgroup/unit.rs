@@ -47,15 +47,15 @@ const HANDED_DOWN: &CStr = c"user.tutti.controllers";
 const VALUES: &CStr = c"user.tutti.values";
 
 /// The files whose values are kept.
-const KEPT: [&str; 6] =
-    ["memory.max", "pids.max", "cpuset.cpus", "cpu.weight", "cpu.idle", "io.weight"];
+const KEPT: [&str; 7] =
+    ["memory.max", "pids.max", "cpuset.cpus", "cpu.max", "cpu.weight", "cpu.idle", "io.weight"];
 
 /// The controllers that are handed down from the group of a unit.
 pub(super) const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "io", "memory", "pids"];
 
-/// Groups of jobs are at most so far below that of a unit; what tasks make below their own is not
-/// looked at.
-const DEPTH_MAX: usize = 4;
+/// Groups are looked at that are at most so far below that of a unit: of tasks, and of what those
+/// make below their own, such as containers.
+const DEPTH_MAX: usize = 16;
 
 /// How often processes are moved until no other has been born meanwhile.
 const ROUNDS_MAX: usize = 100;
@@ -100,12 +100,14 @@ impl Unit {
         (is_delegated() || is_ours()).then_some(Self { group })
     }
 
-    /// The unit of ours right below a slice that has a subtree of this name with a process in it.
+    /// The unit right below a slice that has a subtree of this name with a process in it: one of
+    /// ours by its name, unless `of_any_name`. In a slice with units of several users, others could
+    /// make such a subtree.
     #[must_use]
-    pub fn left_in(slice: &Path, subtree: &str) -> Option<Self> {
+    pub fn left_in(slice: &Path, subtree: &str, of_any_name: bool) -> Option<Self> {
         let groups = slice.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
         let has_left = |group: &PathBuf| {
-            name_of(group).starts_with(OURS)
+            (of_any_name || name_of(group).starts_with(OURS))
                 && Cgroup::open(&group.join(subtree))
                     .is_ok_and(|left| left.is_populated().unwrap_or(false))
         };
@@ -194,11 +196,12 @@ fn name_of(group: &Path) -> &str {
     group.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// From the leaves up: a group can't lose a controller that one below hands down.
+/// From the leaves up: a group can't lose a controller that one below hands down. What fails
+/// below does not keep other groups from it; the kernel says whether it matters.
 fn take_away(group: &Path, depth: usize) -> Result<()> {
     let below = subdirectories(group)?;
-    if depth > 0 {
-        below.iter().try_for_each(|child| take_away(child, depth - 1))?;
+    for child in below.iter().filter(|_| depth > 0) {
+        let _ = take_away(child, depth - 1);
     }
     let file = group.join("cgroup.subtree_control");
     let handed_down = read_text(&file).unwrap_or_default();

@@ -23,7 +23,9 @@ mod bounded;
 mod bus;
 mod scope;
 
-pub use scope::{ENDS_WITH_SESSION, STOP, attach, ends_with_session, enter, place_of_unit};
+pub use scope::{
+    ENDS_WITH_SESSION, STOP, attach, ends_with_session, enter, has_manager, place_of_unit, subtrees,
+};
 
 /// Where an administrator's units are.
 const UNITS: &str = "/etc/systemd/system";
@@ -82,10 +84,7 @@ impl Service {
             }
         }
         systemctl(&["daemon-reload"])?;
-        systemctl(&["enable", "--now", &self.unit]).map(drop).map_err(|error| {
-            let hint = self.journal_hint();
-            coded(Code::NotStarted, format!("{error:#}; `{hint}` says why"))
-        })
+        systemctl(&["enable", "--now", &self.unit]).map(drop).map_err(|it| self.not_started(&it))
     }
 
     /// It is not started any more when the machine starts, and is told to end if it still runs.
@@ -93,10 +92,28 @@ impl Service {
     /// # Errors
     /// With what systemd says.
     pub fn stop(&self) -> anyhow::Result<()> {
-        if [UNITS, PACKAGED_UNITS].iter().any(|units| Path::new(units).join(&self.unit).exists()) {
+        if self.is_installed() {
             systemctl(&["disable", "--now", &self.unit])?;
         }
         Ok(())
+    }
+
+    /// Whether systemd knows the unit: `tutti up` or a package has written it.
+    pub fn is_installed(&self) -> bool {
+        [UNITS, PACKAGED_UNITS].iter().any(|units| Path::new(units).join(&self.unit).exists())
+    }
+
+    /// Starts it, if systemd does not do so already, as it is installed; waits until it takes jobs.
+    ///
+    /// # Errors
+    /// With what systemd says.
+    pub fn start_again(&self) -> anyhow::Result<()> {
+        systemctl(&["start", &self.unit]).map(drop).map_err(|error| self.not_started(&error))
+    }
+
+    fn not_started(&self, error: &anyhow::Error) -> anyhow::Error {
+        let hint = self.journal_hint();
+        coded(Code::NotStarted, format!("{error:#}; `{hint}` says why"))
     }
 
     /// Whether a package has installed the unit of this instance for this program.

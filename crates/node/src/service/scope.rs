@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tutti_linux::cgroup::{DAEMONS, Layout, Unit, is_systemd_here, layout, v2_point};
+use tutti_linux::cgroup::{DAEMONS, Hierarchy, Layout, Unit, is_systemd_here, layout, v2_point};
 
 /// How long the manager may take to move this process.
 const MOVED_WITHIN: Duration = Duration::from_secs(5);
@@ -41,9 +41,10 @@ const START: Method = of_manager("StartTransientUnit", "ssa(sv)a(sa(sv))");
 const ATTACH: Method = of_manager("AttachProcessesToUnit", "ssau");
 
 /// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of
-/// a unit that is delegated to it. `left` is a daemon that the supervisor before has left; where
-/// there is none, processes may be left in the `subtree` of the instance. `instance` names it in
-/// the manager's tables. The name of the unit; none where no service manager runs.
+/// a unit that is delegated to it. `left` is a daemon that the supervisor before has left: this one
+/// joins it, also if that is in no unit, since from a unit it could have no task begin in groups of
+/// it. Where there is none, processes may be left in the `subtree` of the instance. `instance` names
+/// it in the manager's tables. The name of the unit; none where no service manager runs.
 ///
 /// # Errors
 /// If there is a manager, and it makes no unit.
@@ -54,11 +55,13 @@ pub fn enter(
     subtree: Option<&str>,
 ) -> anyhow::Result<Option<String>> {
     let own = Unit::own();
-    if let Some(there) = left.and_then(Unit::of).or_else(|| left_in(subtree?)) {
+    let there = left.and_then(Unit::of).or_else(|| left_in(subtree?));
+    if let Some(there) = there {
         if own.as_ref() != Some(&there) {
             join(&there)?;
         }
-    } else if !(is_started_by_manager && own.is_some())
+    } else if left.is_none()
+        && !(is_started_by_manager && own.is_some())
         && let Some(bus) = Bus::of_manager()
         && let Err(error) = start(&bus, instance)
         && own.is_none()
@@ -79,7 +82,23 @@ fn left_in(subtree: &str) -> Option<Unit> {
         true => "system.slice".to_owned(),
         false => format!("user.slice/user-{uid}.slice/user@{uid}.service/app.slice"),
     });
-    Unit::left_in(&slice, subtree).filter(|_| is_systemd_here())
+    Unit::left_in(&slice, subtree, !uid.is_root()).filter(|_| is_systemd_here())
+}
+
+/// All subtrees of this name in which something of an instance can be: where this process would
+/// find a place for one, and in the unit of daemons that were killed.
+#[must_use]
+pub fn subtrees(name: &str) -> Vec<Hierarchy> {
+    let left = left_in(name).and_then(|unit| Hierarchy::open(&unit.group().join(name)).ok());
+    let mut found: Vec<Hierarchy> = Hierarchy::existing(name).into_iter().collect();
+    found.extend(left.filter(|left| found.iter().all(|it| it.path() != left.path())));
+    found
+}
+
+/// Whether this user has a service manager that would make a unit for an instance.
+#[must_use]
+pub fn has_manager() -> bool {
+    Bus::of_manager().is_some()
 }
 
 /// Has a new scope made around this process.

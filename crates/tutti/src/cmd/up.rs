@@ -20,7 +20,7 @@ use tutti_node::instance::{Instance, host_name, said_cluster};
 use tutti_node::membership::{Membership, PORT, Place};
 use tutti_node::order as tell_supervisor;
 use tutti_node::presence;
-use tutti_node::service::{ENDS_WITH_SESSION, Service};
+use tutti_node::service::Service;
 use tutti_secure::Admission;
 use tutti_types::Nanos;
 use tutti_wire::code::Code;
@@ -139,8 +139,8 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     print(&format!(
         "{what}\nnext: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it{others}\n"
     ))?;
-    if started.ends_with_session() {
-        print(&format!("{ENDS_WITH_SESSION}\n"))?;
+    for note in started.notes() {
+        print(&format!("{note}\n"))?;
     }
     if let Some(service) = Service::of(&instance) {
         print(&format!(
@@ -510,7 +510,7 @@ fn end_without_instance(
         None => instance.controller_socket().exists() && instance.jobs_left() > 0,
     };
     // A client that finds its sockets would wait for it.
-    supervise::clean_up_for_dead(instance);
+    let has_ended_jobs = supervise::clean_up_for_dead(instance);
     let directory = instance.directory().display();
     if rolls_out && had_jobs {
         let reason = format!(
@@ -520,7 +520,11 @@ fn end_without_instance(
         );
         return Err(coded(Code::NoInstance, reason));
     }
-    print(&format!("no instance runs in {directory}\n"))?;
+    let ended = match has_ended_jobs {
+        true => "; ended what jobs its daemons had left when they were killed",
+        false => "",
+    };
+    print(&format!("no instance runs in {directory}{ended}\n"))?;
     Ok(Exit::OK)
 }
 

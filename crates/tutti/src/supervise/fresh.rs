@@ -17,6 +17,7 @@ use tutti_node::instance::Instance;
 use tutti_node::layout;
 use tutti_node::membership::Place;
 use tutti_node::released;
+use tutti_node::service;
 use tutti_types::JobId;
 use tutti_wire::code::Code;
 
@@ -72,8 +73,9 @@ pub(crate) fn set_aside(instance: &Instance) -> anyhow::Result<SetAside> {
 /// The highest number of a job with a group on this machine: a journal that was restored may know
 /// of fewer.
 fn last_of_groups(instance: &Instance) -> u64 {
-    let hierarchy = tutti_linux::cgroup::Hierarchy::existing(&instance.cgroup_name());
-    let names = hierarchy.and_then(|it| it.children().ok()).unwrap_or_default();
+    let subtrees = service::subtrees(&instance.cgroup_name());
+    let names: Vec<String> =
+        subtrees.iter().flat_map(|it| it.children().unwrap_or_default()).collect();
     names.iter().filter_map(|name| layout::job_of(name)).max().unwrap_or_default().0
 }
 

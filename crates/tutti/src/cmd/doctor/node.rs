@@ -4,6 +4,7 @@ use super::finding::{Finding, Fix};
 use crate::cmd::job_range::user_name;
 use nix::unistd::Uid;
 use tutti_client::output::counted;
+use tutti_node::service::has_manager;
 use tutti_wire::report::{AgentStatus, NodeSwap, SwapMeans};
 use tutti_wire::units::format_bytes;
 
@@ -136,7 +137,14 @@ impl Node<'_> {
         }
         let mut fixes = vec![Fix::root("run an instance for all users", "sudo tutti up")];
         if *systemd {
-            let steps = "log in (ssh, console, not su), then `tutti down` and start again";
+            // The instance was started before this session, or the manager refused.
+            let steps = match has_manager() {
+                true => {
+                    "your systemd runs, and made no unit when the instance started (its log says why): \
+                     `tutti down`, then start again"
+                }
+                false => "log in (ssh, console, not su), then `tutti down` and start again",
+            };
             fixes.insert(0, Fix::you("have your own systemd make cgroups", steps));
         } else {
             let shell = std::os::unix::process::parent_id();
