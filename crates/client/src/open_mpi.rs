@@ -6,13 +6,16 @@
 //! 1. The program needs Open MPI's `libmpi`, by itself or by its libraries: seen in their files
 //!    before anything is asked for. Without a PMIx library the job is rejected. The look ends after
 //!    [`LOOK_MAX`]: a file system may hang.
-//! 2. The user asks for it by `TUTTI_PMIX=1`, for an interpreter or a script that loads Open MPI.
-//! 3. Without that, such a job is seen in the memory maps of rank 0's processes a little later.
+//! 2. A script, or the text that an interpreter is given, names such a program, or `mpi4py`
+//!    ([`scripts`]). Without a PMIx library it runs as it is: it may need none.
+//! 3. The user asks for it by `TUTTI_PMIX=1`.
+//! 4. Without that, such a job is seen in the memory maps of rank 0's processes a little later.
 //!    Each of its tasks would be a job of one rank and exit with 0. So it is ended.
 //!
 //! `mpirun` is none of these, and its ranks have its variables.
 
 use super::connect::{connect, dial};
+use scripts::Scripts;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -26,13 +29,15 @@ use tutti_linux::random::random_u32;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
-use tutti_types::{JobId, NodeId, OnBadExit, Rank};
+use tutti_types::{FirstStep, JobId, NodeId, OnBadExit, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::elf::{self, Dynamic};
 use tutti_wire::launch::LaunchSpec;
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::pmix::is_space;
 use tutti_wire::report::Target;
+
+mod scripts;
 
 /// A user that sets this wants tasks that run each alone.
 const WANTED: &str = "TUTTI_SINGLETONS";
@@ -112,9 +117,22 @@ pub struct Suspect {
     file: PathBuf,
 }
 
+/// What a task starts.
+#[derive(Default)]
+struct Started {
+    file: Option<PathBuf>,
+    /// Its arguments.
+    words: Vec<String>,
+    /// The text of a script to run instead.
+    script: Option<String>,
+    directory: PathBuf,
+}
+
 /// What the files of a program say.
 struct Seen {
     needs_open_mpi: bool,
+    /// Whether it is a script, or an interpreter, that names such a program.
+    names_open_mpi: bool,
     /// The PMIx library that serves it, or why there is none.
     pmix: Result<PathBuf, String>,
 }
@@ -142,11 +160,21 @@ pub fn serve(request: &mut JobRequest) -> anyhow::Result<Option<Suspect>> {
     let is_asked_for = std::env::var_os(SERVED).is_some_and(|value| value == "1");
     // The text of a script is executed, and not its file.
     let file = program_of(&request.launch).filter(|_| request.launch.script.is_none());
-    if file.is_none() && !is_asked_for {
+    // That of a script that runs once starts ranks by steps, if any.
+    let script = request.launch.script.as_ref().filter(|_| request.first != FirstStep::Once);
+    if file.is_none() && script.is_none() && !is_asked_for {
         return Ok(None);
     }
-    let seen = look(file.clone());
-    let needs_open_mpi = seen.as_ref().is_some_and(|seen| seen.needs_open_mpi);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let seen = look(Started {
+        file: file.clone(),
+        words: request.launch.argv.iter().skip(1).map(|word| text(word)).collect(),
+        script: script.map(|script| text(script)),
+        directory: OsStr::from_bytes(&request.launch.directory).into(),
+    });
+    let needs_open_mpi = seen.as_ref().is_some_and(|seen| {
+        seen.needs_open_mpi || (seen.names_open_mpi && !is_alone && seen.pmix.is_ok())
+    });
     if !is_asked_for && !needs_open_mpi {
         return Ok(file.filter(|_| !is_alone).map(|file| Suspect { file }));
     }
@@ -199,18 +227,26 @@ fn order(request: &mut JobRequest, library: &Path) -> anyhow::Result<()> {
 
 /// What the files of a program and of its libraries say; nothing if they can't be read in time. A
 /// file system that hangs keeps the thread, and not the job.
-fn look(file: Option<PathBuf>) -> Option<Seen> {
+fn look(started: Started) -> Option<Seen> {
     let (done, wait) = sync_channel(1);
     let thread = std::thread::Builder::new().name("open-mpi".into()).stack_size(512 << 10);
     let looking = thread.spawn(move || {
         let mut libraries = Libraries::until(Instant::now() + LOOK_MAX);
+        let Started { file, words, script, directory } = started;
         let needs_open_mpi = file.as_ref().is_some_and(|file| libraries.need_open_mpi(file));
         if let Some(prefix) = file.as_ref().and_then(|file| file.parent()?.parent()) {
             let beside = BESIDE_INTERPRETER.iter().map(|directory| prefix.join(directory));
             libraries.near_mpi.extend(beside);
         }
+        let mut scripts = Scripts::new(&mut libraries, &directory);
+        let names_open_mpi = !needs_open_mpi
+            && match (&script, &file) {
+                (Some(text), _) => scripts.text_starts_open_mpi(text),
+                (None, Some(file)) => scripts.start_open_mpi(file, &words),
+                (None, None) => false,
+            };
         // The looker may have given up.
-        let _ = done.send(Seen { needs_open_mpi, pmix: libraries.pmix() });
+        let _ = done.send(Seen { needs_open_mpi, names_open_mpi, pmix: libraries.pmix() });
     });
     looking.ok()?;
     wait.recv_timeout(LOOK_MAX).ok()
@@ -274,9 +310,14 @@ fn end(job: JobId) {
 
 /// The file that the job's tasks execute.
 fn program_of(launch: &LaunchSpec) -> Option<PathBuf> {
-    let name = CString::new(launch.argv.first()?.as_slice()).ok()?;
-    let path = std::env::var_os("PATH");
     let directory = Path::new(OsStr::from_bytes(&launch.directory));
+    program_at(directory, launch.argv.first()?)
+}
+
+/// The file of a program of this name, which a process in this directory would execute.
+fn program_at(directory: &Path, name: &[u8]) -> Option<PathBuf> {
+    let name = CString::new(name).ok()?;
+    let path = std::env::var_os("PATH");
     let candidates = program_candidates(&name, path.as_ref().map(|path| path.as_bytes()));
     let files = candidates.iter().map(|file| directory.join(OsStr::from_bytes(file.to_bytes())));
     files.into_iter().find(|file| file.is_file())
@@ -483,9 +524,10 @@ mod tests {
         std::fs::create_dir_all(prefix.join("bin")).unwrap();
         std::fs::create_dir_all(prefix.join("lib/openmpi")).unwrap();
         std::os::unix::fs::symlink(&own, prefix.join("bin/python")).unwrap();
-        let before = look(Some(prefix.join("bin/python"))).map(|seen| seen.pmix);
+        let look = |file| look(Started { file: Some(file), ..Started::default() });
+        let before = look(prefix.join("bin/python")).map(|seen| seen.pmix);
         std::os::unix::fs::symlink(&own, &library).unwrap();
-        let after = look(Some(prefix.join("bin/python"))).map(|seen| seen.pmix);
+        let after = look(prefix.join("bin/python")).map(|seen| seen.pmix);
         std::fs::remove_dir_all(&prefix).unwrap();
         assert_eq!(after, Some(Ok(library)));
         assert_ne!(before, after);

@@ -6,7 +6,7 @@
 mod handover;
 
 use super::context::Context;
-use super::job::{Job, Task};
+use super::job::{Job, Phase, Task};
 use super::watch::{Token, Watch};
 use std::io::{self, ErrorKind, Read, Write};
 use tracing::warn;
@@ -278,6 +278,10 @@ impl Job {
         if pmi.has_more(index) {
             context.mpi.unheard.insert((key, Some(index)));
         }
+        if let Some(abort) = self.waits_for_one_that_never_began() {
+            return self.abort(abort, context);
+        }
+        let Some(pmi) = &mut self.pmi else { return };
         pmi.give_up_barriers(&self.tasks, &mut effects);
         let mut abort = self.carry_out(effects, context);
         let Some(pmi) = &mut self.pmi else { return };
@@ -353,6 +357,9 @@ impl Job {
 
     /// A task has ended: others may wait for it in vain.
     pub(super) fn end_pmi(&mut self, index: usize, context: &mut Context) {
+        if let Some(abort) = self.waits_for_one_that_never_began() {
+            return self.abort(abort, context);
+        }
         let Some(pmi) = &mut self.pmi else { return };
         pmi.close(index, context);
         let mut effects = Vec::new();
@@ -360,6 +367,36 @@ impl Job {
         if let Some(abort) = self.carry_out(effects, context) {
             self.abort(abort, context);
         }
+    }
+
+    /// Why the job is to be ended, if a task has ended without a word to MPI and others are in
+    /// `MPI_Init` here, which waits for all: they could not begin. Some libraries ignore what PMI
+    /// says of it. A PMIx library does not say what its tasks wait for: one that has failed is
+    /// waited for.
+    pub(super) fn waits_for_one_that_never_began(&self) -> Option<Abort> {
+        if self.launch.size < 2 || self.life.is_killed() {
+            return None;
+        }
+        let is_mute = |index: &usize| !self.has_spoken(*index);
+        let lives = |index: &usize| !self.tasks[*index].has_ended();
+        let count = 0..self.tasks.len();
+        let by_pmi = self.pmi.as_ref().map(|pmi| &pmi.server);
+        let in_barrier = |index: &usize| by_pmi.is_some_and(|it| it.waits_for_all(*index));
+        let in_pmix = |index: &usize| self.pmix_state(*index) == TaskState::Begun;
+        let pmi_waits = by_pmi.and_then(|_| count.clone().filter(lives).find(in_barrier));
+        let pmix_waits = count.clone().filter(lives).find(in_pmix);
+        let index = pmi_waits.or(pmix_waits)?;
+        let ends_vainly = |index: &usize| match self.tasks[*index].phase {
+            Phase::Ended { status, .. } => pmi_waits.is_some() || status.exit_code() != 0,
+            _ => false,
+        };
+        let ended = count.filter(is_mute).find(ends_vainly)?;
+        let Phase::Ended { status, .. } = &self.tasks[ended].phase else { return None };
+        let (rank, code) = (self.tasks[ended].rank, status.exit_code());
+        let reason = format!(
+            "rank {rank} ended with exit code {code} before MPI_Init, in which other ranks wait for it"
+        );
+        Some(Abort { index, code: i32::from(code), message: Code::NotFinalized.mark(&reason) })
     }
 
     /// Whether a task has begun MPI and not finalized it.

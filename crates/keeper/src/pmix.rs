@@ -306,6 +306,9 @@ impl Job {
             // Its end says why.
             return self.drop_pmix_link(context);
         }
+        if let Some(abort) = self.waits_for_one_that_never_began() {
+            self.abort(abort, context);
+        }
         self.settle_pmix(context);
     }
 

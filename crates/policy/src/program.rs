@@ -2,7 +2,7 @@
 //!
 //! It runs as a user of its own, in a session of its own, with none of the caller's descriptors, at
 //! an ordinary scheduling policy and a worse nice value. It is killed when it is late or wrong or
-//! over its [`Limits`], when the [`Program`] is dropped, and when the thread that started it has ended,
+//! over its [`Limits`], when the [`Program`] is dropped, and when the thread that started it ends,
 //! even if the whole process was killed.
 
 use crate::limits::{Limits, Watch};

@@ -211,7 +211,7 @@ codes! {
         "The job was ended; no other job was touched."
         "A job may store 64 MiB, all jobs of a user 512 MiB on a node. Check whether the program stores values in an endless loop.";
     49 NotFinalized
-        "A task ended between `MPI_Init` and `MPI_Finalize`, or spawned tasks before `MPI_Init`, and others wait."
+        "A task ended between `MPI_Init` and `MPI_Finalize`, or before `MPI_Init`, and others wait for it."
         "The job was killed after its grace, counted in the job's own turns."
         "The message names the rank and its exit status: check its last output. `--keep-going` lets the others run on.";
     50 JournalUnusable

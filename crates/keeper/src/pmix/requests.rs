@@ -145,7 +145,8 @@ impl Job {
         }
     }
 
-    fn has_spoken(&self, index: usize) -> bool {
+    /// Whether a task has called its MPI library's first function.
+    pub(crate) fn has_spoken(&self, index: usize) -> bool {
         self.pmix_state(index) != TaskState::Silent || self.has_spoken_pmi(index)
     }
 

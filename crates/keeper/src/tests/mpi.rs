@@ -39,6 +39,23 @@ fn an_mpi_abort_ends_the_job_with_its_status() {
     assert_eq!(told.status(1), TaskStatus::Aborted(7), "{told:?}");
 }
 
+/// MPICH itself would wait for ever: it goes on to wait whatever a barrier's answer says.
+#[test]
+fn ranks_do_not_wait_in_init_for_one_that_ended_before_it() {
+    let mut scene = Scene::new(Membership::Groups);
+    let program = mpi_program(&scene, "ring");
+    // The one that ends does so before the others have come, or while they wait.
+    for (job, ends_after) in [(1, "0"), (2, "1")] {
+        let line =
+            format!("[ $TUTTI_RANK = 1 ] && {{ sleep {ends_after}; exit 3; }}; exec {program}");
+        let told = scene.run(&launch(job, 3, &["/bin/sh", "-c", &line]));
+        assert_eq!(told.status(1), TaskStatus::Exited(3), "{told:?}");
+        let said =
+            |rank| told.ends[&rank].1.contains("rank 1 ended with exit code 3 before MPI_Init");
+        assert!(said(0) || said(2), "{told:?}");
+    }
+}
+
 /// A program that speaks PMI itself: it stores 600 values of 1,000 bytes and stays.
 const STORES: &str = "
 say() { echo \"cmd=$*\" >&$PMI_FD; read -r answer <&$PMI_FD; }

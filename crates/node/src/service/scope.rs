@@ -42,9 +42,9 @@ const ATTACH: Method = of_manager("AttachProcessesToUnit", "ssau");
 
 /// Brings this process, the supervisor of an instance, to where its daemons belong: to the leaf of
 /// a unit that is delegated to it. `left` is a daemon that the supervisor before has left: this one
-/// joins it, also if that is in no unit, since from a unit it could have no task begin in groups of
-/// it. Where there is none, processes may be left in the `subtree` of the instance. `instance` names
-/// it in the manager's tables. The name of the unit; none where no service manager runs.
+/// joins it, also if that is in no unit, since from one it could have no task begin in groups of
+/// it. Where there is none, processes may be left in the `subtree` of the instance. `instance`
+/// names it in the manager's tables. The name of the unit; none where no service manager runs.
 ///
 /// # Errors
 /// If there is a manager, and it makes no unit.

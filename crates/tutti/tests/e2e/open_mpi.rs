@@ -76,9 +76,17 @@ fn a_submitted_job_and_one_that_an_interpreter_starts_are_served() {
     instance.tutti(&["wait", &job]).expect(0);
     let said = std::fs::read_to_string(instance.work.join("out")).unwrap();
     assert!(said.contains("ring: 2 ranks, 20 rounds, ok"), "{said}");
-    let line = format!("TUTTI_PMIX=1 tutti run -n 2 sh -c '{ring} 20; true'");
-    let done = instance.shell(&line).expect(0);
-    assert!(done.text().contains("ring: 2 ranks, 20 rounds, ok"), "{}", done.text());
+    // Scripts and interpreters say what they start; of others a variable says it.
+    instance.script("each.sh", &format!("#!/bin/sh\n{ring} 20\ntrue\n"));
+    for line in [
+        format!("tutti run -n 2 sh -c '{ring} 20; true'"),
+        "tutti run -n 2 ./each.sh".into(),
+        "tutti submit -n 2 -o each ./each.sh; tutti wait last; cat each".into(),
+        format!("TUTTI_PMIX=1 tutti run -n 2 /usr/bin/env {ring} 20"),
+    ] {
+        let done = instance.shell(&line).expect(0);
+        assert!(done.text().contains("ring: 2 ranks, 20 rounds, ok"), "{line}: {}", done.text());
+    }
 }
 
 #[test]
@@ -97,6 +105,15 @@ fn a_rank_that_ends_before_it_finalizes_ends_the_job() {
         let job = ["run", "-n", "3", "--grace", "300ms", &leaves, status];
         let words = format!("rank 1 ended with exit status {status} before MPI_Finalize");
         instance.tutti(&job).expect(code).says(&words).says("[T049]");
+    }
+    // One that has not even begun: the library of the others says nothing of what they wait for.
+    let ring = program("ring");
+    for ends_after in ["0", "2"] {
+        let line =
+            format!("[ $TUTTI_RANK = 1 ] && {{ sleep {ends_after}; exit 3; }}; exec {ring} 20");
+        let line = format!("TUTTI_PMIX=1 tutti run -n 3 sh -c '{line}'");
+        let words = "rank 1 ended with exit code 3 before MPI_Init";
+        instance.shell(&line).expect(3).says(words).says("[T049]");
     }
 }
 

@@ -615,6 +615,14 @@ impl Server {
         self.bytes -= self.second.forget(task);
     }
 
+    /// Whether a task waits in a barrier of all tasks, or of all of this node.
+    #[must_use]
+    pub fn waits_for_all(&self, task: usize) -> bool {
+        let is_of_all = |group: &BarrierGroup| !matches!(group, BarrierGroup::Ranks(_));
+        let mut of_all = self.barriers.iter().filter(|(barrier, _)| is_of_all(&barrier.group));
+        of_all.any(|(_, inside)| inside.contains(&task))
+    }
+
     /// Lets the tasks go on, with an error, that wait in barriers which will never open: a task
     /// that takes part has ended, as `has_ended` says, and had not entered. One that ended between
     /// `init` and `finalize` is reported otherwise.
