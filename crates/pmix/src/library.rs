@@ -101,9 +101,11 @@ impl Library {
 /// Which version of OpenPMIx a library is of, in its own words.
 ///
 /// # Errors
-/// If it can't be loaded, or is no such library.
+/// If it can't be loaded, or is none that can serve tasks.
 pub fn version_of(name: &[u8]) -> anyhow::Result<String> {
-    version(open(name)?)
+    let handle = open(name)?;
+    Library::of(handle)?;
+    version(handle)
 }
 
 fn open(name: &[u8]) -> anyhow::Result<*mut c_void> {

@@ -78,12 +78,20 @@ pub(super) fn on_request() -> Option<Finding> {
     })
 }
 
+/// Where Intel's packages have their MPI, if the environment does not say.
+const INTEL_MPI: &str = "/opt/intel/oneapi/mpi/latest";
+
 pub(super) fn mpi() -> Vec<Finding> {
     let mut findings = Vec::new();
     let program = |names: &[&str]| names.iter().find_map(|name| in_path(name));
     if let Some(path) = program(&["mpiexec.hydra", "mpichversion"]) {
         let text = "MPICH programs start under `tutti run -n N` alone";
         findings.push(Finding::good("MPICH", text).detail(path.display().to_string()));
+    }
+    let intel = std::env::var_os("I_MPI_ROOT").map_or_else(|| INTEL_MPI.into(), PathBuf::from);
+    if intel.is_dir() {
+        let text = "Intel MPI programs start under `tutti run -n N` alone";
+        findings.push(Finding::good("Intel MPI", text).detail(intel.display().to_string()));
     }
     if let Some(path) = program(&["ompi_info", "prte"]) {
         let detail = path.display().to_string();
@@ -175,7 +183,11 @@ fn pmix_version() -> Result<String, String> {
             let version = String::from_utf8_lossy(&asked.stdout);
             Ok(format!("libpmix {}, {}", version.trim(), library.display()))
         }
-        false => Err(format!("{} can't be loaded", library.display())),
+        false => {
+            let said = String::from_utf8_lossy(&asked.stderr);
+            let why = said.lines().last().unwrap_or("it can't be loaded").trim();
+            Err(format!("{}: {}", library.display(), why.trim_start_matches("tutti: ")))
+        }
     }
 }
 
