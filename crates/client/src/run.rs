@@ -10,7 +10,7 @@ use super::panes::{self, Act, Panes, PanesOptions};
 use super::signals::{SignalTarget, cancel, hold_signals, pass_on_signals};
 use super::sink::{Output, OutputError, OutputOptions};
 use super::submission::{self, connect_again, until_answered};
-use super::task_ends::{self, TaskEnds, TellEnds};
+use super::task_ends::{self, Face, TaskEnds, TellEnds};
 use super::terminal::{Purpose, Terminal};
 use super::unenforced_limits::Asked;
 use crate::output::{account, ended};
@@ -267,7 +267,17 @@ impl Work {
             task_ends::tell_declined(&code.mark(reason))?;
             return Ok(Exit::DECLINED);
         }
-        let (key, queued) = match on_reply(reply, &target)? {
+        let within = match &request {
+            Request::RunStep(step) => Some(step.job),
+            _ => None,
+        };
+        if let Some(face) = options.tells_ends.face()
+            && let Some(refusal) = face.refusal(&reply, within)
+        {
+            say!("{face}: error: {refusal}");
+            return Ok(Exit::FAILED);
+        }
+        let (key, queued) = match on_reply(reply, &target, options.tells_ends.face())? {
             Ok(accepted) => accepted,
             Err(exit) => return Ok(exit),
         };
@@ -424,6 +434,7 @@ const fn is_short_of_slots(reply: &Reply) -> bool {
 fn on_reply(
     reply: Reply,
     target: &SignalTarget,
+    face: Option<Face>,
 ) -> anyhow::Result<Result<(StepKey, Option<Queued>), Exit>> {
     match reply {
         Reply::Accepted { job, waits } => {
@@ -432,7 +443,10 @@ fn on_reply(
             target.set(key);
             let queued = (!waits.is_empty()).then(|| Queued {
                 due: Instant::now() + QUEUED_AFTER,
-                text: format!("tutti: job {job} is queued: {waits}"),
+                text: match face {
+                    Some(face) => format!("{face}: job {job} queued and waiting for resources"),
+                    None => format!("tutti: job {job} is queued: {waits}"),
+                },
             });
             Ok(Ok((key, queued)))
         }
@@ -866,7 +880,11 @@ impl Front {
             return failed;
         }
         if !self.ends.as_ref().is_some_and(|ends| ends.say(*outcome)) {
-            ended::say_how_step(self.intake.key.step, report, *outcome);
+            let step = self.intake.key.step;
+            match &self.ends {
+                Some(TaskEnds::AsSlurm(_)) => ended::say_how_as_srun(step, report, *outcome),
+                _ => ended::say_how_step(step, report, *outcome),
+            }
         }
         if let Some(summary) = &self.summary {
             say!("tutti: {summary}");
@@ -874,6 +892,7 @@ impl Front {
         if self.output_lost && outcome.exit_code == 0 {
             return Exit::OUTPUT_LOST;
         }
-        Exit::of_job(outcome.exit_code)
+        let not_begun = self.ends.as_ref().and_then(|ends| ends.code_of_not_begun(*outcome));
+        Exit::of_job(not_begun.unwrap_or(outcome.exit_code))
     }
 }

@@ -6,13 +6,15 @@
 
 use super::ask::ask;
 use anyhow::Context;
+use nix::libc;
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use tutti_node::link::Link;
-use tutti_types::{EndReason, NodeId, Outcome, Rank, StepId, TaskStatus};
+use tutti_types::{EndReason, JobId, NodeId, Outcome, Rank, StepId, TaskStatus};
 use tutti_wire::Role;
 use tutti_wire::local::{Reply, Request, StepRequest};
 use tutti_wire::spawn::{SpawnAnswer, Spawned, SpawnedProgram};
@@ -62,6 +64,50 @@ pub enum TellEnds {
     Socket,
     /// On standard error, in the words of `srun`: each task that failed.
     AsSlurm,
+    /// As [`No`](Self::No), for `salloc`.
+    AsSalloc,
+}
+
+/// A name of Slurm's by which a front end was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Face {
+    Srun,
+    Salloc,
+}
+
+impl fmt::Display for Face {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Srun => "srun",
+            Self::Salloc => "salloc",
+        })
+    }
+}
+
+impl TellEnds {
+    /// The name of Slurm's that the front end was started by, if any.
+    pub(super) const fn face(self) -> Option<Face> {
+        match self {
+            Self::No | Self::Socket => None,
+            Self::AsSlurm => Some(Face::Srun),
+            Self::AsSalloc => Some(Face::Salloc),
+        }
+    }
+}
+
+impl Face {
+    /// A refusal in Slurm's words, with its reason; `None`: the reply is none. `within`: the job
+    /// that a step was asked of.
+    pub(super) fn refusal(self, reply: &Reply, within: Option<JobId>) -> Option<String> {
+        let (Reply::Declined { reason, .. } | Reply::Failed { reason, .. }) = reply else {
+            return None;
+        };
+        Some(match (self, within) {
+            (_, Some(job)) => format!("Unable to create step for job {job}: {reason}"),
+            (Self::Srun, None) => format!("Unable to allocate resources: {reason}"),
+            (Self::Salloc, None) => format!("Job submit/allocate failed: {reason}"),
+        })
+    }
 }
 
 /// The most tasks that are named which failed.
@@ -96,7 +142,7 @@ impl TaskEnds {
     /// If the socket can't be duplicated.
     pub(super) fn of(tell: TellEnds) -> anyhow::Result<Option<Self>> {
         match tell {
-            TellEnds::No => Ok(None),
+            TellEnds::No | TellEnds::AsSalloc => Ok(None),
             TellEnds::AsSlurm => Ok(Some(Self::AsSlurm(Vec::new()))),
             TellEnds::Socket => Ok(Some(Self::Socket(own_socket()?))),
         }
@@ -115,6 +161,19 @@ impl TaskEnds {
                 }
             }
         }
+    }
+
+    /// The exit code of `srun` for tasks whose program could not be started: the kernel's error,
+    /// such as 2 for a program that is not there. `None`: a task has run.
+    pub(super) fn code_of_not_begun(&self, outcome: Outcome) -> Option<u8> {
+        let Self::AsSlurm(failed) = self else { return None };
+        let code = |status| match status {
+            TaskStatus::NotFound => u8::try_from(libc::ENOENT).ok(),
+            TaskStatus::NotExecutable => u8::try_from(libc::EACCES).ok(),
+            _ => None,
+        };
+        let codes: Option<Vec<u8>> = failed.iter().map(|it| code(it.1)).collect();
+        codes.filter(|_| outcome.reason == EndReason::TaskFailed)?.into_iter().max()
     }
 
     /// Says which tasks have failed, if that is how it ended. Whether it did.

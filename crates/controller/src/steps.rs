@@ -15,7 +15,7 @@ use tutti_core::{Event, Part, StepAction, StepView};
 use tutti_node::codes::code_of_end;
 use tutti_types::{
     ClusterTime, EndReason, FirstStep, JobId, LaunchId, NodeId, Outcome, Rank, StepId, StepKey,
-    StepRefusal, StepSpec, TaskStatus,
+    StepRefusal, TaskStatus,
 };
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
@@ -319,20 +319,30 @@ impl Driver {
         Ok(())
     }
 
-    /// Why a job can never have such a step, if its tasks ask for more memory than the job has.
+    /// Why a job can never have such a step, if its tasks ask for more memory than the job has. A
+    /// job that asked for none has that of its nodes.
     fn lacks_memory(&self, request: &StepRequest) -> Option<String> {
         let asked = request.memory_per_task_bytes?;
         let view = self.core.job(request.job, self.now())?;
-        let of_slot = view.spec.memory_per_task_bytes?;
-        let most = self.core.parts(request.job).iter().map(|part| part.tasks).max()?;
-        let has = of_slot.saturating_mul(most.into());
+        let parts = self.core.parts(request.job);
+        let has = match view.spec.memory_per_task_bytes {
+            Some(of_slot) => {
+                let most = parts.iter().map(|part| part.tasks).max()?;
+                of_slot.saturating_mul(most.into())
+            }
+            None => {
+                let of_node = |part: &Part| Some(self.core.node_spec(part.node)?.memory_bytes);
+                parts.iter().filter_map(of_node).max().filter(|bytes| *bytes > 0)?
+            }
+        };
         (asked > has).then(|| {
             format!(
                 "job {} has {} of memory on a node, and each task of the step asks for {}; ask for \
-                 less, or start a job of its own with --outside",
+                 less{}",
                 request.job,
                 format_bytes(has),
-                format_bytes(asked)
+                format_bytes(asked),
+                or_outside(request)
             )
         })
     }
@@ -406,7 +416,7 @@ impl Driver {
 
     fn on_decline_step(&mut self, refusal: StepRefusal) {
         let Some(Stepping { token, request, .. }) = &self.pending.stepping else { return };
-        let (token, text) = (*token, refused(request.job, &request.spec, refusal));
+        let (token, text) = (*token, refused(request, refusal));
         let answer = match (request.spec.beside, refusal) {
             (Some(_), StepRefusal::NoRank { .. }) => Problem::new(Code::NoPart, text).failed(),
             (Some(_), StepRefusal::TooMany { .. }) => {
@@ -872,8 +882,14 @@ fn each_of(parts: &[Part]) -> u32 {
     placements.first().map_or(1, |task| task.processors.count())
 }
 
+/// What else a user can do whose job can't have a step. `srun` has no such option.
+fn or_outside(request: &StepRequest) -> &'static str {
+    if request.launch.slurm { "" } else { ", or start a job of its own with --outside" }
+}
+
 /// Why a job can't have a step, in words.
-fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
+fn refused(request: &StepRequest, refusal: StepRefusal) -> String {
+    let (job, spec) = (request.job, &request.spec);
     match refusal {
         StepRefusal::NoJob if spec.beside.is_some() => {
             format!("job {job} has not begun; `tutti ps --start {job}` shows when it may")
@@ -891,13 +907,24 @@ fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
                 each.map_or_else(String::new, |each| format!(" of {}", many(each, "processor")));
             let on =
                 spec.nodes.map_or_else(String::new, |nodes| format!(" on {}", many(nodes, "node")));
+            // Then they are on too many nodes, or on too few.
+            let why = match spec.nodes {
+                Some(asked) if spec.tasks <= tasks && spec.tasks < asked => {
+                    "; each node needs a task"
+                }
+                Some(asked) if spec.tasks <= tasks && asked <= nodes => {
+                    "; so few nodes have no room for so many tasks"
+                }
+                _ => "",
+            };
             format!(
-                "job {job} has {} on {}, room for {}{each}, and the step asks for {}{on}; ask for \
-                 less, or start a job of its own with --outside",
+                "job {job} has {} on {}, room for {}{each}, and the step asks for {}{on}{why}; ask \
+                 for less{}",
                 many(processors, "processor"),
                 many(nodes, "node"),
                 many(tasks, "task"),
-                spec.tasks
+                spec.tasks,
+                or_outside(request)
             )
         }
         StepRefusal::NotFree { slots } => {
@@ -916,7 +943,9 @@ fn refused(job: JobId, spec: &StepSpec, refusal: StepRefusal) -> String {
             format!("job {job} has {limit} steps that have not ended; wait until some have")
         }
         StepRefusal::NoRank { rank } => {
-            format!("job {job} has no rank {rank} on any of its nodes; `tutti ps {job}` shows them")
+            format!(
+                "job {job} has no rank {rank} on any of its nodes; `tutti show {job}` shows them"
+            )
         }
         StepRefusal::Suspended => format!(
             "job {job} is suspended, and what is started in it would not run; `tutti ps {job}` shows \

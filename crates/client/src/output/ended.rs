@@ -12,6 +12,21 @@ pub fn say_how(report: &JobReport, outcome: Outcome) {
 /// As [`say_how`], of a step: the report is its own.
 pub fn say_how_step(step: StepId, report: &JobReport, outcome: Outcome) {
     let marked = |text: &str| report.code.map_or(text.to_owned(), |code| code.mark(text));
+    say(("tutti", &marked), step, report, outcome);
+}
+
+/// As [`say_how_step`], in the name of `srun`.
+pub fn say_how_as_srun(step: StepId, report: &JobReport, outcome: Outcome) {
+    say(("srun: error", &str::to_owned), step, report, outcome);
+}
+
+/// `by`: how a line begins, and what is made of its text.
+fn say(
+    (name, marked): (&str, &dyn Fn(&str) -> String),
+    step: StepId,
+    report: &JobReport,
+    outcome: Outcome,
+) {
     let says_why = match outcome.reason {
         EndReason::Completed | EndReason::TaskFailed => false,
         EndReason::Cancelled
@@ -26,13 +41,13 @@ pub fn say_how_step(step: StepId, report: &JobReport, outcome: Outcome) {
     };
     for line in report.detail.lines() {
         match says_why {
-            true => say!("tutti: {line}"),
-            false => failure(format_args!("tutti: {}", marked(line))),
+            true => say!("{name}: {line}"),
+            false => failure(format_args!("{name}: {}", marked(line))),
         }
     }
     if says_why {
         let key = StepKey { job: report.job, step };
         let text = marked(&format!("job {key} ended: {}", report.reason));
-        failure(format_args!("tutti: {text}"));
+        failure(format_args!("{name}: {text}"));
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn alloc(
     }
     // Before any thread: all of them are to leave these to the one that reads them.
     let (signals, events) = (taken_signals()?, channel());
-    let mut front = front_end(options, job, name)?;
+    let mut front = front_end(options, job, (name, words))?;
     let front_pid = Pid::from_raw(i32::try_from(front.id())?);
     // What the job's task waits for; it is closed when this process ends.
     let held = front.stdin.take().context("the front end has no input")?;
@@ -184,11 +184,18 @@ fn taken_signals() -> anyhow::Result<SignalFd> {
 }
 
 /// Starts the front end of the job, out of the terminal's foreground: `^C` is for the command.
-fn front_end(options: &[OsString], job: &JobOptions, name: &str) -> anyhow::Result<Child> {
+fn front_end(
+    options: &[OsString],
+    job: &JobOptions,
+    (name, words): (&str, Words),
+) -> anyhow::Result<Child> {
     let mut front = Command::new(std::env::current_exe()?);
     front.arg("run").args(options);
     if outer_job().is_some() {
         front.arg("--outside");
+    }
+    if words != Words::Tutti {
+        front.arg("--for-salloc");
     }
     if job.name.is_none() {
         front.args(["--name", name]);

@@ -102,6 +102,10 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true)]
     slurm_ends: bool,
 
+    /// For `salloc`: what is wrong is said in its words
+    #[arg(long, hide = true, conflicts_with_all = ["tell_ends", "slurm_ends"])]
+    for_salloc: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -243,10 +247,11 @@ pub(crate) fn execute_with(
             inside,
             terminal: args.pty,
             panes: args.panes,
-            tells_ends: match (args.tell_ends, args.slurm_ends) {
-                (true, _) => TellEnds::Socket,
-                (false, true) => TellEnds::AsSlurm,
-                (false, false) => TellEnds::No,
+            tells_ends: match (args.tell_ends, args.slurm_ends, args.for_salloc) {
+                (true, ..) => TellEnds::Socket,
+                (_, true, _) => TellEnds::AsSlurm,
+                (.., true) => TellEnds::AsSalloc,
+                (false, false, false) => TellEnds::No,
             },
         },
     )
