@@ -191,6 +191,7 @@ pub fn output_file(launch: &LaunchSpec, job: JobId) -> Option<String> {
         name: &launch.name,
         node: &node.to_string_lossy(),
         user: &user,
+        step: tutti_types::StepId::FIRST.0,
     };
     let name = expand(output, &values).ok()?;
     let mut path = path_of(&launch.directory).join(path_of(&name));

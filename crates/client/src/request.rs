@@ -255,7 +255,7 @@ pub const FILE_LETTERS: &str = "\
 In names of files:
   %j  job        %x  name of the job    %N  node
   %r  rank       %u  user               %%  a percent sign
-  %A  array      %a  index in the array
+  %A  array      %a  index in the array %s  step
   %4r is the rank with at least four digits, such as 0007; so is %4j";
 
 /// What no program can do with less: a slip such as `-m 5`, which means five bytes.

@@ -290,7 +290,11 @@ impl Work {
         }
         let input = Input::new(options.input, size);
         let panes = options.panes.then(|| panes_of(job, &name, size, options.input));
-        let output = Output::new(options.output, size, job, name).in_panes(panes);
+        let step = match options.tells_ends.face() {
+            Some(_) => super::slurm::number_of_step(key.step),
+            None => key.step.0,
+        };
+        let output = Output::new(options.output, size, job, name).of_step(step).in_panes(panes);
         let holds_slots = matches!(&request, Request::Run(it) if it.first == FirstStep::Once);
         let front = Front {
             again: asked_again(request, job),

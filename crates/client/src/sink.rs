@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, Instant};
 use tutti_linux::stdio::was_closed;
-use tutti_types::{JobId, Rank};
+use tutti_types::{JobId, Rank, StepId};
 use tutti_wire::attach::Stream;
 use tutti_wire::pattern::{PatternValues, expand, names_rank};
 
@@ -110,6 +110,8 @@ pub(super) struct Output {
     blocks: BTreeMap<(Option<std::ffi::OsString>, Option<Stream>), Rank>,
     files: BTreeMap<Vec<u8>, File>,
     job: JobId,
+    /// Its number in the names of files.
+    step: u32,
     name: String,
     /// Looked up when the first file is opened: most jobs have none, and every launch would pay.
     here: Option<Here>,
@@ -200,12 +202,18 @@ impl Output {
             blocks: BTreeMap::new(),
             files: BTreeMap::new(),
             job,
+            step: StepId::FIRST.0,
             name,
             here: None,
             waits_for_room: false,
             written: 0,
             panes: None,
         }
+    }
+
+    /// Output of the step that has this number in the names of files.
+    pub(super) fn of_step(self, step: u32) -> Self {
+        Self { step, ..self }
     }
 
     /// Output that is shown in panes.
@@ -434,6 +442,7 @@ impl Output {
             name: &self.name,
             node: &here.node,
             user: &here.user,
+            step: self.step,
         };
         let path = expand(pattern, &values)?;
         let shown = String::from_utf8_lossy(&path).into_owned();

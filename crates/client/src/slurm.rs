@@ -8,6 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use tutti_types::StepId;
 
 /// The names of Slurm's commands that the executable answers to.
 pub const NAMES: [&str; 11] = [
@@ -33,6 +34,18 @@ const OF_PACKAGE: &str = "/usr/lib/tutti/slurm";
 /// Whether this process runs in a job that has Slurm's variables.
 pub fn is_inside() -> bool {
     std::env::var_os("TUTTI_SLURM").is_some()
+}
+
+/// The number that a step of this job has for Slurm's users, where no batch script counts. A process
+/// of a script has no `SLURM_STEP_ID`.
+pub(super) fn number_of_step(step: StepId) -> u32 {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let not_counted = match (number("TUTTI_STEP"), number("SLURM_STEP_ID")) {
+        (Some(own), Some(shown)) => own.saturating_sub(shown),
+        (Some(_), None) => 1,
+        (None, _) => 0,
+    };
+    step.0.saturating_sub(not_counted)
 }
 
 /// The directory of the face's names: that of the name by which this process was started, or the

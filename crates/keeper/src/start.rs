@@ -357,6 +357,7 @@ impl Job {
                 name: &launch.spec.name,
                 node,
                 user: user.as_deref().unwrap_or(&uid),
+                step: launch.id().key().step.0,
             },
         )
         .map_err(|error| Refusal::new(error.to_string()))?;

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tutti_linux::as_user::with_rights_of;
-use tutti_types::Rank;
+use tutti_types::{Rank, StepId};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{NULL_DEVICE, Stdio};
 use tutti_wire::pattern::{PatternError, PatternValues, expand, names_node, names_rank};
@@ -88,6 +88,7 @@ fn path_of(
         name: &job.name,
         node,
         user: &details.user_in_names,
+        step: StepId::FIRST.0,
     };
     let name = expand(pattern, &values)?;
     Ok(directory(details).join(OsStr::from_bytes(&name)))

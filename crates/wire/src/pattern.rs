@@ -1,7 +1,7 @@
 //! Names of output files: a pattern with `%` letters, filled in for a task.
 //!
 //! `%A` array, `%a` index in it, `%j` job, `%r` or `%t` rank, `%x` name of the job, `%N` node, `%u`
-//! user, `%%` a percent sign.
+//! user, `%s` step, `%%` a percent sign.
 //! Numbers can be padded with zeros: `%4r` is `0007`. They are the letters of `sbatch`, as far as
 //! they mean something here.
 //!
@@ -33,6 +33,8 @@ pub struct PatternValues<'a> {
     pub node: &'a str,
     /// `%u`.
     pub user: &'a str,
+    /// `%s`: the number of the step in its job.
+    pub step: u32,
 }
 
 /// Why a pattern gives no file name.
@@ -41,7 +43,7 @@ pub enum PatternError {
     /// A letter that stands for nothing.
     #[error(
         "'%{letter}' in a file name is unknown; known are %j job, %A array, %a index, %r or %t rank, %x name, \
-         %N node, %u user, %% a percent sign, and numbers padded as in %4r"
+         %N node, %u user, %s step, %% a percent sign, and numbers padded as in %4r"
     )]
     UnknownLetter {
         /// The letter.
@@ -85,6 +87,7 @@ pub fn expand(pattern: &[u8], values: &PatternValues<'_>) -> Result<Vec<u8>, Pat
                 append_number(&mut path, values.job.0, digits)
             }
             Piece::Rank { digits } => append_number(&mut path, values.rank.0.into(), digits),
+            Piece::Step { digits } => append_number(&mut path, values.step.into(), digits),
             Piece::Name => append_text(&mut path, values.name),
             Piece::Node => append_text(&mut path, values.node),
             Piece::User => append_text(&mut path, values.user),
@@ -119,6 +122,7 @@ pub fn fill_in_element(pattern: &[u8], array: JobId, index: u32) -> Vec<u8> {
                 Piece::Text(_)
                 | Piece::Job { .. }
                 | Piece::Rank { .. }
+                | Piece::Step { .. }
                 | Piece::Name
                 | Piece::Node
                 | Piece::User,
@@ -168,6 +172,7 @@ enum Piece<'a> {
     Array { digits: usize },
     Index { digits: usize },
     Rank { digits: usize },
+    Step { digits: usize },
     Name,
     Node,
     User,
@@ -217,13 +222,15 @@ fn letter(text: &[u8]) -> Result<(Piece<'_>, &[u8]), PatternError> {
         b'A' => Piece::Array { digits },
         b'a' => Piece::Index { digits },
         b'r' | b't' => Piece::Rank { digits },
+        b's' => Piece::Step { digits },
         b'x' => Piece::Name,
         b'N' => Piece::Node,
         b'u' => Piece::User,
         b'%' => Piece::Text(b"%"),
         _ => return Err(PatternError::UnknownLetter { letter: first_char(rest) }),
     };
-    let padded_text = !number.is_empty() && !matches!(letter, b'j' | b'r' | b't' | b'A' | b'a');
+    let padded_text =
+        !number.is_empty() && !matches!(letter, b'j' | b'r' | b't' | b'A' | b'a' | b's');
     if padded_text {
         return Err(PatternError::PaddedText { letter: char::from(letter) });
     }
@@ -259,8 +266,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const VALUES: PatternValues<'_> =
-        PatternValues { job: JobId(12), rank: Rank(7), name: "solver", node: "n1", user: "ann" };
+    const VALUES: PatternValues<'_> = PatternValues {
+        job: JobId(12),
+        rank: Rank(7),
+        name: "solver",
+        node: "n1",
+        user: "ann",
+        step: 3,
+    };
 
     fn expanded(pattern: &str) -> String {
         String::from_utf8(expand(pattern.as_bytes(), &VALUES).unwrap()).unwrap()
@@ -274,6 +287,7 @@ mod tests {
             ("%t", "7"),
             ("%4r.%6j", "0007.000012"),
             ("%0r", "7"),
+            ("%j.%s-%2s", "12.3-03"),
             ("/data/%u/%x@%N", "/data/ann/solver@n1"),
             ("100%%", "100%"),
             ("%%r", "%r"),
@@ -348,7 +362,7 @@ mod tests {
         #[test]
         fn any_pattern_expands_or_fails(
             pattern in proptest::collection::vec(any::<u8>(), 0..40),
-            near in "[%0-9jrtxNu/.]{0,20}",
+            near in "[%0-9jrtxNus/.]{0,20}",
             name in "\\PC{0,20}",
         ) {
             let values = PatternValues { name: &name, ..VALUES };

@@ -720,6 +720,7 @@ mod tests {
     #[test]
     fn files_of_slurm_have_the_letters_of_tutti() {
         check("#SBATCH -o %x-%A_%a-%J-%4A%%a.out", "1: --output=%x-%A_%a-%j-%4A%%a.out\n");
+        check("#SBATCH -o %j.%s", "1: --output=%j.batch\n");
     }
 
     #[test]
@@ -740,7 +741,7 @@ mod tests {
         check(
             "#SBATCH -o slurm-%b.out",
             "line 1: -o: '%b' in a file name is unknown; known are %j job, %A array, %a index, %r or %t rank, %x name, \
-             %N node, %u user, %% a percent sign, and numbers padded as in %4r\n",
+             %N node, %u user, %s step, %% a percent sign, and numbers padded as in %4r\n",
         );
         check(
             "#SBATCH --nodes=2-4",

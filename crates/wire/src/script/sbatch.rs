@@ -489,7 +489,8 @@ fn dependency(value: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The name of a file with the letters of Tutti: `%J` is the number of the job.
+/// The name of a file with the letters of Tutti: `%J` is the number of the job, and `%s` the step,
+/// which is the script.
 fn file_pattern(value: &str) -> String {
     let mut file = String::new();
     let mut rest = value;
@@ -500,6 +501,7 @@ fn file_pattern(value: &str) -> String {
         let end = 1 + behind[1..].chars().take_while(char::is_ascii_digit).count();
         match letter {
             Some('J') => file.push_str(&format!("{}j", &behind[..end])),
+            Some('s') => file.push_str("batch"),
             Some(other) => file.push_str(&format!("{}{other}", &behind[..end])),
             None => file.push_str(&behind[..end]),
         }
