@@ -291,7 +291,7 @@ fn too_many_before(f: &mut fmt::Formatter<'_>, limit: u32) -> fmt::Result {
 fn no_pairs(f: &mut fmt::Formatter<'_>, job: JobId) -> fmt::Result {
     write!(
         f,
-        "--after {job}:each needs two arrays: submit with --array, and only indices that array {job} has; \
+        "--after {job}:each (in Slurm's words aftercorr:{job}) needs two arrays: submit with --array, and only indices that array {job} has; \
          it goes with no other :each and no `|`"
     )
 }

@@ -539,6 +539,8 @@ fn starts_after(
     write!(f, "starts when job {job} {}", what.said())?;
     match (more, one) {
         (0, _) => Ok(()),
+        (1, true) => f.write_str(", or another job is as it asks"),
+        (1, false) => f.write_str(", and another job is as it asks"),
         (more, true) => write!(f, ", or one of {more} others is as it asks"),
         (more, false) => write!(f, ", and {more} more are as it asks"),
     }

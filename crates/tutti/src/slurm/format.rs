@@ -209,6 +209,12 @@ pub(super) fn moment(ms: u64) -> String {
     moment_as(ms, &SET.0, SET.1.clone())
 }
 
+/// The line with the time above a list: `Sat Mar 28 14:30:00 2026`.
+pub(super) fn date_line() -> String {
+    let now = tutti_node::platform::time::wall_ms();
+    format!("{}\n", moment_as(now, "%a %b %e %H:%M:%S %Y", TimeZone::system()))
+}
+
 fn moment_as(ms: u64, format: &str, zone: TimeZone) -> String {
     let format = match format {
         "" | "standard" | "relative" => "%Y-%m-%dT%H:%M:%S",

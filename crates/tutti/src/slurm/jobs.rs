@@ -97,6 +97,9 @@ impl State {
     }
 }
 
+/// Exit status and signal of what ran out of memory.
+pub(super) const OUT_OF_MEMORY: &str = "0:125";
+
 /// States that Slurm has and no job here is ever in.
 const OTHER_STATES: [&str; 26] = [
     "BF",
@@ -475,9 +478,11 @@ impl Job {
     pub(super) fn exit_code(&self) -> String {
         match self.report.exit_code {
             None => "0:0".into(),
+            Some(_) if self.state == State::OutOfMemory => OUT_OF_MEMORY.into(),
+            Some(_) if self.state == State::Timeout => "0:0".into(),
             Some(code) if code > 128 => format!("0:{}", code - 128),
-            // What ended by a limit has a code of Tutti's, and no status of its own.
-            Some(_) if matches!(self.state, State::Timeout | State::Cancelled) => "0:15".into(),
+            // It has a code of Tutti's, and no status of its own.
+            Some(_) if self.state == State::Cancelled => "0:15".into(),
             Some(code) => format!("{code}:0"),
         }
     }

@@ -245,8 +245,7 @@ fn times(job: &Job) -> Value {
 
 /// The steps of a job that began, the first one first.
 fn all_steps(job: &Job) -> Vec<Step<'_>> {
-    let further = job.steps.iter().filter(|step| step.state != "waiting");
-    let further = further.map(|step| Step::further(job, step));
+    let further = steps::begun(job).map(|step| Step::further(job, step));
     std::iter::once(Step::first(job)).chain(further).collect()
 }
 

@@ -479,8 +479,7 @@ fn table(jobs: &[Job], fields: &[(Field, Option<isize>)], which: &Which, line: &
         let mut rows = vec![Row::Job];
         if !line.has("allocations") && job.started_ms.is_some() {
             rows.push(Row::First);
-            let steps = job.steps.iter().filter(|step| step.state != "waiting");
-            rows.extend(steps.map(Row::Further));
+            rows.extend(steps::begun(job).map(Row::Further));
         }
         for it in rows.into_iter().filter(|it| which.has_row(job, *it)) {
             push_row(&mut text, fields, &style, |field| cell(job, it, field.0));

@@ -148,7 +148,9 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     let mut nodes = nodes();
     nodes.retain(|node| wanted.as_ref().is_none_or(|wanted| wanted.contains(&node.name)));
     nodes.retain(|node| has_state(node, &line));
-    print(&table(&nodes, &partitions_of(&line), &columns, &line))?;
+    let is_dated = ["long", "verbose"].iter().any(|name| line.has(name));
+    let date = if is_dated && !line.has("noheader") { format::date_line() } else { String::new() };
+    print(&(date + &table(&nodes, &partitions_of(&line), &columns, &line)))?;
     Ok(0)
 }
 

@@ -138,7 +138,7 @@ const COLUMNS: &[(Option<char>, &[&str], &str)] = &[
     (Some('Y'), &["schednodes"], "SCHEDNODES"),
     (Some('z'), &["sct"], "S:C:T"),
     (Some('b'), &["tres-per-node", "gres"], "TRES_PER_NODE"),
-    (None, &["licenses"], "LICENSES"),
+    (Some('W'), &["licenses"], "LICENSES"),
     (None, &["stdout"], "STDOUT"),
     (None, &["stderr"], "STDERR"),
     (None, &["exit_code"], "EXIT_CODE"),
@@ -208,11 +208,17 @@ fn seconds_of(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| format!("--iterate={}: write seconds, 1 to 86400", shown(text)))
 }
 
-/// Does it once; or time and again, each below a line with the time, until it fails.
+/// What stands above a list.
+fn above(line: &Line) -> String {
+    let is_dated = ["iterate", "long", "verbose"].iter().any(|name| line.has(name));
+    let date = if is_dated && !line.has("noheader") { format::date_line() } else { String::new() };
+    date + &line.cluster_heading()
+}
+
+/// Does it once; or time and again until it fails.
 fn repeated(every: Option<u64>, once: impl Fn() -> anyhow::Result<u8>) -> anyhow::Result<u8> {
     let Some(seconds) = every else { return once() };
     loop {
-        print(&format!("{}\n", moment(wall_ms())))?;
         let exit = once()?;
         if exit != 0 {
             return Ok(exit);
@@ -230,7 +236,7 @@ fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::R
         say!("slurm_load_jobs error: Invalid job id specified");
         return Ok(1);
     };
-    sort(&mut jobs, line.last("sort"));
+    sort(&mut jobs, line.last("sort").or(line.has("start").then_some("S")));
     if line.has("array") {
         jobs = jobs.into_iter().flat_map(Job::unfolded).collect();
     }
@@ -240,7 +246,7 @@ fn list_jobs(which: &Which, columns: &[Piece<Column>], line: &Line) -> anyhow::R
         print_json(&json::of_squeue(&jobs))?;
     } else {
         let table = table(&jobs, columns, !line.has("noheader"));
-        print(&(line.cluster_heading() + &table))?;
+        print(&(above(line) + &table))?;
     }
     if !line.has("iterate") {
         // This process ends; see `sacct`.
@@ -301,7 +307,7 @@ fn list_steps(named: &[NamedStep], mut line: Line) -> anyhow::Result<u8> {
     jobs.retain(|job| !job.report.is_whole_array() && which.has(job) && is_named(job));
     jobs.sort_by_key(Job::id);
     let jobs = steps::with_steps(jobs)?;
-    let mut text = line.cluster_heading();
+    let mut text = above(&line);
     if !line.has("noheader") {
         format::fill(&mut text, &columns, |column| column.2);
         text.push('\n');
@@ -398,7 +404,10 @@ impl Which {
             }
             items => items,
         };
-        let states = or_set("states", "SQUEUE_STATES");
+        let mut states = or_set("states", "SQUEUE_STATES");
+        if line.has("start") {
+            states = vec!["PENDING".into()];
+        }
         if !states.is_empty() {
             which.states = jobs::states(&states)?;
             which.all_states = which.states.is_none();

@@ -206,10 +206,23 @@ fn state_of_ended(step: &StepReport) -> State {
 
 /// Exit status and signal of a further step: `2:0`, `0:15`.
 pub(super) fn exit_code(step: &StepReport) -> String {
+    let state = state_of_ended(step);
     match step.exit_code {
+        Some(_) if state == State::OutOfMemory => jobs::OUT_OF_MEMORY.into(),
+        Some(code) if code <= 128 && matches!(state, State::Timeout | State::Cancelled) => {
+            "0:15".into()
+        }
         Some(code) if code > 128 => format!("0:{}", code - 128),
         code => format!("{}:0", code.unwrap_or(0)),
     }
+}
+
+/// The further steps of a job that have begun, in the order of their numbers.
+pub(super) fn begun(job: &Job) -> impl Iterator<Item = &StepReport> {
+    let mut all: Vec<&StepReport> =
+        job.steps.iter().filter(|step| step.state != "waiting").collect();
+    all.sort_by_key(|step| step.step);
+    all.into_iter()
 }
 
 /// The steps of a job that run, the first one first.
