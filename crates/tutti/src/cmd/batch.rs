@@ -7,6 +7,7 @@ use super::submit::{
 use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tutti_client::{FILE_LETTERS, job_request, outer_job};
 use tutti_node::codes::coded;
@@ -81,7 +82,11 @@ pub(crate) fn batch_request(
     mut argv: Vec<OsString>,
 ) -> anyhow::Result<JobRequest> {
     match argv.first_mut() {
-        Some(first) if !is_stdin(Path::new(&*first)) && first != "-" => {
+        Some(first)
+            if !is_descriptor(Path::new(&*first))
+                && !is_stdin(Path::new(&*first))
+                && first != "-" =>
+        {
             *first = std::path::absolute(original(Path::new(&*first)))?.into_os_string();
         }
         Some(first) => *first = WITHOUT_FILE.into(),
@@ -143,11 +148,22 @@ fn open(path: &Path, shown: &str) -> anyhow::Result<std::fs::File> {
     let failed =
         |why: String| coded(Code::BadScript, format!("cannot read the script {shown}: {why}"));
     let found = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-    // A pipe has no other end before it is opened, and may never have one.
-    if !found.is_file() && !is_stdin(path) {
+    // A named pipe has no other end before it is opened, and may never have one. One that this
+    // process has open, as of `sbatch <(command)`, has its other end.
+    let is_open_pipe = || found.file_type().is_fifo() && is_descriptor(path);
+    if !found.is_file() && !is_stdin(path) && !is_open_pipe() {
         return Err(failed("it is no file".into()));
     }
     std::fs::File::open(path).map_err(|error| failed(error.to_string()))
+}
+
+/// Whether the path names a descriptor of this process.
+fn is_descriptor(path: &Path) -> bool {
+    let is_number =
+        |name: &std::ffi::OsStr| name.to_str().is_some_and(|it| it.parse::<u32>().is_ok());
+    let directories = ["/dev/fd", "/proc/self/fd"];
+    let is_there = |parent: &Path| directories.iter().any(|it| parent == Path::new(it));
+    path.parent().is_some_and(is_there) && path.file_name().is_some_and(is_number)
 }
 
 /// Whether the path names standard input, which may be a pipe.

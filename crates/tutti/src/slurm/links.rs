@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use super::options::Line;
-use super::sbatch::Reading;
+use super::sbatch::{Reading, check_text};
 use crate::cmd::batch::text_of;
 use anyhow::Context;
 use std::fs;
@@ -75,8 +75,9 @@ pub(crate) fn ensure() {
 pub(crate) fn check(script: &Path) -> anyhow::Result<Exit> {
     let shown = script.display().to_string();
     let text = text_of(&script.as_os_str().to_owned())?;
-    let lines =
-        option_lines(&text).map_err(|error| coded(Code::BadScript, format!("{shown}: {error}")))?;
+    let failed = |why: String| coded(Code::BadScript, format!("{shown}: {why}"));
+    check_text(&text).map_err(|error| failed(error.to_string()))?;
+    let lines = option_lines(&text).map_err(|error| failed(error.to_string()))?;
     let read = Reading::of(&lines, &Line::default(), Cluster::now);
     let mut text = String::new();
     for note in read.asked.notes.iter().chain(&read.quiet_notes()) {

@@ -76,6 +76,9 @@ const FLAGS: [&str; 5] = ["verbose", "ignore-pbs", "no-requeue", "requeue", "wai
 const OF_SBATCH: [&str; 9] =
     ["parsable", "test-only", "wait", "wrap", "help", "usage", "version", "quiet", "verbose"];
 
+/// Marks the number of a `#TUTTI` line among those of sources.
+const OF_TUTTI: u32 = 1 << 31;
+
 /// The name of output files that are not named.
 const OUTPUT: &str = "--output=slurm-%j.out";
 
@@ -95,6 +98,7 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
         return Ok(wrong(NAME, &[NO_PARTS.into()]));
     }
     let (text, argv) = script_of(&line)?;
+    check_text(&text)?;
     let lines = option_lines(&text).map_err(|error| anyhow::anyhow!("{error}"))?;
     // Without an instance nothing can be named: one is started, as the job needs it anyway.
     connect_or_start()?;
@@ -116,6 +120,19 @@ pub(super) fn execute(words: &[OsString]) -> anyhow::Result<u8> {
     }
     check_launch(&request.launch)?;
     send(request, &read, &line)
+}
+
+/// Rejects a script that is no text: shells stop at a zero byte, or leave it out.
+///
+/// # Errors
+/// If it has a zero byte.
+pub(super) fn check_text(script: &[u8]) -> anyhow::Result<()> {
+    match script.split(|byte| *byte == b'\n').position(|line| line.contains(&0)) {
+        None => Ok(()),
+        Some(at) => {
+            anyhow::bail!("Batch script contains NUL characters: line {} has a zero byte", at + 1)
+        }
+    }
 }
 
 /// The text of the script, and its path and arguments.
@@ -150,7 +167,7 @@ impl Reading {
         let known = of_sbatch();
         for it in &lines.lines {
             if !it.is_sbatch {
-                ours.push(Directive { line: 0, words: it.words.clone() });
+                ours.push(Directive { line: OF_TUTTI | it.line, words: it.words.clone() });
                 continue;
             }
             let words: Vec<OsString> = it.words.iter().map(OsString::from).collect();
@@ -179,7 +196,10 @@ impl Reading {
         ours.insert(0, Directive { line: 0, words: vec![OUTPUT.into(), "--slurm".into()] });
         script.directives.splice(0..0, ours);
         let options = options_read("batch", &script).map_err(|found| {
-            let shown = |(line, what): (u32, String)| format!("{}{what}", asked.origin(line));
+            let shown = |(line, what): (u32, String)| match line & OF_TUTTI {
+                0 => format!("{}{what}", asked.origin(line)),
+                _ => format!("line {}: {what}", line & !OF_TUTTI),
+            };
             problems.extend(found.into_iter().map(shown));
         });
         let of_sbatch = of_sbatch.into_iter().map(|source| source.name).collect();
