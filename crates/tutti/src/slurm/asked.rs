@@ -371,6 +371,37 @@ fn counted(option: &str, value: &str, counts: Counts) -> Result<Vec<Want>, Strin
     Ok(found)
 }
 
+/// What a step asks of GPUs that its job does not have. `Err`: the job has fewer.
+///
+/// # Errors
+/// If a value can't be read, or more is asked for than there is.
+pub(super) fn gpus_of_step(
+    given: &[(&'static str, &str)],
+    (on_node, nodes): (Option<u32>, u32),
+) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    for &(name, value) in given {
+        let wants = counted(name, value, Counts { tasks: Some(1), ..Counts::default() })?;
+        for want in wants.into_iter().filter(|want| want.name == "gpu") {
+            let (count, per) = want.devices;
+            // Where they are spread over nodes, only this one's are known.
+            let is_known = nodes == 1 || per != Per::Job;
+            let option = format!("--{name}={}", shown(value));
+            match on_node {
+                Some(has) if count > has && is_known => {
+                    return Err(format!(
+                        "{option}: Invalid generic resource (gres) specification: the job has \
+                         {has} GPUs on this node"
+                    ));
+                }
+                Some(_) => {}
+                None => notes.push(format!("{option} has no effect: the job has no GPUs")),
+            }
+        }
+    }
+    Ok(notes)
+}
+
 /// How many GPUs are wanted in all.
 fn gpu_total(wants: &[(u32, Want)]) -> u32 {
     wants
@@ -538,13 +569,34 @@ pub(super) fn exported(all: Vec<Vec<u8>>, export: &Export) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Export, export, exported};
+    use super::{Export, export, exported, gpus_of_step};
 
     fn kept(value: &str) -> String {
         let all = ["HOME=/h", "PATH=/bin", "X=1", "Y=2", "SLURM_SUBMIT_DIR=/d"];
         let all = all.iter().map(|pair| pair.as_bytes().to_vec()).collect();
         let kept = exported(all, &export(value)).into_iter();
         kept.map(|pair| String::from_utf8(pair).unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_step_has_no_more_gpus_than_its_job() {
+        let said = |given, has| match gpus_of_step(&[given], has) {
+            Ok(notes) => notes.join("; "),
+            Err(problem) => problem,
+        };
+        assert_eq!(said(("gpus", "2"), (Some(2), 1)), "");
+        assert_eq!(said(("gpus-per-task", "1"), (Some(2), 4)), "");
+        assert_eq!(said(("gres", "license:3"), (Some(2), 1)), "");
+        assert_eq!(said(("gpus", "3"), (Some(2), 2)), "", "the other node may have one");
+        for (given, has) in [
+            (("gpus", "3"), (Some(2), 1)),
+            (("gres", "gpu:a100:3"), (Some(2), 4)),
+            (("gpus-per-node", "3"), (Some(2), 4)),
+        ] {
+            assert!(said(given, has).contains("the job has 2 GPUs on this node"), "{given:?}");
+        }
+        let none = "--gpus=1 has no effect: the job has no GPUs";
+        assert_eq!(said(("gpus", "1"), (None, 1)), none);
     }
 
     #[test]

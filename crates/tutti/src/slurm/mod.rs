@@ -23,6 +23,7 @@ mod scontrol;
 mod sinfo;
 mod squeue;
 mod srun;
+mod step_size;
 mod steps;
 
 pub(crate) use links::{check, ensure, link};

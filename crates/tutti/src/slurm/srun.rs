@@ -1,9 +1,10 @@
 //! `srun` and `salloc`: `tutti run` with Slurm's options.
 
-use super::asked::{Asked, Source, exported, names_something, understand};
+use super::asked::{Asked, Source, exported, gpus_of_step, names_something, understand};
 use super::cluster::Cluster;
 use super::multi_prog;
 use super::options::{Given, Known, Line, Order, flag, of_sbatch, perhaps, read, value};
+use super::step_size::{self, JobSize, StepSize, step_size};
 use super::{print_version, wrong};
 use crate::cmd::alloc;
 use crate::cmd::exec::{self, ExecArgs};
@@ -11,8 +12,11 @@ use crate::cmd::run::{self, RunArgs};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use tutti_client::JobOptions;
 use tutti_client::output::print;
+use tutti_types::JobId;
+use tutti_wire::pattern;
 use tutti_wire::units::shown;
 
 const NAME: &str = "srun";
@@ -111,7 +115,7 @@ const OF_SRUN: [&str; 16] = [
 const OF_SUBMITTED: [&str; 4] = ["hold", "open-mode", "requeue", "no-requeue"];
 
 /// Options that a step has from its job.
-const OF_ITS_JOB: [&str; 30] = [
+const OF_ITS_JOB: [&str; 29] = [
     "account",
     "begin",
     "comment",
@@ -128,7 +132,6 @@ const OF_ITS_JOB: [&str; 30] = [
     "mail-type",
     "mail-user",
     "nice",
-    "nodelist",
     "no-kill",
     "oversubscribe",
     "partition",
@@ -145,7 +148,7 @@ const OF_ITS_JOB: [&str; 30] = [
 ];
 
 /// Options of `srun` that are always refused.
-const REFUSED: [&str; 6] = ["relative", "bcast", "prolog", "epilog", "task-prolog", "task-epilog"];
+const REFUSED: [&str; 5] = ["bcast", "prolog", "epilog", "task-prolog", "task-epilog"];
 
 /// Options that a command in a job has which is started from outside, and those that only say of
 /// which kind its job is.
@@ -240,22 +243,22 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
     if let Some(job) = other_job(&line) {
         return run_beside(job, &line);
     }
+    let size = match is_step().then(|| size_of_step(&line)).transpose() {
+        Ok(size) => size,
+        Err(problem) => return Ok(wrong(NAME, &[problem])),
+    };
     if line.has("multi-prog")
-        && let Err(problem) = take_programs(&mut line)
+        && let Err(problem) = take_programs(&mut line, size.as_ref().and_then(|it| it.tasks))
     {
         return Ok(wrong(NAME, &[problem]));
     }
-    let sources = sources(&line);
+    let sources = sources(&line, size.as_ref());
     let cluster = match sources.iter().any(|source| names_something(source.name)) {
         true => Cluster::now(),
         false => Cluster::default(),
     };
     let asked = understand(sources, &cluster);
-    let notes = asked.notes.iter().filter(|_| !line.has("quiet"));
-    notes.for_each(|note| say!("{NAME}: {note}"));
-    if line.has("verbose") {
-        asked.quiet.iter().for_each(|note| say!("{NAME}: {note} has no effect"));
-    }
+    say_notes(&asked, size.as_ref(), &line);
     let found = all_problems(&asked);
     if !found.is_empty() {
         return Ok(wrong(NAME, &found));
@@ -276,6 +279,16 @@ pub(super) fn srun(words: &[OsString]) -> anyhow::Result<u8> {
             run::execute_with(args, environment).map(tutti_node::exit::Exit::code)
         }
         Err(error) => Ok(wrong(NAME, &[crate::cmd::usage::what_is_wrong(&error, NAME)])),
+    }
+}
+
+/// Says what has no effect.
+fn say_notes(asked: &Asked, size: Option<&StepSize>, line: &Line) {
+    let of_size = size.into_iter().flat_map(|it| &it.notes);
+    let notes = asked.notes.iter().chain(of_size).filter(|_| !line.has("quiet"));
+    notes.for_each(|note| say!("{NAME}: {note}"));
+    if line.has("verbose") {
+        asked.quiet.iter().for_each(|note| say!("{NAME}: {note} has no effect"));
     }
 }
 
@@ -344,7 +357,8 @@ Options are those of sbatch about a job's size and time.
 ";
 
 /// Has each task run the program that the file names which is the one argument of `--multi-prog`.
-fn take_programs(line: &mut Line) -> Result<(), String> {
+/// `of_step`: how many tasks a step has, if it is one.
+fn take_programs(line: &mut Line, of_step: Option<u32>) -> Result<(), String> {
     use std::io::Read;
     let [file] = &line.rest[..] else {
         return Err("--multi-prog: name one file, with a line for each program".into());
@@ -358,9 +372,7 @@ fn take_programs(line: &mut Line) -> Result<(), String> {
     if bytes as u64 > multi_prog::BYTES_MAX {
         return Err(failed(format!("it is longer than {} KiB", multi_prog::BYTES_MAX >> 10)));
     }
-    let of_step = is_step().then(|| std::env::var("SLURM_NTASKS").ok()).flatten();
-    let tasks = line.last("ntasks").map(str::to_owned).or(of_step);
-    let tasks = tasks.and_then(|tasks| tasks.parse().ok());
+    let tasks = of_step.or_else(|| line.last("ntasks").and_then(|tasks| tasks.parse().ok()));
     let script = multi_prog::script_of(&text, tasks).map_err(failed)?;
     let name = std::path::Path::new(&shown).file_name().map(|it| it.to_string_lossy().into_owned());
     if let Some(name) = name.filter(|_| !line.has("job-name")) {
@@ -385,12 +397,8 @@ fn refusals(line: &Line) -> Vec<String> {
     }
     if let Some(job) = other_job(line) {
         problems.extend(problems_beside(line, job));
-    } else if is_step()
-        && let Some(nodes) = line.last("nodelist")
-        && std::env::var("SLURM_JOB_NODELIST").ok().as_deref() != Some(nodes)
-    {
-        problems
-            .push(format!("--nodelist={nodes}: the nodes of a step can't be chosen; leave it out"));
+    } else if line.has("relative") && !is_step() {
+        problems.push("--relative is an option of steps, inside of a job".into());
     }
     problems
 }
@@ -463,28 +471,24 @@ fn read_from(file: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What a step asks of its job.
+fn size_of_step(line: &Line) -> Result<StepSize, String> {
+    const OF_GPUS: [&str; 4] = ["gres", "gpus", "gpus-per-node", "gpus-per-task"];
+    let job = JobSize::of_environment();
+    let mut size = step_size(line, &job)?;
+    let of_gpus = OF_GPUS.into_iter().filter_map(|name| Some((name, line.last(name)?)));
+    let of_gpus: Vec<(&str, &str)> = of_gpus.collect();
+    size.notes.extend(gpus_of_step(&of_gpus, (job.gpus_here, job.nodes()))?);
+    Ok(size)
+}
+
 /// Whether it starts a step of the job that it runs in.
 fn is_step() -> bool {
     tutti_client::outer_job().is_some()
 }
 
-/// What a step has that says nothing of its size: the tasks of its job.
-fn size_of_job(line: &Line) -> Vec<Source> {
-    let sized = ["ntasks", "nodes", "ntasks-per-node", "tasks-per-node"];
-    if !is_step() || sized.iter().any(|name| line.has(name)) {
-        return Vec::new();
-    }
-    let of = |name: &'static str, variable: &str| {
-        let value = std::env::var(variable).ok()?;
-        let is_asked = value.parse::<u32>().is_ok_and(|count| count > 0) && !line.has(name);
-        is_asked.then(|| Source { origin: format!("{variable}: "), name, value: Some(value) })
-    };
-    let tasks = of("ntasks", "SLURM_NTASKS");
-    let each = of("cpus-per-task", "SLURM_CPUS_PER_TASK");
-    tasks.into_iter().chain(each).collect()
-}
-
-fn sources(line: &Line) -> Vec<Source> {
+/// `size`: that of a step, if it is one.
+fn sources(line: &Line, size: Option<&StepSize>) -> Vec<Source> {
     let is_inner = is_step() || tutti_client::slurm::is_inside();
     let set = VARIABLES.iter().filter(|_| !is_inner).filter_map(|(variable, name)| {
         let value = Some(std::env::var(variable).ok()?).filter(|value| !value.is_empty());
@@ -493,14 +497,15 @@ fn sources(line: &Line) -> Vec<Source> {
     let given = line.given.iter().filter(|it| {
         let is_quiet = QUIET.contains(&it.name);
         let is_own = OF_SRUN.contains(&it.name) || OF_SUBMITTED.contains(&it.name);
-        let is_jobs = is_step() && OF_ITS_JOB.contains(&it.name);
+        let is_jobs = size.is_some()
+            && (OF_ITS_JOB.contains(&it.name) || step_size::OPTIONS.contains(&it.name));
         // All of the job's memory: none of its own.
-        let is_all = is_step() && it.name == "mem" && it.value.as_deref() == Some("0");
+        let is_all = size.is_some() && it.name == "mem" && it.value.as_deref() == Some("0");
         !is_quiet && !is_own && !is_jobs && !is_all
     });
     let given =
         given.map(|it| Source { origin: String::new(), name: it.name, value: it.value.clone() });
-    set.chain(size_of_job(line)).chain(given).collect()
+    set.chain(size.into_iter().flat_map(StepSize::sources)).chain(given).collect()
 }
 
 /// What is wrong, each problem with its place.
@@ -525,6 +530,24 @@ fn of_outer_job(name: &str) -> String {
             parts.join("%%")
         }
         _ => name.to_owned(),
+    }
+}
+
+/// The name of a file in which `%J` is the job and its step.
+fn with_step(name: &str) -> String {
+    let parts: Vec<String> = name.split("%%").map(|part| part.replace("%J", "%j.%s")).collect();
+    parts.join("%%")
+}
+
+/// The name of a file in which the array and the index are those of the element that this runs in,
+/// if any.
+fn of_element(name: String) -> Vec<u8> {
+    let number = |name: &str| std::env::var(name).ok().filter(|_| is_step());
+    let array = number("SLURM_ARRAY_JOB_ID").and_then(|it| it.parse().ok()).map(JobId);
+    let index = number("SLURM_ARRAY_TASK_ID").and_then(|it| it.parse().ok());
+    match (array, index) {
+        (Some(array), Some(index)) => pattern::fill_in_element(name.as_bytes(), array, index),
+        _ => name.into_bytes(),
     }
 }
 
@@ -559,12 +582,11 @@ fn words_of(asked: &Asked, line: &Line) -> anyhow::Result<Vec<OsString>> {
             None | Some("all") => {}
             Some("none") => words.push(format!("--{name}=/dev/null").into()),
             Some(file) => {
-                let script = tutti_wire::script::from_sbatch([(0, name, Some(file))]);
-                if let Some(problem) = script.problems.first() {
-                    anyhow::bail!("{}", problem.problem);
-                }
-                let names = script.directives.iter().flat_map(|it| &it.words);
-                words.extend(names.map(|name| OsString::from(of_outer_job(name))));
+                let file = of_element(of_outer_job(&with_step(file)));
+                pattern::check(&file).map_err(|problem| anyhow::anyhow!("--{name}: {problem}"))?;
+                let mut word = OsString::from(format!("--{name}="));
+                word.push(OsString::from_vec(file));
+                words.push(word);
             }
         }
     }

@@ -203,7 +203,19 @@ fn sbatch_waits_tests_only_and_names_all_problems() {
     assert!(!done.err.contains("line 5"), "{}", done.err);
     let checked = instance.tutti(&["slurm", "check", "bad.sh"]).expect(1).text();
     assert!(checked.contains("line 5: option lines below"), "{checked}");
+    instance.script("ours.sh", "#!/bin/sh\n#TUTTI --bogus\ntrue\n");
+    let checked = instance.tutti(&["slurm", "check", "ours.sh"]).expect(1).text();
+    assert!(checked.contains("error: line 2: batch has no option --bogus"), "{checked}");
+    instance.script("zero.sh", "#!/bin/sh\ntrue\n\0\n");
+    slurm(&instance, &["sbatch", "zero.sh"]).expect(1).says("line 3 has a zero byte");
     assert_eq!(instance.jobs().len(), 1, "nothing else was submitted");
+    // A pipe of the shell is a script; a named one may have no other end.
+    let line = "bash -c \"face/sbatch -W -o of-pipe \
+                <(printf '#!/bin/sh\\necho \\$1 from a pipe\\n') text\"";
+    instance.shell(line).expect(0);
+    assert_eq!(fs::read_to_string(instance.work.join("of-pipe")).unwrap(), "text from a pipe\n");
+    nix::unistd::mkfifo(&instance.work.join("named"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    slurm(&instance, &["sbatch", "named"]).expect(1).says("it is no file");
 }
 
 #[test]
@@ -307,7 +319,7 @@ fn srun_in_a_script_starts_steps_of_its_job() {
     slurm(&instance, &["sbatch", "--wait", "steps.sh"]).expect(7);
     let said = fs::read_to_string(instance.work.join("steps-1")).unwrap();
     assert!(said.starts_with("1: 0 of 2\n1: 1 of 2\n"), "{said}");
-    assert!(said.contains("the nodes of a step can't be chosen"), "{said}");
+    assert!(said.contains("the job has no node nowhere"), "{said}");
     let jobs = slurm(&instance, &["squeue", "-h", "-t", "all", "-o", "%i"]).expect(0).text();
     assert_eq!(jobs, "1\n", "no step is a job");
 }

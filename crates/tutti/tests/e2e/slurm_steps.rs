@@ -1,5 +1,6 @@
 //! Steps of jobs as Slurm's users know them: their numbers, lists, ends and signals.
 
+use crate::cluster::Bed;
 use crate::harness::{Instance, eventually};
 use crate::recovery::kill_daemon;
 use crate::slurm::{faced, slurm};
@@ -207,4 +208,75 @@ fn the_steps_of_many_jobs_are_listed_each_with_its_job() {
     // In the order of their numbers, and each once.
     let json = slurm(&instance, &["sacct", "--json"]).expect(0).json();
     assert_eq!(json["jobs"].as_array().unwrap().len(), 70);
+}
+
+/// A job that a script of Slurm's names starts on two nodes; what its script writes.
+fn on_two_nodes(bed: &Bed, tasks: &str, line: &str) -> Vec<String> {
+    let face = bed.audit.work.join("face");
+    bed.tutti(1, &["slurm", "link", face.to_str().unwrap()]).expect(0);
+    let wrap = format!("PATH={}:$PATH; {line}", face.display());
+    let submit = ["batch", "--slurm", "--parsable", "-n", tasks, "-N", "2", "-o", "out", "--wrap"];
+    let job = bed.tutti(1, &[&submit[..], &[&wrap]].concat()).expect(0).text().trim().to_owned();
+    bed.tutti(1, &["wait", &job]).expect(0);
+    let said = fs::read_to_string(bed.audit.work.join("out")).unwrap();
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_step_has_the_nodes_of_its_job_or_the_one_that_it_names() {
+    let bed = Bed::up(2, &[]);
+    let line = "srun --ntasks-per-node=1 hostname | sort; srun hostname | sort; \
+                srun --nodes=1 --ntasks=1 -w n2 hostname; srun -N 1 -r 1 hostname; \
+                srun -n 1 -w n9 true 2>&1; echo rc $?";
+    let said = on_two_nodes(&bed, "2", line);
+    assert_eq!(said[..6], ["n1", "n2", "n1", "n2", "n2", "n2"], "{said:?}");
+    assert!(said[6].starts_with("srun: error: --nodelist=n9: Requested node"), "{said:?}");
+    assert_eq!(said[7..], ["rc 1"]);
+    // Fewer tasks than slots are on all nodes as well.
+    let line = "srun -n 2 hostname | sort; srun -N 2 hostname | sort";
+    assert_eq!(on_two_nodes(&bed, "4", line), ["n1", "n2", "n1", "n1", "n2", "n2"]);
+}
+
+#[test]
+fn each_step_of_a_job_has_an_output_file_of_its_own_by_its_number() {
+    let instance = faced();
+    script(
+        &instance,
+        "srun -n 1 -o x-%J echo first; srun -n 1 -o x-%J echo second; srun -n 1 -o s-%2s echo third",
+    );
+    instance.tutti(&["wait", "1"]).expect(0);
+    let read = |name: &str| fs::read_to_string(instance.work.join(name)).unwrap();
+    assert_eq!([read("x-1.0"), read("x-1.1"), read("s-02")], ["first\n", "second\n", "third\n"]);
+    // The tasks of an srun outside of a job are its step 0.
+    slurm(&instance, &["srun", "-o", "x-%J", "echo", "alone"]).expect(0);
+    assert_eq!(read("x-2.0"), "alone\n");
+    let alone = ["run", "-o", "t-%j.%s", "echo", "own"];
+    instance.tutti(&alone).expect(0);
+    assert_eq!(read("t-3.0"), "own\n");
+}
+
+#[test]
+fn what_is_refused_of_srun_and_salloc_is_an_error_of_theirs() {
+    let instance = faced();
+    script(
+        &instance,
+        "exec 2>&1; srun -n 4 true; echo rc $?; srun -n 1 --mem=900T true; echo rc $?",
+    );
+    instance.tutti(&["wait", "1"]).expect(0);
+    let said = output(&instance);
+    let said: Vec<&str> = said.lines().collect();
+    let begins = "srun: error: Unable to create step for job 1: job 1 has ";
+    assert!(said[0].starts_with(&format!("{begins}2 processors on 1 node")), "{said:?}");
+    assert!(said[2].starts_with(begins) && said[2].contains("memory"), "{said:?}");
+    assert_eq!((said[1], said[3], said.len()), ("rc 1", "rc 1", 4));
+    assert!(!said.concat().contains("--outside"), "{said:?}");
+    let nowhere = ["-w", "nosuch", "true"];
+    slurm(&instance, &[&["srun"], &nowhere[..]].concat())
+        .expect(1)
+        .says("srun: error: Unable to allocate resources: ");
+    slurm(&instance, &[&["salloc"], &nowhere[..]].concat())
+        .expect(1)
+        .says("salloc: error: Job submit/allocate failed: ");
+    let missing = slurm(&instance, &["srun", "nosuch"]).expect(2);
+    assert!(missing.err.starts_with("srun: error: "), "{}", missing.err);
 }
