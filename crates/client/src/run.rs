@@ -219,6 +219,27 @@ fn step_of_reply(reply: &Reply) -> Result<StepId, String> {
     }
 }
 
+/// Says a refusal where another than the user of `tutti run` reads it; the exit code then.
+fn refused_elsewhere(
+    reply: &Reply,
+    request: &Request,
+    tells_ends: TellEnds,
+) -> anyhow::Result<Option<Exit>> {
+    if let (TellEnds::Socket, Reply::Declined { reason, code }) = (tells_ends, reply) {
+        // One that starts many steps says it once for many.
+        task_ends::tell_declined(&code.mark(reason))?;
+        return Ok(Some(Exit::DECLINED));
+    }
+    let within = match request {
+        Request::RunStep(step) => Some(step.job),
+        _ => None,
+    };
+    let Some(face) = tells_ends.face() else { return Ok(None) };
+    let Some(refusal) = face.refusal(reply, within) else { return Ok(None) };
+    say!("{face}: error: {refusal}");
+    Ok(Some(Exit::FAILED))
+}
+
 impl Work {
     fn of_step(step: StepRequest, tell: Option<Box<Tell>>) -> Self {
         let (size, name) = (step.spec.tasks, step.launch.name.clone());
@@ -262,20 +283,8 @@ impl Work {
         if let Some(tell) = tell {
             tell(step_of_reply(&reply));
         }
-        if let (TellEnds::Socket, Reply::Declined { reason, code }) = (options.tells_ends, &reply) {
-            // One that starts many steps says it once for many.
-            task_ends::tell_declined(&code.mark(reason))?;
-            return Ok(Exit::DECLINED);
-        }
-        let within = match &request {
-            Request::RunStep(step) => Some(step.job),
-            _ => None,
-        };
-        if let Some(face) = options.tells_ends.face()
-            && let Some(refusal) = face.refusal(&reply, within)
-        {
-            say!("{face}: error: {refusal}");
-            return Ok(Exit::FAILED);
+        if let Some(exit) = refused_elsewhere(&reply, &request, options.tells_ends)? {
+            return Ok(exit);
         }
         let (key, queued) = match on_reply(reply, &target, options.tells_ends.face())? {
             Ok(accepted) => accepted,
@@ -290,10 +299,7 @@ impl Work {
         }
         let input = Input::new(options.input, size);
         let panes = options.panes.then(|| panes_of(job, &name, size, options.input));
-        let step = match options.tells_ends.face() {
-            Some(_) => super::slurm::number_of_step(key.step),
-            None => key.step.0,
-        };
+        let step = options.tells_ends.number_of(key.step);
         let output = Output::new(options.output, size, job, name).of_step(step).in_panes(panes);
         let holds_slots = matches!(&request, Request::Run(it) if it.first == FirstStep::Once);
         let front = Front {

@@ -95,6 +95,16 @@ impl TellEnds {
     }
 }
 
+impl TellEnds {
+    /// The number of a step in the names of files.
+    pub(super) fn number_of(self, step: StepId) -> u32 {
+        match self.face() {
+            Some(_) => super::slurm::number_of_step(step),
+            None => step.0,
+        }
+    }
+}
+
 impl Face {
     /// A refusal in Slurm's words, with its reason; `None`: the reply is none. `within`: the job
     /// that a step was asked of.

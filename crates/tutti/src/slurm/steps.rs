@@ -246,7 +246,30 @@ pub(super) fn with_steps(mut jobs: Vec<Job>) -> anyhow::Result<Vec<Job>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NamedStep, StepName};
+    use super::{NamedStep, StepName, exit_code};
+    use tutti_types::EndReason;
+    use tutti_wire::show::StepReport;
+
+    #[test]
+    fn a_step_that_a_limit_ended_has_the_exit_code_that_slurm_gives_it() {
+        let code = |reason: EndReason, code: u8| {
+            exit_code(&StepReport {
+                step: 1,
+                name: "a".into(),
+                tasks: 1,
+                state: "ended".into(),
+                reason: reason.to_string(),
+                exit_code: Some(code),
+                placement: Vec::new(),
+                cpu_ms: 0,
+                elapsed_ms: None,
+            })
+        };
+        assert_eq!(code(EndReason::OutOfMemory, 123), "0:125");
+        assert_eq!(code(EndReason::TimedOut, 122), "0:15");
+        assert_eq!(code(EndReason::Completed, 3), "3:0");
+        assert_eq!(code(EndReason::TaskFailed, 137), "0:9");
+    }
 
     #[test]
     fn a_step_is_named_by_job_and_number() {
