@@ -36,8 +36,8 @@ pub fn is_inside() -> bool {
     std::env::var_os("TUTTI_SLURM").is_some()
 }
 
-/// The number that a step of this job has for Slurm's users, where no batch script counts. A process
-/// of a script has no `SLURM_STEP_ID`.
+/// The number that a step of this job has in Slurm, where no batch script counts. A process of a
+/// script has no `SLURM_STEP_ID`.
 pub(super) fn number_of_step(step: StepId) -> u32 {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
     let not_counted = match (number("TUTTI_STEP"), number("SLURM_STEP_ID")) {
