@@ -42,6 +42,7 @@ Examples:
   tutti batch --array 0-99%10 job.sh     100 times, ten at once
   tutti batch -n 4 --wrap './prepare && ./solve'
   tutti batch -t 1h --signal B:USR1@5m job.sh   the shell can trap the end
+  tutti batch --lenient job.sh           lines that are wrong are left out
   tutti batch --parsable - < job.sh      the script comes from standard input";
 
 fn after_help() -> String {
@@ -58,7 +59,7 @@ pub(crate) fn execute(args: BatchArgs) -> anyhow::Result<Exit> {
             let name = args.script[0].to_string_lossy();
             let text = text_of(&args.script[0])?;
             let typed = typed_options::<BatchArgs>("batch", "script");
-            (with_script_options((&name, &text), ("batch", args.said.parsable), typed)?, text)
+            (with_script_options((&name, &text), ("batch", &args.said), typed)?, text)
         }
     };
     let noted = !args.said.parsable && !options.job.slurm;

@@ -215,6 +215,10 @@ pub(super) struct SaidOptions {
     #[arg(long)]
     pub(super) wait: bool,
 
+    /// Leave out options in the script's lines that are wrong or unknown, and say which
+    #[arg(long)]
+    pub(super) lenient: bool,
+
     /// Print when such a job would start and end, and submit nothing
     #[arg(long, conflicts_with_all = ["parsable", "wait"], help_heading = SCHEDULING)]
     pub(super) when: bool,
@@ -271,8 +275,7 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         Some(text) => {
             let typed = typed_options::<SubmitArgs>("submit", "command");
             let name = args.command[0].to_string_lossy();
-            let options =
-                with_script_options((&name, &text), ("submit", args.said.parsable), typed)?;
+            let options = with_script_options((&name, &text), ("submit", &args.said), typed)?;
             (options, Some(text))
         }
         None => (args.options.clone(), None),
@@ -454,16 +457,22 @@ pub(super) fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
 /// All that is wrong with the script's option lines.
 pub(super) fn with_script_options(
     (name, text): (&str, &[u8]),
-    (verb, parsable): (&'static str, bool),
+    (verb, said): (&'static str, &SaidOptions),
     typed: Vec<OsString>,
 ) -> anyhow::Result<SubmitOptions> {
     let failed = |what: &str| coded(Code::BadScript, format!("{name}: {what}"));
-    let script = script::parse(text).map_err(|error| failed(&error.to_string()))?;
+    let parsable = said.parsable;
+    let mut script = script::parse(text).map_err(|error| failed(&error.to_string()))?;
     let command = options_command(verb);
     let problems = problems_of((verb, &command), &script);
     if !problems.is_empty() {
         let shown = |(line, what): &(u32, String)| format!("line {line}: {what}");
-        return Err(failed(&all_of(&problems.iter().map(shown).collect::<Vec<String>>())));
+        let all = all_of(&problems.iter().map(shown).collect::<Vec<String>>());
+        if !said.lenient {
+            return Err(failed(&all));
+        }
+        say!("tutti: {name}: left out (--lenient): {all}");
+        leave_out_wrong(&command, &mut script);
     }
     // A script for Slurm runs where no administrator has made a queue, too.
     let is_partition = |word: &&String| word.starts_with(PARTITION);
@@ -516,6 +525,19 @@ pub(crate) fn options_read(
         .try_get_matches_from(words)
         .and_then(|matches| SubmitOptions::from_arg_matches(&matches));
     found.map_err(|error| vec![(0, super::usage::what_is_wrong(&error, verb))])
+}
+
+/// Leaves out the options that the verb's own parser rejects. What the reader of the script has
+/// rejected is not among them.
+fn leave_out_wrong(command: &clap::Command, script: &mut script::Script) {
+    for directive in &mut script.directives {
+        let mut options = options_of(command, &directive.words);
+        options.retain(|option| {
+            let found = command.clone().try_get_matches_from(*option);
+            found.err().is_none_or(|error| error.kind() == ErrorKind::MissingRequiredArgument)
+        });
+        directive.words = options.concat();
+    }
 }
 
 /// What is wrong with a script, by its lines: what its reader has found, and what the verb's own parser

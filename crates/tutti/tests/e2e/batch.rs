@@ -87,6 +87,21 @@ fn what_is_no_batch_script_is_refused_with_what_to_do() {
 }
 
 /// A job on two nodes, whose script waits for a file.
+#[test]
+fn wrong_option_lines_are_left_out_if_that_is_asked_for() {
+    let instance = Instance::new().up();
+    let text = "#!/bin/sh\n#SBATCH --bogus=1 -n 2\n#TUTTI --nonsense 3 -o out\n#SBATCH -t never\n\
+                echo $TUTTI_SLOTS slots\n";
+    instance.script("job.sh", text);
+    let strict = instance.tutti(&["batch", "job.sh"]).expect(1);
+    assert!(strict.err.contains("--bogus") && strict.err.contains("line 4"), "{}", strict.err);
+    let done = instance.tutti(&["batch", "--lenient", "--wait", "job.sh"]).expect(0);
+    for left_out in ["left out", "line 2", "--bogus", "line 3", "--nonsense", "line 4", "never"] {
+        assert!(done.err.contains(left_out), "{left_out}: {}", done.err);
+    }
+    assert_eq!(read(&instance, "out"), "2 slots\n");
+}
+
 fn held_on_two_nodes(bed: &Bed) -> String {
     let line = "while [ ! -e stop ]; do sleep 0.05; done; echo $TUTTI_NODELIST; exit 3";
     let submit = ["batch", "--parsable", "-n", "2", "-N", "2", "-o", "out", "--wrap", line];
