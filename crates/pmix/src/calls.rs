@@ -12,7 +12,6 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tutti_wire::frame;
 use tutti_wire::pmix::{ALL_RANKS, FENCE_PART_BYTES, FromPmix};
@@ -29,8 +28,6 @@ pub(crate) struct Service {
     /// The ranks of this node: the first, and how many.
     pub(crate) local: (u32, u32),
     pub(crate) fences: Mutex<Fences>,
-    /// Whether a fence of all tasks has gathered what they had said of themselves.
-    pub(crate) has_gathered: AtomicBool,
     pub(crate) requests: Mutex<Requests>,
 }
 
@@ -209,8 +206,8 @@ unsafe extern "C" fn abort(
 unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,
-    infos: *const Info,
-    info_count: usize,
+    _infos: *const Info,
+    _info_count: usize,
     data: *mut c_char,
     length: usize,
     callback: ModexCallback,
@@ -239,10 +236,6 @@ unsafe extern "C" fn fence(
     let mut fences = lock(&service.fences);
     if fences.waiting.len() >= FENCES_MAX {
         return NOT_SUPPORTED;
-    }
-    // SAFETY: the library passes so many.
-    if unsafe { requests::list_of(infos, info_count) }.iter().any(requests::gathers) {
-        service.has_gathered.store(true, Ordering::Relaxed);
     }
     if fences.waiting.is_empty() {
         service.send_fence(&data);

@@ -15,7 +15,6 @@ use crate::types::{
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::atomic::Ordering;
 use tutti_types::digest::Digest;
 use tutti_wire::frame;
 use tutti_wire::pmix::{
@@ -29,9 +28,6 @@ const AROUND_BYTES: usize = 64;
 
 /// The longest list that is read of a task.
 const WORDS_MAX: usize = 8 << 10;
-
-/// By which a fence is asked to gather what tasks have said of themselves.
-const COLLECT: &str = "pmix.collect";
 
 /// The key of what nodes say of their members of a group.
 const GROUP_DATA: &str = "pmix.grp.endpt";
@@ -304,19 +300,12 @@ unsafe fn words(mut list: *const *const c_char) -> Vec<ByteBuf> {
 
 /// # Safety
 /// There must be so many, or it is null.
-pub(crate) unsafe fn list_of<'a, T>(list: *const T, count: usize) -> &'a [T] {
+unsafe fn list_of<'a, T>(list: *const T, count: usize) -> &'a [T] {
     match list.is_null() {
         true => &[],
         // SAFETY: as the caller promises.
         false => unsafe { std::slice::from_raw_parts(list, count) },
     }
-}
-
-/// Whether it is the switch of this key, and on.
-fn is_set(info: &Info, key: &str) -> bool {
-    // SAFETY: of this type it is one byte. Of another the key alone says it.
-    key_of(info) == key.as_bytes()
-        && (info.value.kind != BOOL || unsafe { info.value.data.byte } != 0)
 }
 
 fn key_of(info: &Info) -> &[u8] {
@@ -453,7 +442,11 @@ pub(crate) unsafe extern "C" fn spawn(
     // SAFETY: the library passes a process.
     let Some((service, task)) = (unsafe { asker(proc) }) else { return NOT_SUPPORTED };
     let (mut spawned, mut environment) = (Spawned::default(), Vec::<ByteBuf>::new());
-    let is_not_mpi = |info: &Info| is_set(info, "pmix.nonpmi");
+    let is_not_mpi = |info: &Info| {
+        // SAFETY: of this type it is one byte.
+        key_of(info) == b"pmix.nonpmi"
+            && (info.value.kind != BOOL || unsafe { info.value.data.byte } != 0)
+    };
     // SAFETY: the library passes so many.
     let is_mpi = !unsafe { list_of(infos, info_count) }.iter().any(is_not_mpi);
     // SAFETY: the library passes so many.
@@ -570,11 +563,6 @@ pub(crate) unsafe extern "C" fn group(
     service.meet((meeting, data), procs, waiting)
 }
 
-/// Whether a fence is to gather what tasks have said.
-pub(crate) fn gathers(info: &Info) -> bool {
-    is_set(info, COLLECT)
-}
-
 fn is_group_data(info: &Info) -> bool {
     info.value.kind == BYTES && key_of(info) == GROUP_DATA.as_bytes()
 }
@@ -590,9 +578,8 @@ pub(crate) unsafe extern "C" fn direct_modex(
     let Some(service) = SERVICE.get() else { return NOT_SUPPORTED };
     // SAFETY: the library passes a process.
     let Some(proc) = (unsafe { proc.as_ref() }) else { return BAD_PARAMETER };
-    // What a fence has gathered of a task of this step is here, and no more of it is asked for: for
-    // each key that no task has, each pair of them would ask.
-    if proc.is_of(&service.space) && service.has_gathered.load(Ordering::Relaxed) {
+    // What a task of another node of this step has said was gathered in a fence, or is not known.
+    if proc.is_of(&service.space) {
         return NOT_FOUND;
     }
     // SAFETY: a name space has an end.

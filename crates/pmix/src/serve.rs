@@ -13,7 +13,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex, PoisonError};
 use tutti_linux::inherited::Inherited;
 use tutti_node::helper_user::become_user;
@@ -51,7 +50,6 @@ pub fn serve() -> anyhow::Result<()> {
         size: nodes.iter().map(|node| node.tasks).sum(),
         local: (nodes.iter().take(*node as usize).map(|node| node.tasks).sum(), local),
         fences: Mutex::new(Fences::default()),
-        has_gathered: AtomicBool::new(false),
         requests: Mutex::new(Requests::default()),
     });
     let served = match begin(&order, service) {
