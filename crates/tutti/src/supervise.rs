@@ -244,9 +244,8 @@ fn lock_unless_up(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     Ok(found)
 }
 
-/// How long an instance may take to come up: a manager that is asked for a unit may be slow, and so
-/// may the machine.
-const UP_WITHIN: Duration = Duration::from_secs(60);
+/// How long an instance may take to come up.
+const UP_WITHIN: Duration = Duration::from_secs(20);
 
 /// Waits until the instance is up, or a check says that there is nothing to wait for. Up means: a
 /// job can be submitted. So there must be a controller, and a node with it.

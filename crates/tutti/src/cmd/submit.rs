@@ -204,6 +204,9 @@ fn open_mode(text: &str) -> Result<OpenMode, String> {
     }
 }
 
+/// The heading of options about the lines of a script.
+const SCRIPTS: &str = "Scripts";
+
 /// What verbs that submit say.
 #[derive(Args, Debug)]
 pub(super) struct SaidOptions {
@@ -216,7 +219,7 @@ pub(super) struct SaidOptions {
     pub(super) wait: bool,
 
     /// Leave out options in the script's lines that are wrong or unknown, and say which
-    #[arg(long)]
+    #[arg(long, help_heading = SCRIPTS)]
     pub(super) lenient: bool,
 
     /// Print when such a job would start and end, and submit nothing

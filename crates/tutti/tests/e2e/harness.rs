@@ -30,6 +30,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a process that is not needed any more may take to end by itself.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(5);
 
+/// When a wait of this length is over. On a machine that is known to be slow, as under emulation,
+/// it is so many times as long.
+fn deadline_in(limit: Duration) -> Instant {
+    static SLOWNESS: OnceLock<u32> = OnceLock::new();
+    let said = || std::env::var("TUTTI_TEST_SLOWNESS").ok()?.parse::<u32>().ok();
+    Instant::now() + limit * (*SLOWNESS.get_or_init(|| said().unwrap_or(1)))
+}
+
 /// The user that tests without privileges run as.
 pub(crate) const NOBODY: u32 = 65534;
 
@@ -126,7 +134,7 @@ pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 /// As [`eventually`], with a deadline of its own.
 #[track_caller]
 pub(crate) fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + limit;
+    let deadline = deadline_in(limit);
     loop {
         if let Some(found) = look() {
             return found;
@@ -239,7 +247,7 @@ impl Running {
     /// Waits until standard output has this text in it.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline_in(PATIENCE);
         while !self.out().contains(text) {
             assert!(
                 Instant::now() < deadline,
@@ -260,12 +268,12 @@ impl Running {
     /// The same, to a process that may read no more.
     #[track_caller]
     pub(crate) fn try_type_in(&mut self, mut text: &[u8]) -> std::io::Result<()> {
-        let mut deadline = Instant::now() + PATIENCE;
+        let mut deadline = deadline_in(PATIENCE);
         while !text.is_empty() {
             match self.input.as_mut().unwrap().write(text) {
                 Ok(count) => {
                     text = &text[count..];
-                    deadline = Instant::now() + PATIENCE;
+                    deadline = deadline_in(PATIENCE);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let (what, left) = (&self.what, text.len());
@@ -293,7 +301,7 @@ impl Running {
     #[track_caller]
     pub(crate) fn wait_within(mut self, limit: Duration) -> Done {
         self.input = None;
-        let deadline = Instant::now() + limit;
+        let deadline = deadline_in(limit);
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
@@ -620,7 +628,7 @@ impl Instance {
 
     #[track_caller]
     pub(crate) fn wait_for_state(&self, job: u64, state: &str) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline_in(PATIENCE);
         loop {
             let found = self.job(job);
             if found["state"] == state {

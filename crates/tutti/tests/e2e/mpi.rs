@@ -130,11 +130,11 @@ fn several_tasks_of_an_open_mpi_program_are_rejected_without_a_pmix_library() {
 fn open_mpi_that_shows_only_at_run_time_ends_the_job() {
     let instance = Instance::new().up();
     like_open_mpi(&instance);
-    let line = "tutti run -n 2 sh -c './direct 1000; true'";
+    let line = "tutti run -n 2 sh -c 'env ./direct 1000; true'";
     let done = instance.shell(line).says("TUTTI_PMIX=1").says("is ended");
     assert_ne!(done.code, 0, "{}", done.err);
     // What an mpirun has started in a task knows its place.
-    let line = "tutti run -n 2 sh -c 'OMPI_COMM_WORLD_SIZE=1 ./direct 5; true'";
+    let line = "tutti run -n 2 sh -c 'OMPI_COMM_WORLD_SIZE=1 env ./direct 5; true'";
     let done = instance.shell(line).expect(0);
     assert!(!done.err.contains("Open MPI"), "{}", done.err);
 }

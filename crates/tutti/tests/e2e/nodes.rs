@@ -148,7 +148,7 @@ fn jobs_get_the_nodes_of_a_cluster_that_they_ask_for() {
     let both = format!("far&{}", std::env::consts::ARCH);
     assert_eq!(hosts(&["-n", "1", "--nodes", "n[1-2]", "-C", &both]), "n2");
     let none = bed.tutti(1, &["run", "--nodes", "n1", "-C", &both, "true"]).expect(120);
-    none.says("no node has what --constraint=far&");
+    none.says("none of the nodes n1 has what --constraint=far&").says("these do: n[2-3]");
     bed.tutti(2, &["run", "-N", "9", "true"]).expect(120).says("ask for -N 3");
     bed.tutti(1, &["run", "--nodes", "n4", "true"]).expect(120).says("the nodes are n[1-3]");
     bed.tutti(1, &["nodes", "drain", "n2"]).expect(0);
