@@ -59,7 +59,7 @@ pub use connect::{READY, RUNNING, Started, connect, connect_or_start, dial, star
 pub use exec::{ExecOptions, exec};
 pub use input::parse_input;
 pub use nodes::{list as node_list, parse_signal};
-pub use open_mpi::{Suspect, pmix_library, serve as serve_open_mpi};
+pub use open_mpi::{Suspect, pmix_library, serve as serve_open_mpi, words_of_command};
 pub use preflight::{check_launch, output_file};
 pub use request::{
     FAILURES, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, count, duration, job_name, job_request,

@@ -16,6 +16,7 @@
 
 use super::connect::{connect, dial};
 use scripts::Scripts;
+pub use scripts::words_of_command;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;

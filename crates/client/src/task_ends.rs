@@ -93,9 +93,7 @@ impl TellEnds {
             Self::AsSalloc => Some(Face::Salloc),
         }
     }
-}
 
-impl TellEnds {
     /// The number of a step in the names of files.
     pub(super) fn number_of(self, step: StepId) -> u32 {
         match self.face() {
@@ -173,7 +171,7 @@ impl TaskEnds {
         }
     }
 
-    /// The exit code of `srun` for tasks whose program could not be started: the kernel's error,
+    /// The exit code of `srun` where a program could not be started: the error of the kernel,
     /// such as 2 for a program that is not there. `None`: a task has run.
     pub(super) fn code_of_not_begun(&self, outcome: Outcome) -> Option<u8> {
         let Self::AsSlurm(failed) = self else { return None };

@@ -882,7 +882,7 @@ fn each_of(parts: &[Part]) -> u32 {
     placements.first().map_or(1, |task| task.processors.count())
 }
 
-/// What else a user can do whose job can't have a step. `srun` has no such option.
+/// What else a user can do if the job can't have a step. `srun` has no such option.
 fn or_outside(request: &StepRequest) -> &'static str {
     if request.launch.slurm { "" } else { ", or start a job of its own with --outside" }
 }

@@ -374,7 +374,8 @@ impl Job {
     /// says of it. A PMIx library does not say what its tasks wait for: one that has failed is
     /// waited for.
     pub(super) fn waits_for_one_that_never_began(&self) -> Option<Abort> {
-        if self.launch.size < 2 || self.life.is_killed() {
+        let has_one_ended = self.tasks.iter().any(Task::has_ended);
+        if self.launch.size < 2 || self.life.is_killed() || !has_one_ended {
             return None;
         }
         let is_mute = |index: &usize| !self.has_spoken(*index);

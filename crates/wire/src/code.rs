@@ -65,7 +65,7 @@ codes! {
     7 OpenMpi
         "Tasks of an Open MPI program can't be served by PMIx: each would run alone."
         "The job was not submitted, or it was ended."
-        "Install libpmix or give its path by TUTTI_LIBPMIX; a script needs TUTTI_PMIX=1. TUTTI_SINGLETONS=1 starts all tasks alone.";
+        "Install libpmix or give its path by TUTTI_LIBPMIX; what no script names needs TUTTI_PMIX=1. TUTTI_SINGLETONS=1 starts all tasks alone.";
     8 Nested
         "A `tutti run` inside a job asked for processors or memory that are not free before that job ends."
         "The inner job was declined: it and the outer job would have waited for each other for ever."

@@ -7,7 +7,9 @@
 use super::{BESIDE_INTERPRETER, Libraries, open, program_at};
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use tutti_wire::script::interpreter;
 
 /// The most that is read of a script, in bytes.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
@@ -16,7 +18,7 @@ const TEXT_BYTES_MAX: u64 = 64 << 10;
 const PROGRAMS_MAX: u32 = 16;
 const DEPTH_MAX: u32 = 3;
 
-/// Interpreters whose text names programs.
+/// Interpreters of texts that name programs.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "ksh", "zsh", "ash", "busybox"];
 
 /// What starts ranks by itself.
@@ -82,8 +84,10 @@ impl<'a> Scripts<'a> {
     }
 
     fn script(&mut self, text: &str, depth: u32) -> bool {
-        let first = text.lines().next().unwrap_or_default();
-        match first.contains("python") {
+        // `env` starts what its argument names.
+        let named = interpreter(text.as_bytes()).map(|(program, argument)| [program, argument]);
+        let is_named = |path: &[u8]| is_python(name_of(Path::new(OsStr::from_bytes(path))));
+        match named.is_some_and(|named| named.into_iter().any(is_named)) {
             true => text.contains(MPI_OF_PYTHON),
             false => self.shell(text, depth),
         }
@@ -105,7 +109,7 @@ impl<'a> Scripts<'a> {
         let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
         let commands: Vec<Vec<String>> = lines
             .flat_map(|line| line.split([';', '&', '|', '(', '{', '`']))
-            .map(words_of)
+            .map(words_of_command)
             .collect();
         let first =
             |words: &Vec<String>| words.first().map(|word| name_of(Path::new(word)).to_owned());
@@ -124,8 +128,10 @@ impl<'a> Scripts<'a> {
     }
 }
 
-/// The words of a command, from its program on.
-fn words_of(command: &str) -> Vec<String> {
+/// The words of a command of a shell, from its program on: without the variables that are set for
+/// it, and without words that a command follows.
+#[must_use]
+pub fn words_of_command(command: &str) -> Vec<String> {
     let plain = |word: &str| word.trim_matches(['"', '\'']).to_owned();
     let is_before = |word: &String| {
         PREFIXES.contains(&word.as_str())

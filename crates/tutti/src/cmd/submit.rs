@@ -14,7 +14,7 @@ use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{counted, plain, print};
 use tutti_client::{
     Asked, FAILURES, FILE_LETTERS, JobOptions, SCHEDULING, STDIO, check_launch, job_request,
-    output_file, pattern_parser, serve_open_mpi, submit,
+    output_file, pattern_parser, serve_open_mpi, submit, words_of_command,
 };
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
@@ -441,14 +441,12 @@ const START_BYTES: u64 = 16 << 10;
 /// What starts a program once for each task elsewhere.
 const STARTERS: [&str; 5] = ["srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"];
 
-/// The first line of a script that begins with one of these, counted from 1. What precedes it in a line may be
-/// variables that are set, and words after which a command stands.
+/// The first line of a script that begins with one of these, counted from 1.
 pub(super) fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
     let text = String::from_utf8_lossy(script);
     text.lines().zip(1..).find_map(|(line, number)| {
-        let mut words = line.split_whitespace();
-        let first = words.find(|word| !["exec", "time"].contains(word) && !word.contains('='))?;
-        let name = first.rsplit('/').next()?;
+        let words = words_of_command(line);
+        let name = words.first()?.rsplit('/').next()?;
         STARTERS.iter().find(|starter| **starter == name).map(|starter| (number, *starter))
     })
 }

@@ -36,9 +36,7 @@ impl JobSize {
             hosts: hosts.and_then(|list| unfolded(&list).ok()).unwrap_or_default(),
         }
     }
-}
 
-impl JobSize {
     /// On how many nodes it is, as far as that is known.
     pub(super) fn nodes(&self) -> u32 {
         self.nodes.unwrap_or(1)
